@@ -1,7 +1,7 @@
-"""The digest of all that tests in virtual time play: they need not be played again on the very code that has passed.
+"""The digest of all that tests in virtual time play: the very code that has passed need not pass again.
 
-They depend on nothing but files of this repository, the locked libraries and the interpreter, and take longest of all.
-`make virtual-time` records the digest once they have passed, and whoever changes the code commits the record.
+They depend on nothing but files of this repository, the locked libraries and the interpreter, and take
+longest of all. `make virtual-time` records the digest, and whoever changes the code commits the record.
 """
 
 from __future__ import annotations

@@ -7,15 +7,16 @@ local OF_AXIS = {
   'est', 'var', 'est_ms', 'age_ms', 'back_ms', 'climb_ms', 'slow', 'slope', 'window', 'cost', 'cost_now', 'put_off',
   'steady', 'strays', 'stray_from', 'strays_wanted', 'top', 'top_until_ms', 'top_for_ms', 'deep', 'shown',
   'by_header', 'excuses', 'excused', 'edge', 'edge_lo', 'edge_hi', 'edge_ms', 'edges', 'long_ms', 'reported',
-  'reported_ms', 'reported_n', 'left', 'left_ms', 'left_uncertain', 'left_start', 'left_end', 'left_done', 'fullest',
-  'foreign', 'foreign_ms', 'free', 'renews_ms', 'lift', 'lift_ms', 'open', 'open_ms', 'idle_ms', 'wait_ms',
+  'reported_ms', 'reported_n', 'left', 'left_ms', 'left_uncertain', 'left_start', 'left_end', 'left_done',
+  'fullest', 'foreign', 'foreign_ms', 'free', 'renews_ms', 'lift', 'lift_ms', 'open', 'open_n', 'open_ms',
+  'idle_ms', 'wait_ms', 'edge_n', 'minute_n',
 }
 local OF_LANE = {
   'window', 'window_by', 'window_age_ms', 'window_step', 'window_base', 'window_from', 'window_top', 'widen_ms',
   'fitted', 'beyond', 'unprovoked', 'given_up', 'given_up_usual_ms', 'floor', 'floors', 'floors_wanted', 'low',
-  'under', 'over', 'sign', 'shut', 'first_ms', 'first', 'last_ms', 'last', 'refusals', 'crowd', 'again_ms',
-  'after_ms', 'refused_n', 'refused_on', 'refusal_ms', 'pace_then', 'est_then', 'epoch', 'shown_then', 'novice',
-  'risen_then', 'stray', 'age_then', 'idle_then', 'in_window', 'last_minute', 'ground', 'ground_from',
+  'under', 'over', 'sign', 'shut', 'first_ms', 'first', 'first_refused_n', 'last_ms', 'last', 'refusals', 'crowd',
+  'again_ms', 'after_ms', 'refused_n', 'refused_on', 'refusal_ms', 'pace_then', 'est_then', 'epoch', 'shown_then',
+  'novice', 'risen_then', 'stray', 'age_then', 'idle_then', 'in_window', 'last_minute', 'ground', 'ground_from',
   'ground_growth', 'proved', 'signed_ms', 'streak', 'concurrency_reported', 'day_rate', 'day_shut_ms',
   'unnamed_limit', 'unnamed_left', 'unnamed_start', 'unnamed_end', 'unnamed_done', 'unnamed_votes',
   'unnamed_requests', 'unnamed_tokens',
@@ -46,7 +47,7 @@ function restore_learned(key, text, from_ms, now)
   for _, axis in ipairs(AXES) do
     if (lane[axis .. '_ms'] or 0) > earns_ms then kept[axis .. '_ms'] = earns_ms end
     if known(kept[axis .. '_est']) then
-      mark_opening(kept, axis, now, admitted(lane, axis))
+      mark_opening(kept, axis, now, admitted(lane, axis), lane.granted)
       kept[axis .. '_slack_ms'], kept[axis .. '_saved'] = 0, 1
     end
   end

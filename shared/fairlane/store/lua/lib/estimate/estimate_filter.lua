@@ -2,10 +2,10 @@
 --   <axis>_est_ms   when the estimate was last set
 --   <axis>_steady   1 once an estimate was sure
 -- GIVES: set_estimate filter_estimate
--- USES: estimate/strays rate/constants rate/curve rate/probe_slope rate/refusal_budget
+-- USES: estimate/strays lane/counts rate/constants rate/curve rate/probe_slope rate/refusal_budget
 
 function set_estimate(row, axis, est, var, now)
-  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE, math.min(MOST_PER_MINUTE, est))
+  row[axis .. '_est'] = math.max(LEAST_PER_MINUTE * one_call(row, axis), math.min(MOST_PER_MINUTE, est))
   row[axis .. '_var'] = var
   row[axis .. '_est_ms'] = now
 end

@@ -4,7 +4,8 @@
 -- measurements (lib/estimate/estimate_filter.lua).
 --   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first
 --            and the last rejected call started, the counts at those moments, when the provider said to come back
---   <axis>_open_ms, _open                            the last opening, and the count at it
+--   first_refused_n, refused_n                       the numbers of those calls
+--   <axis>_open_ms, _open, _open_n                   the last opening, the count at it, and the last call in that count
 -- GIVES: learn_opening
 -- USES: estimate/estimate_filter estimate/measurement lane/counts lane/state rate/constants rate/rate
 --       rate/refusal_budget reported/window_detector
@@ -16,8 +17,9 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   local var = (row[axis .. '_var'] or 0) + (WANDER * est) ^ 2 * span_ms / 1000
   local seen, noise, least = measure(row, axis, count, span_ms, unsure_ms, long)
   -- Next to nothing went through: the 429s had not ended.
-  local brief = span_ms < math.max(SHUT_STILL_MS, 9 * 60000 / est)
-  local hardly = brief and count < 3 and seen < est / 3 and var < 0.2 * est * est
+  local one = one_call(row, axis)
+  local brief = span_ms < math.max(SHUT_STILL_MS, 9 * 60000 * one / est)
+  local hardly = brief and count < 3 * one and seen < est / 3 and var < 0.2 * est * est
   if hardly then return false end
   local sliding = sliding_count(row, axis, now)
   if sliding and sliding > seen then seen, noise, least = sliding, 1, sliding end
@@ -36,9 +38,9 @@ function learn_opening(row, limits, now)
   local axis, again = row.shut, known(row.again_ms)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
-  local lasted, est = low - row.first_ms, row[axis .. '_est']
+  local lasted, est, call_ms = low - row.first_ms, row[axis .. '_est'], 60000 / calls_a_minute(row, axis)
   local late = not again and came_late(row, axis, high, now)
-  local shut_long = (late and low or high) - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * 60000 / est)
+  local shut_long = (late and low or high) - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * call_ms)
   if shut_long and not late then note_boundary(row, axis, low, high, now) end
   local long = shut_long or row.last_ms - row.first_ms >= 1000
 
@@ -48,19 +50,21 @@ function learn_opening(row, limits, now)
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
     opened_ms = high
   else
-    if not shown and not row[axis .. '_open_ms'] then return mark_opening(row, axis, opened_ms, row.last) end
+    if not shown and not row[axis .. '_open_ms'] then
+      return mark_opening(row, axis, opened_ms, row.last, row.refused_n - 1)
+    end
     local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
     local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
     if not shown and not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end
   end
   plan_probe(row, axis, limits.refusal_budget, shown and low - row.first_ms or 0, now)
   row.novice = 0
-  mark_opening(row, axis, opened_ms, row.last)
+  mark_opening(row, axis, opened_ms, row.last, row.refused_n - 1)
   row[axis .. '_wait_ms'] = again and math.max(0, again - row.last_ms) or 0
   row[axis .. '_age_ms'], row[axis .. '_saved'] = 0, 0
-  local awaited_ms = LONG_REFUSAL_MS + 4 * (row.refusal_ms or 100) + 2 * 60000 / calls_a_minute(row, axis)
+  local awaited_ms = LONG_REFUSAL_MS + 4 * (row.refusal_ms or 100) + 2 * call_ms
   if late or now - high > awaited_ms then
-    mark_opening(row, axis, now, admitted(row, axis)) -- the time in between measures nothing
+    mark_opening(row, axis, now, admitted(row, axis), row.granted) -- the time in between measures nothing
     row[axis .. '_saved'] = 1
   end
 end

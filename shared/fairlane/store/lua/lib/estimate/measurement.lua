@@ -2,14 +2,13 @@
 --   <axis>_idle_ms   for how long since the last opening the axis was not what limited jobs, its trials aside
 --   <axis>_wait_ms   for how long the provider had asked to wait before that opening
 -- GIVES: has_risen measure
--- USES: lane/state rate/constants
+-- USES: lane/counts lane/state rate/constants
 
 -- By how many requests or tokens a count may be off: one call at each end, and those that overtook each other.
 local function blur_of(row, axis)
   local est = row[axis .. '_est']
-  local one = axis == 'requests' and 1 or est / math.max(1, known(row.requests_est) or est)
   local saved_ms = row[axis .. '_saved'] == 1 and SAVED_MS or 0
-  return one + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
+  return one_call(row, axis) + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
 end
 
 -- Whether the lane has had more since its last opening than its estimate lets through. What the provider may have
@@ -30,14 +29,14 @@ function measure(row, axis, count, span_ms, unsure_ms, long)
   local est = row[axis .. '_est']
   local waited_ms = (row.idle_then or 0) + (known(row.again_ms) and row.again_ms - row.last_ms or 0)
   local ran_ms = math.max(1, span_ms - waited_ms)
-  local one = axis == 'requests' and 1 or est / math.max(1, known(row.requests_est) or est)
+  local one = one_call(row, axis)
   local low, high = count / span_ms * 60000, math.min(row.pace_then, (count + one) / ran_ms * 60000)
   if long or count < ENOUGH_CALLS * one then
     high = BELOW_REFUSED * high
   elseif row.pace_then > NEW_GROUND * row.est_then then
     high = BELOW_REFUSED * row.pace_then
   end
-  high = math.max(low, high, LEAST_PER_MINUTE)
+  high = math.max(low, high, LEAST_PER_MINUTE * one)
   local off = (blur_of(row, axis) + est / 60000 * unsure_ms) / span_ms * 60000
-  return math.sqrt(math.max(low, LEAST_PER_MINUTE) * high), off ^ 2 + ((high - low) / 4) ^ 2, low
+  return math.sqrt(math.max(low, LEAST_PER_MINUTE * one) * high), off ^ 2 + ((high - low) / 4) ^ 2, low
 end

@@ -9,7 +9,7 @@ local function keep_slack(row, axis, count, elapsed_ms, now)
   if known(row.shut) then return end
   row[axis .. '_slack_ms'] = (row[axis .. '_slack_ms'] or SLACK_MS) + elapsed_ms
   if row[axis .. '_slack_ms'] < SLACK_MS then return end
-  mark_opening(row, axis, now, count)
+  mark_opening(row, axis, now, count, row.granted)
   row[axis .. '_slack_ms'], row[axis .. '_saved'] = 0, 1
 end
 

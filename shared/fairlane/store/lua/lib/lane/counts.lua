@@ -1,6 +1,6 @@
 -- Counts what a lane has admitted, on each axis: the estimator measures limits by them.
--- GIVES: calls_a_minute admitted admitted_by mark_opening rate_of_use
--- USES: rate/rate tokens/amounts
+-- GIVES: admitted admitted_by admitted_before corrections mark_opening one_call calls_a_minute
+-- USES: tokens/amounts
 
 -- Calls that come back at once: those that the provider rejected, and those that were never sent.
 local function uncounted(row)
@@ -19,21 +19,32 @@ function admitted_by(row, axis, lease)
   return amount_on(axis, lease.spent) - amount_on(axis, lease.charged)
 end
 
--- Notes when a lane was last found open, and the count at that moment.
-function mark_opening(row, axis, at_ms, count)
+-- The sum of the corrections of calls so far (lib/outcome/spending.lua).
+function corrections(row)
+  return { input = row.corrected_input or 0, output = row.corrected_output or 0 }
+end
+
+-- The same count, with what is known now of the calls before one that was just rejected. Nearly all corrections since
+-- it was granted are of earlier calls, as a 429 comes back at once.
+function admitted_before(row, axis, lease)
+  local count = admitted_by(row, axis, lease)
+  if axis == 'requests' or not lease.corrected then return count end
+  return count + amount_on(axis, corrections(row)) - amount_on(axis, lease.corrected) - amount_on(axis, lease.off)
+end
+
+-- Notes when a lane was last found open, and the count at that moment, up to its call `n`.
+function mark_opening(row, axis, at_ms, count, n)
   row[axis .. '_open_ms'], row[axis .. '_open'], row[axis .. '_idle_ms'], row[axis .. '_wait_ms'] = at_ms, count, 0, 0
+  if axis ~= 'requests' then row[axis .. '_open_n'] = n end
 end
 
--- Calls a minute at the estimate of an axis: as many tokens a call as so far.
+-- What an admitted call has taken of an axis on average: one request, or so many tokens.
+function one_call(row, axis)
+  if axis == 'requests' then return 1 end
+  return math.max(1, admitted(row, axis) / math.max(1, admitted(row, 'requests')))
+end
+
+-- Calls a minute at the estimate of an axis.
 function calls_a_minute(row, axis)
-  if axis == 'requests' then return row[axis .. '_est'] end
-  return row[axis .. '_est'] * math.max(1, row.granted or 1) / math.max(1, admitted(row, axis))
-end
-
--- How fast an axis without any limit was used, a minute: as many tokens a call as so far.
-function rate_of_use(row, axis)
-  local calls = math.max(1, row.granted or 1)
-  local span_ms = math.max(1000, (row.asked_ms or 0) - (row.known_ms or 0))
-  local rate = learned_rate(row, 'requests') or calls * 60000 / span_ms
-  return axis == 'requests' and rate or rate * math.max(1, admitted(row, axis)) / calls
+  return row[axis .. '_est'] / one_call(row, axis)
 end

@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
 -- USES: circuit/refused_teams circuit/shut_out circuit/unanswered core/time job/attempt_counts lane/admission
---       lane/dominant_share run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
+--       lane/counts lane/dominant_share run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
@@ -44,6 +44,7 @@ function grant_permit(offer, job, admission, lease_ms)
     learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
     alone = alone or nil, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
+    corrected = (row.tokens_open_ms or row.input_open_ms or row.output_open_ms) and corrections(row),
   }
   lease.held_ms = usual_call_ms(row, offer, entry.kind)
   lease.share = dominant_share(row, limits, reserved, lease.held_ms)

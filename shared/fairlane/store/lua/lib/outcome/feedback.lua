@@ -3,19 +3,9 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold circuit/own_limits core/wake lane/dominant_share lane/state
---       outcome/overloaded outcome/rejected outcome/served reported/hints tokens/charges tokens/refund
--- NEEDS: KEY.dirty KEY.lane KEY.limits KEY.state ARG.channel
-
--- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly.
-local function correct_spending(row, limits, lease, signal, used, now)
-  local final = final_charge(limits, lease, signal, used)
-  for _, kind in ipairs({ 'input', 'output' }) do
-    local off = final[kind] - lease.charged[kind]
-    if off ~= 0 then row['spent_' .. kind] = (row['spent_' .. kind] or 0) + off end
-  end
-  true_up_share(row, limits, lease, final, KEY.state, now)
-end
+-- USES: circuit/circuit circuit/hold circuit/own_limits core/wake lane/state outcome/overloaded outcome/rejected
+--       outcome/served outcome/spending reported/hints tokens/refund
+-- NEEDS: KEY.dirty KEY.lane KEY.limits ARG.channel
 
 -- Parks a lane to which the provider denies access. Attempts granted before an operator resumed it say nothing new.
 local function deny_access(row, lane, lease, reason, news)

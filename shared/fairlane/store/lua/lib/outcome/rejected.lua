@@ -1,7 +1,7 @@
 -- What a lane learns from a rejected call: a 429, or an overloaded provider.
 -- GIVES: back_off rejected
--- USES: circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial lane/counts
---       lane/limits lane/state rate/lift rate/slow_start refusal/refusal refusal/refused_axis
+-- USES: circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_trial lane/limits
+--       lane/state rate/lift rate/rate rate/slow_start refusal/refusal refusal/refused_axis
 --       reported/window_detector tokens/length_refusals
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles with each attempt that started after the

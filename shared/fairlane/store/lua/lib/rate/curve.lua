@@ -7,7 +7,7 @@
 --                      `_window` are planned by lib/rate/refusal_budget.lua
 --   <axis>_slope       the steepest growth, e-folds a minute, where a provider rejects a faster one
 -- GIVES: doubt is_unsure back_ms below_estimate curve
--- USES: lane/state rate/constants
+-- USES: lane/counts lane/state rate/constants
 
 -- The relative standard deviation of an estimate.
 function doubt(row, axis)
@@ -27,8 +27,7 @@ end
 -- How long after a 429 a saturated lane is back at its estimate: CUBIC's K (RFC 9438, section 4.2), in ms.
 function back_ms(row, axis)
   local ms, hurry = row[axis .. '_back_ms'] or BACK_MS, sooner(row, axis)
-  if axis ~= 'requests' then return ms * hurry end
-  return hurry * math.max(ms, math.min(BACK_MOST_MS, BACK_CALLS * 60000 / row[axis .. '_est']))
+  return hurry * math.max(ms, math.min(BACK_MOST_MS, BACK_CALLS * 60000 / calls_a_minute(row, axis)))
 end
 
 -- Whether the lane is still on its way back to the estimate.
@@ -38,7 +37,7 @@ end
 
 -- The time in which a rate above its estimate grows e-fold, in ms.
 local function climb_ms(row, axis)
-  local calls_ms = CLIMB_CALLS * 60000 / (known(row.requests_est) or START_PER_MINUTE)
+  local calls_ms = CLIMB_CALLS * 60000 / calls_a_minute(row, axis)
   if not is_unsure(row, axis) then return math.max(CLIMB_MS, calls_ms) end
   return math.max(UNSURE_CLIMB_MS, calls_ms * sooner(row, axis))
 end

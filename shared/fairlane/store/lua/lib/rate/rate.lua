@@ -3,8 +3,8 @@
 --   <axis>_reported    the limit in the provider's headers; `_foreign` is what others were seen to take of it at
 --                      `_foreign_ms`, `_free` what was left of it when last reported
 --   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
--- GIVES: others_rate learned_rate ramp
--- USES: lane/state rate/constants rate/curve rate/lift reported/others_constants
+-- GIVES: others_rate learned_rate rate_of_use ramp
+-- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/others_constants
 
 -- What others take of an axis, a minute. Whoever is not seen taking it any more, is believed to take less and less.
 function others_rate(row, axis)
@@ -42,6 +42,14 @@ function learned_rate(row, axis, configured)
     rate = math.min(rate or left, left)
   end
   return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_CONFIGURED * (configured or 0), math.min(MOST_PER_MINUTE, rate))
+end
+
+-- How fast an axis without any limit was used, a minute: as many tokens a call as so far.
+function rate_of_use(row, axis)
+  local calls = math.max(1, row.granted or 1)
+  local span_ms = math.max(1000, (row.asked_ms or 0) - (row.known_ms or 0))
+  local rate = learned_rate(row, 'requests') or calls * 60000 / span_ms
+  return axis == 'requests' and rate or rate * math.max(1, admitted(row, axis)) / calls
 end
 
 -- The share of its rate that a lane uses just after its circuit closed or its Redis came back.

@@ -8,6 +8,7 @@
 -- exhausted is missed by a little each time.
 function begin_epoch(row, limits, axis, rate, est_then, starting, lease, now)
   row.shut, row.first_ms, row.refusals, row.crowd = axis, lease.granted_ms, 1, lease.inflight
+  row.first_refused_n = lease.n
   row.first, row.pace_then, row.est_then, row.epoch = row.last, rate, est_then, (row.epoch or 0) + 1
   note_window_use(row, axis, now)
   if row.shown_then == 1 then

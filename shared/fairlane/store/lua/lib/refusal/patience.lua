@@ -22,7 +22,7 @@ function try_again_ms(row, axis, retry_after_ms, now)
     return again
   end
   row.again_ms = ''
-  local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / row[axis .. '_est']))
+  local most = math.min(RARELY_MS, math.max(BACK_OFF_MOST_MS, 30000 / calls_a_minute(row, axis)))
   local pause_ms = math.min(most, BACK_OFF_MS * 2 ^ math.min(row.refusals - 1, 16))
   local again = now + math.max(pause_ms, patience_ms(row, axis, now))
   if has_window(row, axis) and row.refusals == 1 then

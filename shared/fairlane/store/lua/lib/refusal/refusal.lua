@@ -3,17 +3,17 @@
 -- after it is rejected as well, the lane is still blocked. If a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets estimate/limit_estimator lane/counts lane/state rate/constants rate/refusal_budget
---       refusal/epoch refusal/patience refusal/reopening reported/window_detector tokens/amounts
+--       refusal/epoch refusal/patience refusal/reopening reported/window_detector
 
 -- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
+-- Counts of tokens are corrected already (lib/outcome/spending.lua).
 local function uncount(row, lease)
   local axis = row.refused_on
-  if not axis or lease.n >= row.refused_n then return end
-  local one = axis == 'requests' and 1 or amount_on(axis, lease.charged)
+  if axis ~= 'requests' or lease.n >= row.refused_n then return end
   if known(row.shut) then
-    row.first, row.last = row.first - one, row.last - one
+    row.first, row.last = row.first - 1, row.last - 1
   else
-    row[axis .. '_open'] = (row[axis .. '_open'] or 0) - one
+    row.requests_open = (row.requests_open or 0) - 1
   end
 end
 
@@ -36,7 +36,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
   local est_then = known(row[axis .. '_est']) or rate
   local still = known(row.shut) and (lease.n == row.sign + 1 or beside_first(row, lease))
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, limits, now) end
-  row.last_ms, row.last = lease.granted_ms, admitted_by(row, axis, lease)
+  row.last_ms, row.last = lease.granted_ms, admitted_before(row, axis, lease)
   if still then
     row.refusals, row.crowd = row.refusals + 1, lease.inflight
     count_cost(row, axis, false)

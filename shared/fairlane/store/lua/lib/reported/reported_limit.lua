@@ -24,7 +24,7 @@ local function replace_report(row, axis, was, limit, now)
   if limit <= FAR_HIGHER * was then return end
   set_estimate(row, axis, from, from * from, now)
   row[axis .. '_age_ms'], row[axis .. '_climb_ms'], row[axis .. '_saved'] = 0, 0, 1
-  mark_opening(row, axis, now, admitted(row, axis))
+  mark_opening(row, axis, now, admitted(row, axis), row.granted)
 end
 
 -- Notes that a limit of `limit` a minute was reported.

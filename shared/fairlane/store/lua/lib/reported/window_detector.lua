@@ -22,7 +22,7 @@ function note_boundary(row, axis, low, high, now)
     end
   end
   row[axis .. '_edge_lo'], row[axis .. '_edge_hi'], row[axis .. '_edges'] = lo, hi, seen
-  row[axis .. '_edge_ms'], row[axis .. '_edge'] = hi + WINDOW_MS, row.last
+  row[axis .. '_edge_ms'], row[axis .. '_edge'], row[axis .. '_edge_n'] = hi + WINDOW_MS, row.last, row.refused_n - 1
 end
 
 function has_window(row, axis)
@@ -46,16 +46,18 @@ end
 function roll_windows(row, axis, count, now)
   local edge = known(row[axis .. '_edge_ms'])
   if edge and now >= edge then
-    row[axis .. '_edge'] = count
+    row[axis .. '_edge'], row[axis .. '_edge_n'] = count, row.granted
     row[axis .. '_edge_ms'] = edge + (math.floor((now - edge) / WINDOW_MS) + 1) * WINDOW_MS
   end
   local began = row[axis .. '_minute_ms']
   if not began then
     row[axis .. '_minute_ms'], row[axis .. '_minute'], row[axis .. '_before'] = now, count, 0
+    row[axis .. '_minute_n'] = row.granted
   elseif now >= began + 60000 then
     local one = now < began + 120000
     row[axis .. '_before'] = one and count - row[axis .. '_minute'] or 0
     row[axis .. '_minute_ms'], row[axis .. '_minute'] = one and began + 60000 or now, count
+    row[axis .. '_minute_n'] = row.granted
   end
 end
 

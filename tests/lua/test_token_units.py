@@ -1,0 +1,80 @@
+"""How large calls are, and how large they might be, does not change how a limit of tokens is found."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.model.tokens import Estimate
+from tests.support.deployment import Deployment
+from tests.support.hidden_limit import Bucket, Call, HiddenLimit, hints
+from tests.support.redis import emptied
+
+MINUTE_MS = 60_000
+
+
+def _world(
+    redis: Redis, bucket: Bucket, *, size: int, expected: int, mean_ms: int, waits: bool, seed: int = 1
+) -> HiddenLimit:
+    """A bucket of calls that take `size` tokens each and should take `expected`; its 429s name tokens."""
+    d, rng = Deployment(emptied(redis)), random.Random(seed)
+    ref = d.queued_lane(jobs=3000, tokens=Estimate(0, expected), requests_per_minute=None)
+
+    def announced(now_ms: int, admitted: bool) -> dict[str, object]:
+        if admitted:
+            return {}
+        wait_ms = max(1, int((1 - bucket.level) * MINUTE_MS / bucket.per_minute))
+        return {"hints": hints(exhausted="tokens")} | ({"retry_after_ms": wait_ms} if waits else {})
+
+    return HiddenLimit(
+        d,
+        ref,
+        bucket,
+        latency_ms=lambda _: int(mean_ms * rng.uniform(0.4, 1.8)),
+        announced=announced,
+        tokens_of=lambda _: size,
+    )
+
+
+@settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rate=st.integers(6, 200),
+    depth=st.integers(1, 6),
+    mean_ms=st.integers(100, 10_000),
+    waits=st.booleans(),
+    seed=st.integers(0, 1000),
+)
+@pytest.mark.slow(seconds=15)
+def test_the_size_of_calls_is_but_a_unit(
+    real_redis: Redis, rate: int, depth: int, mean_ms: int, waits: bool, seed: int
+) -> None:
+    def calls(size: int) -> list[Call]:
+        bucket = Bucket(rate, depth)
+        world = _world(real_redis, bucket, size=size, expected=size, mean_ms=mean_ms, waits=waits, seed=seed)
+        world.run(4 * MINUTE_MS)
+        return world.calls
+
+    assert calls(20_000) == calls(1_000_000)
+
+
+@pytest.mark.parametrize("often", [1, 4, 20])
+@pytest.mark.parametrize(
+    ("rate", "depth", "mean_ms", "waits"),
+    [(120, 3, 300, False), (120, 3, 3000, True), (12, 1, 3000, False), (12, 2, 10_000, True)],
+)
+@pytest.mark.slow(seconds=3)
+def test_calls_that_might_take_far_more_than_they_do_do_not_hide_the_limit(
+    real_redis: Redis, rate: int, depth: int, mean_ms: int, waits: bool, often: int
+) -> None:
+    world = _world(
+        real_redis, Bucket(rate, depth), size=300, expected=300 * often, mean_ms=mean_ms, waits=waits
+    )
+    world.run(4 * MINUTE_MS)
+    last = world.d.now_ms
+    world.run(3 * MINUTE_MS)
+    assert world.admitted() >= 0.85 * 7 * rate
+    assert world.refused(last) <= 0.03 * world.admitted(last) + 2
