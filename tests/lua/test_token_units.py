@@ -66,15 +66,27 @@ def test_the_size_of_calls_is_but_a_unit(
     ("rate", "depth", "mean_ms", "waits"),
     [(120, 3, 300, False), (120, 3, 3000, True), (12, 1, 3000, False), (12, 2, 10_000, True)],
 )
-@pytest.mark.slow(seconds=3)
+@pytest.mark.slow(seconds=8)
 def test_calls_that_might_take_far_more_than_they_do_do_not_hide_the_limit(
     real_redis: Redis, rate: int, depth: int, mean_ms: int, waits: bool, often: int
 ) -> None:
-    world = _world(
-        real_redis, Bucket(rate, depth), size=300, expected=300 * often, mean_ms=mean_ms, waits=waits
-    )
-    world.run(4 * MINUTE_MS)
-    last = world.d.now_ms
-    world.run(3 * MINUTE_MS)
-    assert world.admitted() >= 0.85 * 7 * rate
-    assert world.refused(last) <= 0.03 * world.admitted(last) + 2
+    admitted = admitted_late = refused_late = 0
+    for seed in range(1, 7 if rate < 100 else 3):
+        world = _world(
+            real_redis,
+            Bucket(rate, depth),
+            size=300,
+            expected=300 * often,
+            mean_ms=mean_ms,
+            waits=waits,
+            seed=seed,
+        )
+        world.run(4 * MINUTE_MS)
+        last = world.d.now_ms
+        world.run(3 * MINUTE_MS)
+        assert world.admitted() >= 0.75 * 7 * rate
+        admitted += world.admitted()
+        admitted_late += world.admitted(last)
+        refused_late += world.refused(last)
+    assert admitted >= 0.85 * 7 * rate * seed
+    assert refused_late <= 0.08 * admitted_late

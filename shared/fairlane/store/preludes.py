@@ -122,7 +122,7 @@ class Preludes:
             name: LuaFile.parse(name, found[name].read_text(encoding="utf-8")) for name in sorted(found)
         }
         self._giver: dict[str, str] = {}
-        self._right: set[str] = set()
+        self._checked: set[str] = set()
         self._bare: dict[str, str] = {}
         self._constants = {
             key: value for file in self._files.values() for key, value in file.constants.items()
@@ -165,10 +165,10 @@ class Preludes:
             raise ScriptError(file.name, f"uses itself: {' → '.join(circle)}")
         if file.name in ordered:
             return
-        if file.name not in self._right:
+        if file.name not in self._checked:
             for problem in self._problems(file):
                 raise ScriptError(file.name, problem)
-            self._right.add(file.name)
+            self._checked.add(file.name)
         for used in file.uses:
             self._visit(self._files[used], (*above, file.name), ordered)
         if file.name in self._files:

@@ -24,8 +24,8 @@ function corrections(row)
   return { input = row.corrected_input or 0, output = row.corrected_output or 0 }
 end
 
--- The same count, with what is known now of the calls before one that was just rejected. Nearly all corrections since
--- it was granted are of earlier calls, as a 429 comes back at once.
+-- The same count for a call that was just rejected, corrected by what the calls before it are known to have taken. A
+-- 429 comes back at once, so nearly all corrections since its permit are theirs.
 function admitted_before(row, axis, lease)
   local count = admitted_by(row, axis, lease)
   if axis == 'requests' or not lease.corrected then return count end
@@ -34,8 +34,8 @@ end
 
 -- Notes when a lane was last found open, and the count at that moment, up to its call `n`.
 function mark_opening(row, axis, at_ms, count, n)
-  row[axis .. '_open_ms'], row[axis .. '_open'], row[axis .. '_idle_ms'], row[axis .. '_wait_ms'] = at_ms, count, 0, 0
-  if axis ~= 'requests' then row[axis .. '_open_n'] = n end
+  row[axis .. '_open_ms'], row[axis .. '_open'], row[axis .. '_open_n'] = at_ms, count, n
+  row[axis .. '_idle_ms'], row[axis .. '_wait_ms'] = 0, 0
 end
 
 -- What an admitted call has taken of an axis on average: one request, or so many tokens.

@@ -6,7 +6,7 @@
 -- USES: lane/dominant_share lane/state tokens/amounts tokens/charges
 -- NEEDS: KEY.state
 
-local COUNTS = { '_open', '_edge', '_minute' } -- of an axis; `<axis>_open_n` and so on are their last calls
+local COUNTS = { '_open', '_edge', '_minute', '_earlier' } -- of an axis; `<axis>_open_n` and so on are their last calls
 
 -- Adds to the counts of an axis of which the n-th call is part.
 local function recount(row, axis, n, amount)

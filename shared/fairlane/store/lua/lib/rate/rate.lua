@@ -44,12 +44,11 @@ function learned_rate(row, axis, configured)
   return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_CONFIGURED * (configured or 0), math.min(MOST_PER_MINUTE, rate))
 end
 
--- How fast an axis without any limit was used, a minute: as many tokens a call as so far.
+-- How fast an axis without any limit was used, a minute.
 function rate_of_use(row, axis)
   local calls = math.max(1, row.granted or 1)
   local span_ms = math.max(1000, (row.asked_ms or 0) - (row.known_ms or 0))
-  local rate = learned_rate(row, 'requests') or calls * 60000 / span_ms
-  return axis == 'requests' and rate or rate * math.max(1, admitted(row, axis)) / calls
+  return (learned_rate(row, 'requests') or calls * 60000 / span_ms) * one_call(row, axis)
 end
 
 -- The share of its rate that a lane uses just after its circuit closed or its Redis came back.

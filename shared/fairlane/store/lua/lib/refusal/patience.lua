@@ -7,7 +7,7 @@
 -- count what it refuses. Few 429s beside many calls are worth it: they show when a window ends.
 local function patience_ms(row, axis, now)
   local calls = calls_a_minute(row, axis)
-  local before = (row.first - (row[axis .. '_open'] or 0)) * calls / row[axis .. '_est']
+  local before = (row.first - (row[axis .. '_open'] or 0)) / one_call(row, axis)
   if row.refusals <= math.max(PROBES, PROBES_OF_CALLS * before) then return 0 end
   return math.min(SHUT_MOST_MS, math.max((row.refusals - 1) * 60000 / calls, (now - row.first_ms) / SHUT_PART))
 end

@@ -3,7 +3,8 @@
 -- frees what left it a minute ago. Where ends of 429s recur every minute, the window's boundary is known:
 --   <axis>_edge_lo, _edge_hi, _edges   bounds of the latest boundary, and how many ends have agreed
 --   <axis>_edge_ms, _edge              the next boundary, and the count at the last one
---   <axis>_minute_ms, _minute, _before start of the present minute, the count at it, and what the minute before took
+--   <axis>_minute_ms, _minute, _earlier  start of the present minute, the count at it, and the count a minute before
+--   <axis>_edge_n, _minute_n, _earlier_n  the last call in each of these counts (lib/outcome/spending.lua)
 --   <axis>_long_ms                     when 429s last lasted long
 -- GIVES: may_be_window note_boundary has_window miss_boundary roll_windows sliding_count note_window_use
 -- USES: lane/state rate/constants
@@ -50,15 +51,12 @@ function roll_windows(row, axis, count, now)
     row[axis .. '_edge_ms'] = edge + (math.floor((now - edge) / WINDOW_MS) + 1) * WINDOW_MS
   end
   local began = row[axis .. '_minute_ms']
-  if not began then
-    row[axis .. '_minute_ms'], row[axis .. '_minute'], row[axis .. '_before'] = now, count, 0
-    row[axis .. '_minute_n'] = row.granted
-  elseif now >= began + 60000 then
-    local one = now < began + 120000
-    row[axis .. '_before'] = one and count - row[axis .. '_minute'] or 0
-    row[axis .. '_minute_ms'], row[axis .. '_minute'] = one and began + 60000 or now, count
-    row[axis .. '_minute_n'] = row.granted
-  end
+  if began and now < began + 60000 then return end
+  local one = began and now < began + 120000
+  row[axis .. '_earlier'] = one and row[axis .. '_minute'] or count
+  row[axis .. '_earlier_n'] = one and row[axis .. '_minute_n'] or row.granted
+  row[axis .. '_minute_ms'] = one and began + 60000 or now
+  row[axis .. '_minute'], row[axis .. '_minute_n'] = count, row.granted
 end
 
 -- The count admitted in the minute before the first of the present 429s, where the window may slide; else nil.
@@ -77,7 +75,7 @@ function note_window_use(row, axis, now)
   row.in_window = taken or ''
   local began = row[axis .. '_minute_ms'] or now
   local part = math.max(0, 1 - (now - began) / 60000)
-  local seen_long_enough = now - (row.known_ms or now) > 60000
-  row.last_minute = seen_long_enough and row.first - (row[axis .. '_minute'] or row.first)
-    + (row[axis .. '_before'] or 0) * part or ''
+  local seen_long_enough, minute = now - (row.known_ms or now) > 60000, row[axis .. '_minute'] or row.first
+  local before = minute - (row[axis .. '_earlier'] or minute) -- what the minute before took
+  row.last_minute = seen_long_enough and row.first - minute + before * part or ''
 end
