@@ -148,6 +148,8 @@ def test_an_error_that_was_handled_before_another_was_raised_is_not_its_cause() 
         (having(class_of("RateLimitError")("x"), retry_after=True), None),
         (having(class_of("RateLimitError")("x"), headers={"Retry-After": "9"}), 9000),
         (having(class_of("RateLimitError")("x"), headers=17), None),
+        (class_of("RateLimitError")("Rate limit reached. Please try again in 9.816s."), 9816),
+        (having(class_of("RateLimitError")("try again in 2s"), headers={"Retry-After": "9"}), 9000),
         (caused(RuntimeError("the tool failed"), over_http(429, **{"Retry-After": "7"})), 7000),
     ],
 )

@@ -1,4 +1,4 @@
-"""Reads Retry-After, in every form that providers send."""
+"""Reads the wait that an answer asks for: Retry-After in every form that providers send, or its sentence."""
 
 from __future__ import annotations
 
@@ -18,6 +18,18 @@ _LONGEST = 100
 _EPOCH_SECONDS = Decimal(10) ** 9
 _EPOCH_MILLISECONDS = Decimal(10) ** 11
 _YEAR_5138 = Decimal(10) ** 14
+
+_LENGTH = 2000
+"""Characters of a message that are read."""
+_LONGEST_IN_WORDS_MS = 3_600_000
+"""A longer wait in words is not believed: Azure's sentences ask for a day where a minute is enough."""
+_WAIT = re.compile(  # "Please try again in 6m12.5s", "retry after 10 seconds", "resets in ~30s"
+    r"\b(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?:? ~?"
+    r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?([0-9]{1,6}(?:\.[0-9]{1,12})?) ?"
+    r"(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)\b",
+    re.IGNORECASE,
+)
+_UNIT_MS = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
@@ -52,6 +64,17 @@ def wait_ms(text: str, now_ms: int) -> int | None:
         return _number_ms(text, now_ms, unit_ms=1000)
     date_ms = _date_ms(text)
     return None if date_ms is None or date_ms < now_ms else date_ms - now_ms
+
+
+def wait_in_words_ms(message: str | None) -> int | None:
+    """Milliseconds, rounded up and at most an hour; ``None`` where the message asks for no such wait."""
+    found = _WAIT.search(message[:_LENGTH]) if message else None
+    if found is None:
+        return None
+    hours, minutes, amount, unit = found[1], found[2], float(found[3]), found[4].lower()
+    unit_ms = 1.0 if unit.startswith(("ms", "milli")) else _UNIT_MS[unit[0]]
+    total_ms = int(hours or 0) * _UNIT_MS["h"] + int(minutes or 0) * _UNIT_MS["m"] + amount * unit_ms
+    return math.ceil(round(total_ms, 6)) if total_ms <= _LONGEST_IN_WORDS_MS else None
 
 
 def _number_ms(text: str, now_ms: int, *, unit_ms: int) -> int | None:

@@ -9,7 +9,7 @@ from datetime import timedelta
 from typing import Any
 
 from fairlane.core.errors import RateLimited
-from fairlane_workers.providers.errors.retry_after import retry_after_ms
+from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 
 TOO_MANY_REQUESTS = 429
 
@@ -104,11 +104,8 @@ def _named(error: BaseException) -> bool:
 def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
     if isinstance(error, _OF_CODE) or any(_status(each) is not None for each in chain):
         return False
-    try:
-        text = str(error)[:_LONGEST_TEXT]
-    except Exception:  # noqa: BLE001 - a user's class
-        return False
-    return any(pattern.search(text) for pattern in _TEXTS)
+    text = _text(error)
+    return text is not None and any(pattern.search(text) for pattern in _TEXTS)
 
 
 def _status(error: BaseException) -> int | None:
@@ -135,7 +132,7 @@ def _codes(error: BaseException) -> Iterator[str]:
 
 
 def named_wait_ms(error: BaseException, now_ms: int) -> int | None:
-    """Milliseconds that an error says to wait: its ``retry_after`` in seconds, else its response's header."""
+    """Milliseconds that an error asks to wait: by its ``retry_after`` in seconds, a header, or its text."""
     given = _get(error, "retry_after")
     if isinstance(given, str) and re.fullmatch(r"\d{1,9}(\.\d{1,9})?", given, re.ASCII):
         given = float(given)
@@ -148,7 +145,14 @@ def named_wait_ms(error: BaseException, now_ms: int) -> int | None:
     ):
         if (wait := retry_after_ms(_texts(headers), now_ms)) is not None:
             return wait
-    return None
+    return wait_in_words_ms(_text(error))
+
+
+def _text(error: BaseException) -> str | None:
+    try:
+        return str(error)[:_LONGEST_TEXT]
+    except Exception:  # noqa: BLE001 - a user's class
+        return None
 
 
 def _texts(headers: Any) -> dict[str, str]:

@@ -1,8 +1,7 @@
-"""Reads the limit that an error's body names: Google's details, OpenAI's types, prose as a last resort."""
+"""Reads the limit that an error's body names: Google's details, and the types of OpenAI and others."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache
@@ -19,30 +18,10 @@ _AXIS_OF_KIND: dict[str, Axis] = {
     "tokens": "tokens",
     "input_tokens": "input",
     "output_tokens": "output",
+    "limit_requests": "requests",
     "request_quota_exceeded": "requests",
     "token_quota_exceeded": "tokens",
 }
-_AXIS_OF_NOUN: dict[str, Axis] = {
-    "requests": "requests",
-    "tokens": "tokens",
-    "input tokens": "input",
-    "output tokens": "output",
-}
-
-_PROSE_LENGTH = 2000
-_NOUN = r"\b(requests|(?:input |output )?tokens)"
-_OPENAI_PROSE = re.compile(
-    rf"\bon {_NOUN} per (min|minute|day)\b[^:.]{{0,20}}[:.] Limit:? ([0-9][0-9,]{{0,14}})"
-)
-_ANTHROPIC_PROSE = re.compile(rf"\bof ([0-9][0-9,]{{0,14}}) {_NOUN} per (min|minute|day)\b")
-_BEDROCK_PROSE = re.compile(r"^Too many (requests|tokens)( per day)?,")
-
-
-class NamedLimit(NamedTuple):
-    """A limit that an error names: its axis and, if given, its size."""
-
-    axis: Axis
-    limit: float | None = None
 
 
 class Violations(NamedTuple):
@@ -103,8 +82,11 @@ def _pacific() -> tzinfo:
 
 
 def axis_of_kinds(kinds: Iterable[str]) -> Axis | None:
-    """The axis in an error's own names (OpenAI's type ``tokens`` or ``requests``)."""
-    return next((_AXIS_OF_KIND[kind] for kind in kinds if kind in _AXIS_OF_KIND), None)
+    """The axis in an error's own names (OpenAI's type ``tokens``, ``concurrent_request_limit_exceeded``)."""
+    for kind in kinds:
+        if kind in _AXIS_OF_KIND or "concurren" in kind:
+            return _AXIS_OF_KIND.get(kind, "concurrency")
+    return None
 
 
 def axis_of_type(text: str | None) -> Axis | None:
@@ -120,25 +102,6 @@ def axis_of_type(text: str | None) -> Axis | None:
         ("minute", "requests"),
     )
     return next((axis for word, axis in words if word in text), None)
-
-
-def said_in_prose(message: str | None) -> NamedLimit | None:
-    """The limit that a sentence names; only for an answer whose status or type says rate limited."""
-    if not message:
-        return None
-    message = message[:_PROSE_LENGTH]
-    if found := _OPENAI_PROSE.search(message):
-        noun, period, limit = found.groups()
-    elif found := _ANTHROPIC_PROSE.search(message):
-        limit, noun, period = found.groups()
-    elif found := _BEDROCK_PROSE.search(message):
-        return NamedLimit("day" if found[2] else _AXIS_OF_NOUN[found[1]])
-    else:
-        return None
-    amount = number(limit.replace(",", "")) or None
-    if period == "day":
-        return NamedLimit("day", amount if noun == "requests" else None)
-    return NamedLimit(_AXIS_OF_NOUN[noun], amount)
 
 
 def _axis_of_quota(quota: str, metric: object) -> Axis | None:

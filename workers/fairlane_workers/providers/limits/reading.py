@@ -7,9 +7,10 @@ from typing import NamedTuple
 
 from fairlane.model.hints import Axis, AxisHint, Hints
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.errors.retry_after import provider_now_ms
+from fairlane_workers.providers.errors.retry_after import provider_now_ms, wait_in_words_ms
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.clocks import Axes, read_clocks
+from fairlane_workers.providers.limits.prose import named_limit
 from fairlane_workers.providers.limits.table import LimitDialect, dialect_in, tells_limits
 
 _HOUR_MS = 3_600_000
@@ -43,7 +44,7 @@ def read_refusal(
     """The limits of an answer that *is* a rejection by rate, with the exhausted axis.
 
     ``wait_ms`` is Retry-After. The wait is at least that; if it is missing or 0, the reset of the exhausted
-    axis, and of no other, replaces it.
+    axis, and of no other, replaces it. If nothing else gives a wait, the message may ask for one.
     """
     row = dialect_in(headers, dialect)
     axes = _axes(row, headers, now_ms) if tells_limits(headers) else {}
@@ -56,6 +57,8 @@ def read_refusal(
     renewed_ms = _renewed_ms(exhausted, axes, row)
     if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
         wait_ms = max(wait_ms or 0, renewed_ms)
+    if wait_ms is None:
+        wait_ms = wait_in_words_ms(body.message)
     return Refusal(hints or None, wait_ms)
 
 
@@ -73,7 +76,7 @@ def _exhausted(axes: Axes, headers: Mapping[str, str], body: ErrorBody) -> Axis 
     Prose is read last. Only prose separates a day's tokens from a minute's if the type is just ``tokens``.
     Its limit is used if no header gives one.
     """
-    prose = bodies.said_in_prose(body.message)
+    prose = named_limit(body.message)
     axis = bodies.axis_of_type(headers.get("x-ratelimit-type")) or bodies.axis_of_kinds(body.kinds)
     axis = axis or _slowest_spent(axes)
     if prose is None:

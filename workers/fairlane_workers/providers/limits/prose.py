@@ -1,0 +1,124 @@
+"""Reads the limit that the sentence of a 429 names.
+
+Providers, gateways and proxies word it in their own ways, and many send nothing else. So the reader knows the
+field's words, and hardly any provider's sentence: an amount with a period (``tokens per min``), and calls at
+once. Two limits in one sentence name none.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from fairlane.model.hints import Axis
+from fairlane_workers.providers.limits.amounts import number
+
+_LENGTH = 2000
+"""Characters of a message that are read: what it is about comes first."""
+_NEAR = 80
+"""Characters before and after a limit's name that may hold its size."""
+
+_AXES: tuple[tuple[str, Axis], ...] = (
+    ("input", "input"), ("prompt", "input"), ("output", "output"), ("completion", "output"), ("t", "tokens"),
+)  # fmt: skip
+"""The axis of an amount, by how it begins; all others count requests."""
+_MINUTES: dict[str, float] = {"s": 1 / 60, "m": 1.0}
+"""Periods in minutes, by their first letter. An hour's limit says little of a minute, so it has no size."""
+
+_NOUN = r"((?:(?:input|prompt|output|completion)[ _])?(?:requests?|tokens?|calls?|query|queries))"
+_PERIOD = r"(s|sec|second|m|min|minute|h|hour|d|day)(?![a-z0-9])"
+_WORD = r"(?<![a-z0-9])"
+_NAMES = (
+    # As in: tokens per min (TPM), requests_per_minute_per_project, 40 API calls / minute
+    re.compile(rf"{_WORD}{_NOUN}[ _]?(?:per|/|an?)[ _]?{_PERIOD}(?:\s?\([rt]p[smhd]\))?", re.IGNORECASE),
+    # As in: max RPM: 20, or TPM limit reached
+    re.compile(r"(?<![a-z0-9(])([rt])p([smhd])(?![a-z0-9])", re.IGNORECASE),
+    # As in OpenRouter's free-models-per-day
+    re.compile(rf"{_WORD}()[a-z]+-per-{_PERIOD}", re.IGNORECASE),
+    # As in: exceeded token rate limit, or Requests rate limit exceeded
+    re.compile(rf"{_WORD}{_NOUN}[ _]rate[ _]limit()", re.IGNORECASE),
+    # As in: Rate limit reached for requests, or Limit type: tokens
+    re.compile(rf"\blimit (?:reached|exceeded) (?:for|on) {_NOUN}()\b", re.IGNORECASE),
+    re.compile(rf"\blimit type: {_NOUN}()\b", re.IGNORECASE),
+    # As in: Number of request tokens has exceeded your daily rate limit
+    re.compile(rf"\bnumber of (?:request )?{_NOUN}()\b", re.IGNORECASE),
+    # Amazon's and xAI's. Any HTTP server's "Too many requests" names no limit.
+    re.compile(r"^too many (tokens)()\b(?! per\b)", re.IGNORECASE),
+    re.compile(r"^too many (requests|tokens)(?: per (day))?,", re.IGNORECASE),
+)
+_EITHER = re.compile(r"\b(?:requests? (?:or|and) tokens?|tokens? (?:or|and) requests?)\b", re.IGNORECASE)
+_DAILY = re.compile(r"\b(?:daily|(?:per|a)[ -]day)\b", re.IGNORECASE)
+_AT_ONCE = re.compile(
+    r"concurren(?:cy|t)(?: requests?| connections?| calls?)?"
+    r"|(?:parallel|simultaneous)[ _](?:requests?|calls?)"
+    r"|并发",
+    re.IGNORECASE,
+)
+
+_AMOUNT = r"([0-9][0-9,]{0,14}(?:\.[0-9]{1,6})?)(?![0-9])"
+_SIZES_AFTER = (
+    re.compile(rf"^\s*(?::|=|is)\s*{_AMOUNT}"),  # "max RPM: 20"
+    re.compile(rf"^[^\n]{{0,60}}?\blimit:?\s+{_AMOUNT}", re.IGNORECASE),  # "…: Limit 10000, Used 9000"
+    re.compile(
+        rf"^[^\n]{{0,30}}?/limit\):\s*[0-9]+/{_AMOUNT}", re.IGNORECASE
+    ),  # "(actual/limit): 65605/16000"
+)
+_SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
+    rf"\b(?:of|to|is|limit:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$", re.IGNORECASE
+)
+
+
+class NamedLimit(NamedTuple):
+    """A limit that an error names: its axis and, if given, its size."""
+
+    axis: Axis
+    limit: float | None = None
+
+
+def named_limit(message: str | None) -> NamedLimit | None:
+    """The one limit that a sentence names; only for an answer whose status or type says rate limited.
+
+    The size is per minute (a limit per second is multiplied), per day on the axis ``day``, at once on
+    ``concurrency``. A day's limit of tokens has none: that axis counts requests.
+    """
+    if not message:
+        return None
+    message = message[:_LENGTH]
+    found = list(_found(message))
+    axes = {limit.axis for limit in found}
+    if len(axes) != 1:
+        return None
+    return next((limit for limit in found if limit.limit), found[0])
+
+
+def _found(message: str) -> Iterator[NamedLimit]:
+    """Every limit that the message names, also repeatedly."""
+    if _EITHER.search(message):
+        return
+    for name in _AT_ONCE.finditer(message):
+        yield NamedLimit("concurrency", _size(message, name))
+    daily = _DAILY.search(message) is not None
+    for pattern in _NAMES:
+        for name in pattern.finditer(message):
+            axis = _axis(name[1].lower())
+            period = (name[2] or "").lower()[:1]
+            if period == "d" or (daily and not period):
+                yield NamedLimit("day", _size(message, name) if axis == "requests" else None)
+                continue
+            minutes = _MINUTES.get(period or "m")
+            size = _size(message, name) if minutes else None
+            yield NamedLimit(axis, size and minutes and size / minutes)
+
+
+def _axis(noun: str) -> Axis:
+    return next((axis for start, axis in _AXES if noun.startswith(start)), "requests")
+
+
+def _size(message: str, name: re.Match[str]) -> float | None:
+    """The number that goes with a limit's name: just before it, or as "limit" after it."""
+    found = _SIZE_BEFORE.search(message[max(0, name.start() - _NEAR) : name.start()])
+    after = message[name.end() : name.end() + _NEAR]
+    for pattern in _SIZES_AFTER:
+        found = found or pattern.search(after)
+    return number(found[1].replace(",", "")) or None if found else None
