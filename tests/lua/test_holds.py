@@ -13,6 +13,7 @@ from fairlane.model.job import Attempt, Feedback, Signal
 from fairlane.model.tokens import Usage
 from fairlane.why.reasons import reason_of
 from tests.support.deployment import Deployment
+from tests.support.hidden_limit import Bucket, HiddenLimit, hints
 from tests.support.redis import emptied
 
 HOUR_MS = 3_600_000
@@ -46,6 +47,73 @@ def test_an_absurd_wait_is_a_hold_with_one_probe_an_hour(
         assert d.claim(probe) is not None
         assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
         assert d.report(probe, Feedback(signal, Usage(), wait_ms), done=signal == "ok") is not None
+
+
+MINUTES_OF_PROBES = [1, 1, 2, 4, 8, 16, 32, 60, 60, 60]
+
+
+def test_a_used_up_day_without_an_end_is_a_hold_whose_probes_grow_rare(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    used_up = Feedback("limited", Usage(), hints=hints(exhausted="day"))
+    for attempt in d.start(ref, 5):
+        d.report(attempt, used_up, done=False)
+    for minutes in MINUTES_OF_PROBES:
+        grant = d.ask(ref)
+        assert (len(grant.permits), grant.reason) == (0, "held")
+        assert grant.wait_ms == pytest.approx(minutes * 60_000, rel=0.02)
+        d.advance(grant.wait_ms + EARNED_MS)
+        [probe] = d.take(ref)
+        assert d.claim(probe) is not None
+        assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
+        assert d.report(probe, used_up, done=False) is not None
+    d.advance(HOUR_MS + EARNED_MS)
+    [probe] = d.take(ref)
+    d.claim(probe)
+    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
+    d.advance(10_000)
+    assert d.take(ref)
+    assert not d.lane_state().get("held_until_ms")
+
+
+@pytest.mark.parametrize("limits", [{}, {"requests_per_minute": 0}, {"requests_per_minute": 600}])
+def test_a_used_up_day_costs_few_calls(real_redis: Redis, limits: dict[str, int]) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=500, **{"requests_per_minute": None, "max_concurrency": 20, **limits})
+    world = HiddenLimit(
+        d,
+        ref,
+        Bucket(per_minute=1e-6, depth=30),
+        announced=lambda _, admitted: {} if admitted else {"hints": hints(exhausted="day")},
+    )
+    world.run(30_000)
+    refused = world.refused()
+    world.run(24 * HOUR_MS)
+    assert world.admitted() == 30
+    assert world.refused() - refused <= 40
+
+
+def test_a_day_whose_end_is_known_is_no_hold(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    [attempt] = d.start(ref)
+    d.report(
+        attempt, Feedback("limited", Usage(), hints=hints(day=(50, 0, HOUR_MS), exhausted="day")), done=False
+    )
+    assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("day", HOUR_MS)
+
+
+def test_an_operator_lifts_the_hold_of_a_day(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    first, late = d.start(ref, 2)
+    used_up = Feedback("limited", Usage(), hints=hints(exhausted="day"))
+    d.advance(1)
+    d.report(first, used_up, done=False)
+    d.lanes.resume("sim:fast", d.now_ms)
+    d.report(late, used_up, done=False)
+    d.advance(10_000)
+    assert d.take(ref)
 
 
 def test_a_probe_that_is_answered_ends_the_hold(real_redis: Redis) -> None:

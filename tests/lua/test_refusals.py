@@ -147,6 +147,23 @@ def test_429s_for_concurrency_are_one_cut_a_burst_and_narrow_the_window(real_red
     assert d.ask(ref).reason == "window"
 
 
+@pytest.mark.parametrize("after_ms", [None, 700])
+def test_where_others_have_taken_all_places_a_single_call_waits_longer_each_time(
+    real_redis: Redis, after_ms: int | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100, requests_per_minute=6000)
+    waits = []
+    for _ in range(8):
+        [attempt] = d.start(ref)
+        _limited(d, attempt, exhausted="concurrency", after_ms=after_ms)
+        grant = d.ask(ref)
+        assert (len(grant.permits), grant.reason) == (0, "blocked")
+        waits.append(grant.wait_ms)
+        d.advance(grant.wait_ms)
+    assert waits == ([700] * 8 if after_ms else [100, 200, 400, 800, 1600, 3200, 5000, 5000])
+
+
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 6000, "exact": True}, {"requests_per_minute": 0}])
 def test_an_exact_or_unlimited_rate_is_as_fast_as_before_once_429s_end(
     real_redis: Redis, limits: dict[str, float]

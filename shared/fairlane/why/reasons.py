@@ -117,7 +117,7 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             return f"{_down_in_words(view)}: its circuit is open, one call tries again {when}"
         case "held":
             asked = until(view.held_until_ms or view.now_ms, view.now_ms)
-            words = f"{lane} is held: its provider asked to come back {asked}, longer than a lane waits"
+            words = f"{lane} is held: its provider asked to come back {asked}, or a day's limit is used up"
             return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
         case "probing":
             return f"{_down_in_words(view)}; one call tests whether it answers now"

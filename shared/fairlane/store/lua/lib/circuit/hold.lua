@@ -1,22 +1,35 @@
--- Holds: waits that a provider asks for and that are too long to be believed. A held lane asks again with one probe
--- each time its longest wait has passed, by its circuit; an operator's resume ends the hold.
---   held_until_ms   until when the provider asked to wait
+-- Holds: waits that a provider asks for and that are too long to be believed, and used-up days of which nobody says
+-- when they end. A held lane asks again with one probe at a time, by its circuit; an operator's resume ends the hold.
+--   held_until_ms   until when the provider asked to wait, or when its day has ended at the latest
 --   resumed_ms      when an operator resumed the lane: reports of earlier calls hold it no more
 -- GIVES: longest_wait hold end_waits
 -- USES: buckets/buckets lane/state
 
 local LONGEST_WAIT_S = 3600 -- s: an hour; what providers ask for is mostly minutes, and the end of a day is no wait
+local DAY_MS = 86400000 -- ms: by then a day's limit is renewed, wherever that day ends
+local DAY_FIRST_MS = 60000 -- ms until the first probe: what was read as a day's limit may be another one's
 local LATEST_MS = 253402214400000 -- ms: the last day of the year 9999, beyond which there are no dates
 
 function longest_wait(limits)
   return (limits.longest_wait_seconds or LONGEST_WAIT_S) * 1000
 end
 
--- Holds a lane that the provider asks to wait for `asked_ms`, unless it asked before an operator resumed the lane.
-function hold(row, limits, lease, asked_ms, now)
+-- Holds the lane until `until_ms`; its first probe starts after `probe_ms`.
+local function shut(row, until_ms, probe_ms, now)
+  row.circuit, row.open_ms = 'open', now + probe_ms
+  row.held_until_ms = math.min(until_ms, LATEST_MS)
+end
+
+-- Holds a lane whose provider asks to wait for too long, or whose limit a day is used up while nobody says when the day
+-- ends; not after calls from before an operator resumed it. `held_until_ms` is the end of the hold so far, if any: with
+-- each probe in vain the time since a used-up day began doubles, up to the longest wait.
+function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
   if lease.granted_ms < (row.resumed_ms or 0) then return end
-  row.circuit, row.open_ms = 'open', now + longest_wait(limits)
-  row.held_until_ms = math.min(now + asked_ms, LATEST_MS)
+  local longest_ms = longest_wait(limits)
+  if asked_ms > longest_ms then return shut(row, now + asked_ms, longest_ms, now) end
+  if asked_ms > 0 or hints.exhausted ~= 'day' or hints.day and hints.day[3] > 0 then return end
+  local until_ms = held_until_ms and held_until_ms > now and held_until_ms or now + DAY_MS
+  shut(row, until_ms, math.min(math.max(DAY_FIRST_MS, now + DAY_MS - until_ms), longest_ms), now)
 end
 
 -- Ends every wait of the lane at `key`; only its pause, where it is paused and not held: a block outlasts a pause. A

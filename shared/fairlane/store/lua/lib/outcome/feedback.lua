@@ -47,7 +47,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
     row.blocked_ms = math.max(row.blocked_ms or 0, row.named_ms)
   end
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
-  if asked_ms > retry_after_ms then hold(row, limits, lease, asked_ms, now) end
+  hold(row, limits, lease, signal == 'limited' and hints or {}, asked_ms, known(lane.held_until_ms), now)
   local judged = write_judged(row, lease, signal, retry_after_ms, now)
   if lease.probe or lane.stop == 'doubt' or judged then wake(KEY.dirty, ARG.channel, lease.lane) end
   return news

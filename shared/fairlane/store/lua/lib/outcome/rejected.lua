@@ -16,13 +16,17 @@ function back_off(row, lease, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, row.busy_ms)
 end
 
+-- A 429 that lowers nothing and names no wait: the lane waits by itself.
+local function wait_unasked(row, lease, retry_after_ms, now)
+  if retry_after_ms > 0 then return end
+  back_off(row, lease, now)
+  row.busy_ms = 0
+end
+
 -- A 429 on an axis that the operator knows exactly, or says is never limited (0): then concurrency was the limit. The
 -- rate does not change.
 local function rejected_on_known(row, lease, configured, new, retry_after_ms, now)
-  if retry_after_ms <= 0 then
-    back_off(row, lease, now)
-    row.busy_ms = 0
-  end
+  wait_unasked(row, lease, retry_after_ms, now)
   if configured == 0 then return concurrency_refused(row, lease) and 'cut' or '' end
   if new then row.sign = row.granted end
   return suspects_concurrency(row, lease, new) and 'cut' or ''
@@ -33,7 +37,11 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
   if hints.exhausted == 'day' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
-  if hints.exhausted == 'concurrency' then return concurrency_refused(row, lease) and 'cut' or '' end
+  if hints.exhausted == 'concurrency' then
+    -- Where no other call was in flight, others have taken all places, and no narrower window helps.
+    if lease.inflight < 2 then wait_unasked(row, lease, retry_after_ms, now) end
+    return concurrency_refused(row, lease) and 'cut' or ''
+  end
   local new = lease.n > (row.sign or 0)
   local may_be_places = axis == 'requests' and not shown
   if new and may_be_places and met_the_window(row, lease) and not refutes_concurrency(row, lease, now) then
