@@ -15,6 +15,7 @@ from tests.benchmarks.zoo.world import (
     Charge,
     Latency,
     LatencyShape,
+    Names,
     Outage,
     OutageForm,
     Shape,
@@ -288,7 +289,15 @@ class _Generator:
             wrong = "" if error == 1.0 else f" wrong by {error:g}"
             self._traits.append(f"Retry-After {form}{wrong}")
         stale_s = self._log_uniform(1.0, 30.0) if view == "stale" else 0.0
-        return Signals(style, view, on_success, stale_s, form, error)
+        return Signals(style, view, on_success, stale_s, form, error, self._names())
+
+    def _names(self) -> Names:
+        """What 429s name in prose, drawn apart: the rest of a world is the same with and without it."""
+        drawn: tuple[Names, ...] = ("nothing", "axis", "limit")
+        names = random.Random(f"zoo/names/{self._seed}").choice(drawn)
+        if names != "nothing":
+            self._traits.append(f"429s name the {names}")
+        return names
 
     def _outages(self, horizon_s: float) -> tuple[Outage, ...]:
         rng = self._rng

@@ -25,6 +25,8 @@ from tests.benchmarks.zoo.world import Signals, World
 _ANTHROPIC = AnthropicMessages()
 _READ_AS = {"protocol": "openai", "ietf": "generic"}
 _MINUTE_S = 60.0
+_NOUNS: dict[Axis, str] = {"input": "input tokens", "output": "output tokens", "day": "requests"}
+_PERIODS = ((86_400.0, "day", 1440), (3_600.0, "hour", 60), (0.0, "min", 1))
 _UNBOUND = 10
 """The view "other" reports limits this many times as high as the one that binds."""
 
@@ -61,8 +63,23 @@ class Signs:
         if signals.style != "anthropic":
             headers = rejection_headers(signals.style, axis, headers)
         asked_ms = retry_after_ms(headers, now_ms)
-        refusal = read_refusal(self._read_as, headers, ErrorBody((), None), asked_ms, now_ms)
+        error = ErrorBody((), self._sentence(axis))
+        refusal = read_refusal(self._read_as, headers, error, asked_ms, now_ms)
         return refusal.hints, refusal.wait_ms
+
+    def _sentence(self, axis: Axis) -> str | None:
+        """A 429's message, as far as the world's name their limit."""
+        names, world = self._signals.names, self._admission.world
+        if names == "nothing":
+            return None
+        if axis == "concurrency":
+            sized = f". Limit: {world.most_at_once} concurrent requests" if names == "limit" else ""
+            return None if world.at_once_status == 503 else f"Too many concurrent requests{sized}"
+        span_s = next((limit.span_s for limit in world.limits if limit.axis == axis), 0.0)
+        period, minutes = next((name, minutes) for least_s, name, minutes in _PERIODS if span_s >= least_s)
+        limit = int(self._admission.gates[axis].per_minute * minutes)
+        sized = f": Limit {limit}" if names == "limit" else ""
+        return f"Rate limit reached on {_NOUNS.get(axis, axis)} per {period}{sized}"
 
     @property
     def _read_as(self) -> str:

@@ -14,6 +14,7 @@ Charge = Literal["used", "reserved", "refunded"]
 View = Literal["none", "true", "minute", "stale", "other"]
 LatencyShape = Literal["constant", "lognormal", "bimodal", "pareto"]
 OutageForm = Literal["503", "529", "500", "refused", "hang", "malformed"]
+Names = Literal["nothing", "axis", "limit"]
 WaitForm = Literal["none", "milliseconds", "seconds", "fraction", "date"]
 Style = HeaderStyle | Literal["anthropic"]
 
@@ -47,11 +48,11 @@ class Latency:
 
 @dataclass(frozen=True, slots=True)
 class Signals:
-    """What the headers of answers report. ``wait_error`` multiplies each Retry-After; 1 is exact.
+    """What answers report. ``wait_error`` multiplies each Retry-After; 1 is exact.
 
     ``view`` is "true" for the limits as they are, and "minute" as if each were a bucket that holds a minute.
     "stale" figures are renewed every ``stale_s``. "other" reports axes without a limit, "none" no limits.
-    ``on_success``: whether successes carry these headers, too.
+    ``on_success``: whether successes carry these headers, too. ``names``: what a 429's sentence names.
     """
 
     style: Style
@@ -60,6 +61,7 @@ class Signals:
     stale_s: float = 0.0
     wait_form: WaitForm = "none"
     wait_error: float = 1.0
+    names: Names = "nothing"
 
 
 @dataclass(frozen=True, slots=True)
