@@ -103,6 +103,20 @@ def test_a_day_whose_end_is_known_is_no_hold(real_redis: Redis) -> None:
     assert (d.ask(ref).reason, d.ask(ref).wait_ms) == ("day", HOUR_MS)
 
 
+def test_a_day_whose_limit_alone_is_named_is_tried_again_and_not_counted(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, requests_per_minute=600)
+    [attempt] = d.start(ref)
+    used_up = Feedback("limited", Usage(), hints=hints(day=(1, None, None), exhausted="day"))
+    d.report(attempt, used_up, done=False)
+    d.advance(60_000 + EARNED_MS)
+    [probe] = d.take(ref)
+    d.claim(probe)
+    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
+    d.advance(10_000)
+    assert len(d.take(ref)) > 1
+
+
 def test_an_operator_lifts_the_hold_of_a_day(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=50, requests_per_minute=600)

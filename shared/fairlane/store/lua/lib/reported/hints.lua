@@ -29,9 +29,9 @@ local function spend_left(row, limits, axis, left, lease, now)
 end
 
 -- Learns from a report on the requests of a day. A configured limit is counted in days of our own: the end of the
--- provider's day is only waited for.
+-- provider's day is only waited for. Where nobody says what is left of a limit, nobody knows when its day began.
 local function note_day(row, limits, limit, left, reset_ms, now)
-  if limit > 0 then row.day_rate = limit end
+  if limit > 0 and left >= 0 then row.day_rate = limit end
   if left ~= 0 or reset_ms <= 0 then return end
   local ends_ms = now + math.min(reset_ms, DAY_MS)
   if limits[CONFIGURED.day] then
