@@ -54,10 +54,12 @@ define beside_others
     $(BIN)/pytest -v -n 0 --maxfail 5 --randomly-seed last --last-failed --last-failed-no-failures none $(1); }
 endef
 
-# Virtual time keeps a core busy while the other tests wait for processes, browsers and containers.
+# Virtual time keeps a core busy while the other tests wait for processes, browsers and containers. Without most of
+# it, more tests can share the cores.
 define beside_virtual_time
+@$(BIN)/python -m tests.support.passed >$(VENV)/played
 @$(MAKE) --no-print-directory PROCESSES=1 virtual-time >$(VENV)/virtual-time.log 2>&1 & virtual=$$!; \
-    $(MAKE) --no-print-directory PROCESSES=3 proof $(1); code=$$?; \
+    $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo 5 || echo 3) proof $(1); code=$$?; \
     wait $$virtual || code=$$?; cat $(VENV)/virtual-time.log; exit $$code
 endef
 
