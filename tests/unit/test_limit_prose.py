@@ -22,6 +22,7 @@ from fairlane_workers.providers.limits.prose import NamedLimit, named_limit
 from tests.support.classified import refusal
 
 SECOND_MS, MINUTE_MS = 1_000, 60_000
+NOW_MS = 1_778_850_000_000  # 2026-05-15T13:00:00Z
 
 SENTENCES = Path(__file__).with_name("sentences_of_429s.tsv")
 
@@ -47,6 +48,11 @@ WAITS = {
     "Retry after 10 minutes": 600_000,
     "Please retry in 41.5s": 41_500,
     "try again in 250 milliseconds": 250,
+    "usage limit exceeded, 5-hour usage limit reached, resets at 2026-05-15T15:00:00Z (2056)": 120
+    * MINUTE_MS,
+    "Your limit resets at 2026-05-15T13:00:01+00:00": SECOND_MS,
+    "Your limit resets at 2026-05-15T12:00:00Z": None,
+    "Your limit resets at 2026-99-99T12:00:00Z": None,
     "Retrying in 5 seconds is what others do": None,
     "Please retry after 86400 seconds.": None,
     "Please wait before trying again.": None,
@@ -62,7 +68,7 @@ def test_a_sentence_names_its_limit_unless_it_names_two(message: str, named: Nam
 
 @pytest.mark.parametrize(("message", "wait_ms"), WAITS.items())
 def test_a_sentence_names_its_wait(message: str, wait_ms: int | None) -> None:
-    assert wait_in_words_ms(message) == wait_ms
+    assert wait_in_words_ms(message, NOW_MS) == wait_ms
 
 
 @pytest.mark.parametrize(
@@ -151,7 +157,7 @@ WORDS = st.sampled_from(
 
 @given(message=st.text(max_size=200) | st.lists(WORDS, max_size=60).map(" ".join))
 def test_no_sentence_raises_or_names_what_cannot_be(message: str) -> None:
-    found, wait_ms = named_limit(message), wait_in_words_ms(message)
+    found, wait_ms = named_limit(message), wait_in_words_ms(message, NOW_MS)
     assert found is None or found.limit is None or 0 < found.limit <= 60 * 1e12
     assert wait_ms is None or 0 <= wait_ms <= 60 * MINUTE_MS
 
@@ -162,5 +168,5 @@ def test_no_sentence_raises_or_names_what_cannot_be(message: str) -> None:
 def test_a_long_sentence_takes_no_time(part: str) -> None:
     began = time.process_time()
     named_limit(part * 100_000)
-    wait_in_words_ms(part * 100_000)
+    wait_in_words_ms(part * 100_000, NOW_MS)
     assert time.process_time() - began < 1

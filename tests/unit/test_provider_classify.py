@@ -1,4 +1,4 @@
-"""What a provider refuses with decides the outcome: its status and types, never its prose."""
+"""What a provider refuses with decides the outcome: status and types, and of spent money the first words."""
 
 from __future__ import annotations
 
@@ -72,6 +72,7 @@ def test_a_status_outside_of_http_is_an_invalid_response(status: int) -> None:
     "kind",
     [
         "insufficient_quota",
+        "exceeded_current_quota_error",
         "credit_balance_exhausted",
         "project_spend_limit_exceeded",
         "organization_spend_limit_exceeded",
@@ -84,6 +85,61 @@ def test_spent_money_parks_the_lane_whether_type_or_code_says_so(kind: str, stat
     assert openai(status, kind) == AccessDenied("said", status, "quota")
     assert openai(status, "some_type", kind) == AccessDenied("said", status, "quota")
     assert openai(status, kind.upper()) == AccessDenied("said", status, "quota")
+
+
+@pytest.mark.parametrize(
+    ("status", "error"),
+    [
+        (
+            400,
+            {
+                "type": "invalid_request_error",
+                "message": "Your credit balance is too low to access the Anthropic API.",
+            },
+        ),
+        (
+            429,
+            {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."},
+        ),
+        (429, {"code": "1113", "message": "余额不足或无可用资源包,请充值。"}),
+        (
+            429,
+            {
+                "type": "rate_limit_error",
+                "code": "1113",
+                "message": "[1113][Insufficient balance or no resource package.][2026]",
+            },
+        ),
+        (400, {"message": "Insufficient Balance", "type": "unknown_error", "code": "invalid_request_error"}),
+        (403, {"code": 30001, "message": "Sorry, your account balance is insufficient"}),
+        (
+            429,
+            "Your team 16f2151a-40f4-4a80-8ad0-cae00c27e8dd has either used all available credits or reached "
+            "its monthly spending limit.",
+        ),
+    ],
+)
+def test_spent_money_parks_the_lane_where_only_the_message_says_so(status: int, error: object) -> None:
+    for body in ({"error": error}, error if isinstance(error, dict) else {"error": error}):
+        outcome = refusal("openai", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+        assert isinstance(outcome, AccessDenied)
+        assert (outcome.status, outcome.reason) == (status, "quota")
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Invalid value: 'Insufficient balance'",
+        "The prompt 'Your credit balance is too low' was rejected",
+        "Insufficient balanced brackets",
+        "Your team a b has either used all available credits",
+    ],
+)
+@pytest.mark.parametrize("status", [400, 429])
+def test_what_a_message_quotes_parks_no_lane(message: str, status: int) -> None:
+    body = json.dumps({"error": {"message": message}}).encode()
+    outcome = refusal("openai", status, {}, body, now_ms=NOW_MS)
+    assert isinstance(outcome, RateLimited if status == 429 else PermanentFailure)
 
 
 def test_an_enforced_spend_limit_of_anthropic_parks_the_lane() -> None:
@@ -100,6 +156,15 @@ def test_a_429_that_is_no_quota_is_a_rate_limit(kind: str) -> None:
     limited = openai(429, kind)
     assert isinstance(limited, RateLimited)
     assert replace(limited, hints=None) == RateLimited("said")
+
+
+@pytest.mark.parametrize("kind", ["engine_overloaded_error", "overloaded_error", "ModelNotReadyException"])
+@pytest.mark.parametrize("status", [429, 500, 503, 529])
+def test_a_provider_without_capacity_is_overloaded_whatever_its_status(kind: str, status: int) -> None:
+    body = {"error": {"message": "overloaded, please try again in 2s", "type": kind}}
+    outcome = refusal("openai", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+    assert isinstance(outcome, Overloaded)
+    assert (outcome.status, outcome.retry_after_ms) == (status, 2_000)
 
 
 @pytest.mark.parametrize("status", [401, 403])

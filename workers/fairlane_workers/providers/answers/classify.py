@@ -19,7 +19,8 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.errors.retry_after import retry_after_ms
+from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
+from fairlane_workers.providers.errors.spent import is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits import read_limits, read_refusal
 
@@ -65,20 +66,6 @@ _OF_STATUS = {
 }
 _OF_CLASS = {3: _ErrorClass.PERMANENT, 4: _ErrorClass.PERMANENT, 5: _ErrorClass.SERVER_ERROR}
 
-# The budget is spent or locked: retries change nothing.
-_QUOTA_KINDS = frozenset(
-    {
-        "insufficient_quota",
-        "credit_balance_exhausted",
-        "billing_error",
-        "billing_disabled",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "servicequotaexceededexception",
-    }
-)
-_QUOTA_ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_exceeded")
-
 # Amazon sends some of these with a 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
 _AUTH_KINDS = frozenset(
     {
@@ -94,7 +81,8 @@ _AUTH_KINDS = frozenset(
 )
 # Bedrock's 424: the model broke, not the request.
 _SERVER_KINDS = frozenset({"modelerrorexception", "modelstreamerrorexception"})
-# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google and Amazon, whatever the 5xx status.
+# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google and Amazon, whatever the 5xx status. With
+# a 429 too: it says nothing about the caller's limits.
 _OVERLOAD_KINDS = frozenset(
     {
         *("overloaded_error", "server_is_overloaded", "engine_overloaded", "engine_overloaded_error"),
@@ -179,7 +167,7 @@ def classify_late_error(
     """
     known = reading.late_statuses
     named = next((known[kind] for kind in error.kinds if kind in known), None)
-    fallback = 429 if any(map(_is_quota, error.kinds)) else _UNKNOWN_STATUS
+    fallback = 429 if is_spent(error) else _UNKNOWN_STATUS
     message = error.message or f"an error without a message after HTTP 200 ({', '.join(error.kinds)})"
     message = bounded(scrubbed(message, secrets))
     return _outcome(error, named or error.status or fallback, headers, message, reading, now_ms)
@@ -191,8 +179,9 @@ def _outcome(
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
+    spent = is_spent(error) and not (status == 429 and brief)
     error_class = _configured(error, status, reading.error_map) or _class_of(
-        status, frozenset(error.kinds), brief_azure_wait=brief, shared=reading.shared
+        status, frozenset(error.kinds), spent=spent, shared=reading.shared
     )
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
@@ -200,6 +189,7 @@ def _outcome(
     hints = read_limits(limits, headers, now_ms)
     match error_class:
         case _ErrorClass.OVERLOADED:
+            wait_ms = wait_in_words_ms(error.message, now_ms) if wait_ms is None else wait_ms
             return Overloaded(message, status, wait_ms, hints)
         case _ErrorClass.SERVER_ERROR:
             return ServerError(message, status, wait_ms, hints)
@@ -222,9 +212,9 @@ def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> 
     return next((_ErrorClass(error_map[name]) for name in names if name in error_map), None)
 
 
-def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool, shared: bool) -> _ErrorClass:
+def _class_of(status: int, kinds: frozenset[str], *, spent: bool, shared: bool) -> _ErrorClass:
     if status // 100 == 4:
-        if any(map(_is_quota, kinds)) and not (status == 429 and brief_azure_wait):
+        if spent:
             return _ErrorClass.QUOTA
         if kinds & _AUTH_KINDS:
             return _ErrorClass.AUTH
@@ -236,15 +226,11 @@ def _class_of(status: int, kinds: frozenset[str], *, brief_azure_wait: bool, sha
         return _ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
         return _ErrorClass.RATE_LIMITED
-    if status // 100 == 5 and kinds & _OVERLOAD_KINDS:
+    if (status == 429 or status // 100 == 5) and kinds & _OVERLOAD_KINDS:
         return _ErrorClass.OVERLOADED
     if status == 499 and "cancelled" in kinds:  # Google's: the server cancelled the call
         return _ErrorClass.TIMED_OUT
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _ErrorClass.INVALID)
-
-
-def _is_quota(kind: str) -> bool:
-    return kind in _QUOTA_KINDS or kind.endswith(_QUOTA_ENDINGS)
 
 
 def _wordless(status: int, headers: Mapping[str, str]) -> str:

@@ -29,6 +29,12 @@ _WAIT = re.compile(  # "Please try again in 6m12.5s", "retry after 10 seconds", 
     r"(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)\b",
     re.IGNORECASE,
 )
+# As in: resets at 2026-05-15T15:00:00Z
+_MOMENT = re.compile(
+    r"\b(?:try again|retry|resets?|renews)(?: again)? (?:at|after|on):? "
+    r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
+    re.ASCII | re.IGNORECASE,
+)
 _UNIT_MS = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
@@ -66,9 +72,17 @@ def wait_ms(text: str, now_ms: int) -> int | None:
     return None if date_ms is None or date_ms < now_ms else date_ms - now_ms
 
 
-def wait_in_words_ms(message: str | None) -> int | None:
-    """Milliseconds, rounded up and at most an hour; ``None`` where the message asks for no such wait."""
-    found = _WAIT.search(message[:_LENGTH]) if message else None
+def wait_in_words_ms(message: str | None, now_ms: int) -> int | None:
+    """Milliseconds that a sentence asks to wait, rounded up; ``None`` where it asks for no wait.
+
+    A duration is believed up to an hour, a moment however late it is. ``now_ms`` is in epoch milliseconds.
+    """
+    if not message:
+        return None
+    message = message[:_LENGTH]
+    if found := _MOMENT.search(message):
+        return wait_ms(found[1].upper(), now_ms)
+    found = _WAIT.search(message)
     if found is None:
         return None
     hours, minutes, amount, unit = found[1], found[2], float(found[3]), found[4].lower()

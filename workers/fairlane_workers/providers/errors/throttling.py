@@ -145,7 +145,7 @@ def named_wait_ms(error: BaseException, now_ms: int) -> int | None:
     ):
         if (wait := retry_after_ms(_texts(headers), now_ms)) is not None:
             return wait
-    return wait_in_words_ms(_text(error))
+    return wait_in_words_ms(_text(error), now_ms)
 
 
 def _text(error: BaseException) -> str | None:

@@ -58,7 +58,7 @@ def read_refusal(
     if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
         wait_ms = max(wait_ms or 0, renewed_ms)
     if wait_ms is None:
-        wait_ms = wait_in_words_ms(body.message)
+        wait_ms = wait_in_words_ms(body.message, provider_now_ms(headers, now_ms))
     return Refusal(hints or None, wait_ms)
 
 

@@ -1,0 +1,40 @@
+"""Says whether an error means that the account's money is used up: no wait and no other request helps."""
+
+from __future__ import annotations
+
+import re
+
+from fairlane_workers.providers.errors.error_body import ErrorBody
+
+# The budget is spent or locked: retries change nothing.
+_KINDS = frozenset(
+    {
+        "insufficient_quota",
+        "exceeded_current_quota_error",
+        "credit_balance_exhausted",
+        "billing_error",
+        "billing_disabled",
+        "billing_hard_limit_reached",
+        "billing_not_active",
+        "servicequotaexceededexception",
+    }
+)
+_ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_exceeded")
+
+# Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
+# and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
+_BEGINNINGS = re.compile(
+    r"your credit balance is too low\b"
+    r"|(?:\[1113\]\[)?insufficient balance\b"
+    r"|余额不足"
+    r"|sorry, your account balance is insufficient\b"
+    r"|your team [\w-]{1,64} has either used all available credits\b",
+    re.IGNORECASE,
+)
+
+
+def is_spent(error: ErrorBody) -> bool:
+    """Whether an error's types, codes or first words name an account without money or credits."""
+    if any(kind in _KINDS or kind.endswith(_ENDINGS) for kind in error.kinds):
+        return True
+    return error.message is not None and _BEGINNINGS.match(error.message) is not None
