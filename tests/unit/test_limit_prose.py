@@ -92,6 +92,18 @@ def test_a_sentence_names_its_wait(message: str, wait_ms: int | None) -> None:
         ),
         ({"error": {"message": "Slow down", "code": "limit_requests"}}, "requests", None, None),
         ({"message": "Details: TPM limit reached.", "data": None}, "tokens", None, None),
+        (
+            {
+                "error": {
+                    "message": "Provider returned error",
+                    "code": 429,
+                    "metadata": {"raw": "Rate limit reached on tokens per min: Limit 9000. Try again in 1s."},
+                }
+            },
+            "tokens",
+            AxisHint(9000),
+            SECOND_MS,
+        ),
         ({"error": "timed out waiting for a concurrent request slot"}, "concurrency", None, None),
     ],
 )

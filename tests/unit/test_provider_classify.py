@@ -98,6 +98,22 @@ def test_spent_money_parks_the_lane_whether_type_or_code_says_so(kind: str, stat
             },
         ),
         (
+            400,
+            {
+                "type": "invalid_request_error",
+                "message": "You have reached your specified API usage limits.",
+            },
+        ),
+        (
+            400,
+            {
+                "code": "400",
+                "message": 'litellm.BadRequestError: AnthropicException - b\'{"type":"error","error":{"type":'
+                '"invalid_request_error","message":"Your credit balance is too low to access',
+            },
+        ),
+        (429, {"message": "litellm.RateLimitError: Insufficient balance or no resource package."}),
+        (
             429,
             {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."},
         ),
@@ -132,6 +148,7 @@ def test_spent_money_parks_the_lane_where_only_the_message_says_so(status: int, 
         "Invalid value: 'Insufficient balance'",
         "The prompt 'Your credit balance is too low' was rejected",
         "Insufficient balanced brackets",
+        'litellm.BadRequestError: OpenAIException - {"error":{"message":"{"message":"Insufficient balance',
         "Your team a b has either used all available credits",
     ],
 )

@@ -23,12 +23,15 @@ _ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_excee
 
 # Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
 # and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
+# LiteLLM's proxy puts its own name of the error before the provider's answer.
 _BEGINNINGS = re.compile(
-    r"your credit balance is too low\b"
+    r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
+    r"(?:your credit balance is too low\b"
+    r"|you have reached your specified api usage limits\b"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
     r"|sorry, your account balance is insufficient\b"
-    r"|your team [\w-]{1,64} has either used all available credits\b",
+    r"|your team [\w-]{1,64} has either used all available credits\b)",
     re.IGNORECASE,
 )
 
