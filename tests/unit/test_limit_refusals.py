@@ -265,6 +265,25 @@ def test_prose_gives_way_to_types_and_headers() -> None:
     assert hint_of(outcome, "tokens") == AxisHint(1_000, 900, 1_000)
 
 
+@pytest.mark.parametrize(
+    "message",
+    [
+        "Request too large for gpt-4o on tokens per min (TPM): Limit 30000, Requested 30601.",
+        "Request too large for model `m` on tokens per minute (TPM): Limit 8,000, Requested ~34,031, please",
+        "Rate limit reached for m on tokens per min (TPM): Limit 30000, Used 900, Requested 30601.",
+    ],
+)
+def test_a_request_beyond_the_whole_limit_fails_and_tells_the_limit(message: str) -> None:
+    outcome = refused("openai", {"retry-after": "1"}, {"message": message, "type": "tokens"})
+    assert isinstance(outcome, PermanentFailure)
+    assert (outcome.status, outcome.retry_after_ms) == (429, None)
+    assert outcome.hints is not None
+    assert (outcome.hints.exhausted, hint_of(outcome, "tokens")) == (
+        None,
+        AxisHint(30_000 if "30000" in message else 8_000),
+    )
+
+
 @pytest.mark.parametrize("status", [400, 500])
 def test_prose_is_not_read_on_what_is_no_rate_limit(status: int) -> None:
     outcome = refused("openai", {}, {"message": TPM}, status)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
 from fairlane.model.outcome import (
@@ -22,7 +22,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 from fairlane_workers.providers.errors.spent import is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
-from fairlane_workers.providers.limits import read_limits, read_refusal
+from fairlane_workers.providers.limits import is_beyond_limit, read_limits, read_refusal
 
 
 class _ErrorClass(StrEnum):
@@ -185,6 +185,8 @@ def _outcome(
     )
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
+        if is_beyond_limit(error.message):
+            return PermanentFailure(message, status, hints=hints and replace(hints, exhausted=None))
         return RateLimited(message, status, wait_ms, hints)
     hints = read_limits(limits, headers, now_ms)
     match error_class:

@@ -69,6 +69,9 @@ _SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
 )
 
 
+_REQUESTED = re.compile(rf"\blimit:?\s+{_AMOUNT}[^\n]{{0,40}}?\brequested:?\s+~?{_AMOUNT}", re.IGNORECASE)
+
+
 class NamedLimit(NamedTuple):
     """A limit that an error names: its axis and, if given, its size."""
 
@@ -90,6 +93,15 @@ def named_limit(message: str | None) -> NamedLimit | None:
     if len(axes) != 1:
         return None
     return next((limit for limit in found if limit.limit), found[0])
+
+
+def is_beyond_limit(message: str | None) -> bool:
+    """Whether a sentence names a limit and a larger request, as OpenAI's and Groq's do: no wait admits it."""
+    found = _REQUESTED.search(message[:_LENGTH]) if message else None
+    if found is None:
+        return False
+    limit, requested = (number(each.replace(",", "")) for each in found.groups())
+    return bool(limit and requested and requested > limit)
 
 
 def _found(message: str) -> Iterator[NamedLimit]:
