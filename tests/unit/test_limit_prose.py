@@ -104,13 +104,36 @@ def test_a_sentence_names_its_wait(message: str, wait_ms: int | None) -> None:
             AxisHint(9000),
             SECOND_MS,
         ),
+        (
+            {"error": {"message": "Too many concurrent requests for this client.", "retry_after": 10}},
+            "concurrency",
+            None,
+            10_000,
+        ),
+        (
+            {
+                "error": {
+                    "message": "Rate limit exceeded: free-models-per-day. Add 10 credits",
+                    "metadata": {
+                        "headers": {
+                            "X-RateLimit-Limit": "50",
+                            "X-RateLimit-Remaining": "0",
+                            "X-RateLimit-Reset": str(NOW_MS + 90 * MINUTE_MS),
+                        }
+                    },
+                }
+            },
+            "day",
+            None,
+            90 * MINUTE_MS,
+        ),
         ({"error": "timed out waiting for a concurrent request slot"}, "concurrency", None, None),
     ],
 )
 def test_an_answer_names_axis_limit_and_wait(
     body: dict[str, object], axis: Axis, hint: AxisHint | None, wait_ms: int | None
 ) -> None:
-    outcome = refusal("openai", 429, {}, json.dumps(body).encode(), now_ms=0)
+    outcome = refusal("openai", 429, {}, json.dumps(body).encode(), now_ms=NOW_MS)
     assert isinstance(outcome, RateLimited)
     assert outcome.hints is not None
     assert outcome.hints.exhausted == axis
@@ -127,7 +150,7 @@ def test_an_answer_names_axis_limit_and_wait(
 )
 def test_headers_go_before_a_sentence(headers: dict[str, str], wait_ms: int) -> None:
     body = {"error": {"message": "Rate limit reached on tokens per min. Please try again in 19.7s."}}
-    outcome = refusal("openai", 429, headers, json.dumps(body).encode(), now_ms=0)
+    outcome = refusal("openai", 429, headers, json.dumps(body).encode(), now_ms=NOW_MS)
     assert isinstance(outcome, RateLimited)
     assert outcome.retry_after_ms == wait_ms
 

@@ -324,6 +324,11 @@ KEYS = [
     "quotaId",
     "quotaValue",
     "retryDelay",
+    "retry_after",
+    "metadata",
+    "headers",
+    "X-RateLimit-Reset",
+    "X-RateLimit-Remaining",
 ]
 DOCUMENT = st.recursive(
     LEAF,

@@ -31,12 +31,25 @@ class Violations(NamedTuple):
     exhausted: Axis | None
 
 
-def retry_info_ms(error: Mapping[str, Any]) -> int | None:
-    """Google's ``RetryInfo.retryDelay`` (``"22s"``)."""
+def named_wait_ms(error: Mapping[str, Any], now_ms: int) -> int | None:
+    """The wait in milliseconds that a field of an error gives; ``None`` if none does.
+
+    Google's ``RetryInfo.retryDelay`` (``"22s"``), gateways' ``retry_after`` in seconds, or the reset in the
+    headers that OpenRouter puts into ``metadata``.
+    """
     for detail in _details(error, "RetryInfo"):
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and (found := reset_ms(delay, 0)) is not None:
             return found
+    given = error.get("retry_after")
+    if isinstance(given, int | float | str) and not isinstance(given, bool):
+        return reset_ms(str(given), now_ms)
+    metadata = error.get("metadata")
+    headers = metadata.get("headers") if isinstance(metadata, dict) else None
+    if isinstance(headers, dict):
+        shown = {str(name).lower(): str(value) for name, value in headers.items()}
+        if shown.get("x-ratelimit-remaining") == "0":
+            return reset_ms(shown.get("x-ratelimit-reset"), now_ms)
     return None
 
 

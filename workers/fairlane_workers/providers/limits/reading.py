@@ -52,7 +52,7 @@ def read_refusal(
     axes.update(violated.axes)
     exhausted = violated.exhausted or _exhausted(axes, headers, body)
     if wait_ms is None:
-        wait_ms = bodies.retry_info_ms(body.error)
+        wait_ms = bodies.named_wait_ms(body.error, provider_now_ms(headers, now_ms))
     hints = Hints(axes, exhausted)
     renewed_ms = _renewed_ms(exhausted, axes, row)
     if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
