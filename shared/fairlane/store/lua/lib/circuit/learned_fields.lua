@@ -17,7 +17,7 @@ local OF_LANE = {
   'under', 'over', 'sign', 'shut', 'first_ms', 'first', 'first_refused_n', 'last_ms', 'last', 'refusals', 'crowd',
   'again_ms', 'after_ms', 'refused_n', 'refused_on', 'refusal_ms', 'pace_then', 'est_then', 'epoch', 'shown_then',
   'novice', 'risen_then', 'stray', 'age_then', 'idle_then', 'in_window', 'last_minute', 'ground', 'ground_from',
-  'ground_growth', 'proved', 'signed_ms', 'streak', 'concurrency_reported', 'day_rate', 'day_shut_ms',
+  'ground_growth', 'proved', 'signed_ms', 'streak', 'concurrency_reported', 'at_once_named', 'day_rate', 'day_shut_ms',
   'unnamed_limit', 'unnamed_left', 'unnamed_start', 'unnamed_end', 'unnamed_done', 'unnamed_votes',
   'unnamed_requests', 'unnamed_tokens',
 }

@@ -5,7 +5,8 @@
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
 --   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
 --   window_top                     up to where successes widen it after an overload
---   widen_ms                       for how long it limits jobs after an overload until it is widened
+--   at_once_named                  the limit that the latest 429 for it named, if any
+--   widen_ms                       for how long it limits jobs after an overload, or such a 429, until it is widened
 --   shut, refusals, crowd          429s that last (refusal/refusal): how many tries, and the calls in flight then
 -- GIVES: climb_window narrow_window widen_window concurrency_limit
 -- USES: circuit/circuit_constants concurrency/detector_constants lane/state rate/constants
@@ -24,13 +25,14 @@ local function note_widening(row)
 end
 
 -- Widens a window that has limited jobs for a while: it may be too narrow by now. The refusal budget pays for a 429
--- every 1 / budget calls.
+-- every 1 / budget calls, except for one that names the limit again.
 function widen_window(row, limits, elapsed_ms)
   if not known(row.window) then return end
   row.window_age_ms = row.window_age_ms + elapsed_ms
   local calls = (row.granted or 0) - (row.window_from or row.granted or 0)
-  local paid = row.window_by == 'refusals' and calls >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
-  local wanted_ms = row.window_by == 'overload' and row.widen_ms or WIDEN_MS
+  local refused, named = row.window_by == 'refusals', known(row.at_once_named)
+  local paid = refused and not named and calls >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
+  local wanted_ms = (row.window_by == 'overload' or refused and named) and row.widen_ms or WIDEN_MS
   if row.window_age_ms < wanted_ms and not paid then return end
   if not known(row.window_base) then note_widening(row) end
   row.window, row.window_age_ms, row.window_from = row.window + row.window_step, 0, row.granted or 0

@@ -31,14 +31,19 @@ function count_beyond(row, lease)
 end
 
 -- A 429 because too many calls were in flight. Calls overtake each other on their way: where a widened window is
--- rejected, as many as fitted before still do. Returns whether it began an epoch.
-function concurrency_refused(row, lease)
+-- rejected, as many as fitted before still do; no more than `named`, where the 429 names its limit. That is no reported
+-- limit, which only an answer could raise: it is tried ever more rarely. Returns whether it began an epoch.
+function concurrency_refused(row, lease, named)
   if lease.n <= (row.sign or 0) then return false end
   row.sign = row.granted
   if lease.inflight < 2 then return false end
   local fits, base = lease.inflight - 1, known(row.window_base)
   row.unprovoked = base and 0 or (row.unprovoked or 0) + 1
   if base and lease.inflight >= base then fits = math.max(fits, base) end
+  local again = named and named == row.at_once_named
+  row.widen_ms = again and math.min(2 * math.max(row.widen_ms, WIDEN_NAMED_MS), WIDEN_LATE_MS) or WIDEN_NAMED_MS
+  row.at_once_named = named or ''
+  fits = math.min(fits, named or fits)
   narrow_window(row, math.min(known(row.window) or lease.inflight, fits), 'refusals')
   return true
 end

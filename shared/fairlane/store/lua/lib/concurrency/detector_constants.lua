@@ -2,10 +2,10 @@
 -- or the reason for its value. A value marked (control) has no other source than the simulated lanes of docs/control:
 -- whoever changes it judges the change by `make simulate`.
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
---       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_SOON_MS SERVES OVERLOADED CERTAIN LEAST_RANDOM
---       MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES MANY_SAMPLES LEAST_SAMPLES KNEE
---       SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS REFUSED_LATELY_MS
---       MOVED CAREFUL UNSURE
+--       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
+--       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
+--       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS
+--       BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -29,6 +29,8 @@ RARE = 50 -- calls: one over for so many under is a miscount
 
 -- concurrency/concurrency_limit and overload
 WIDEN_MS = 30000 -- ms of saturation after which the window is widened: by one, two, four … until a 429
+WIDEN_NAMED_MS = 300000 -- ms: the same where a 429 named the limit, doubled with each that names it again
+WIDEN_LATE_MS = 3600000 -- ms: the longest such time: a limit that was named rises with a customer's tier, if ever
 WIDEN_SOON_MS = 1000 -- ms: the same after an overload, doubled with each overload that a wider window meets
 MET = 0.3 -- share of answered calls that met as many in flight: too many to be stragglers of a limit (control)
 LEAST_STEP = 0.5 -- calls in flight by which that number moves at least, so that it also follows a small one (control)

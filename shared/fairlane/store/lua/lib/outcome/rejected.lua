@@ -40,7 +40,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   if hints.exhausted == 'concurrency' then
     -- Where no other call was in flight, others have taken all places, and no narrower window helps.
     if lease.inflight < 2 then wait_unasked(row, lease, retry_after_ms, now) end
-    return concurrency_refused(row, lease) and 'cut' or ''
+    local named = hints.concurrency and hints.concurrency[1] or 0
+    return concurrency_refused(row, lease, named > 0 and named or nil) and 'cut' or ''
   end
   local new = lease.n > (row.sign or 0)
   local may_be_places = axis == 'requests' and not shown

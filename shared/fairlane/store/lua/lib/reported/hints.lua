@@ -59,7 +59,7 @@ function learn_hints(row, limits, hints, lease, now)
   for axis, hint in pairs(hints) do
     local limit, left, reset_ms = hint[1], hint[2], hint[3]
     if axis == 'concurrency' then
-      if limit > 0 then row.concurrency_reported = limit end
+      if limit > 0 and hints.exhausted ~= axis then row.concurrency_reported = limit end
     elseif axis == 'day' then
       note_day(row, limits, limit, left, reset_ms, now)
     elseif CONFIGURED[axis] and limit > 0 then
