@@ -56,11 +56,25 @@ def anthropic(status: int, kind: str, **details: Any) -> Outcome:
 @pytest.mark.parametrize("status", range(300, 600))
 def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> None:
     special = {401: AccessDenied, 402: AccessDenied, 403: AccessDenied, 429: RateLimited}
-    special |= {408: TimedOut, 504: TimedOut, 503: Overloaded, 529: Overloaded}
+    special |= {
+        408: TimedOut,
+        504: TimedOut,
+        503: Overloaded,
+        529: Overloaded,
+        409: ServerError,
+        425: ServerError,
+    }
     general = {3: PermanentFailure, 4: PermanentFailure, 5: ServerError}[status // 100]
     outcome = refusal("openai", status, {}, b"", now_ms=NOW_MS)
     assert type(outcome) is special.get(status, general)
     assert outcome.status == status
+
+
+@pytest.mark.parametrize("status", [400, 404, 422])
+@pytest.mark.parametrize(("said", "repeated"), [("true", True), ("false", False), ("", False)])
+def test_a_server_that_asks_for_another_try_gets_one(status: int, said: str, repeated: bool) -> None:
+    outcome = openai(status, "invalid_request_error", x_should_retry=said)
+    assert isinstance(outcome, ServerError if repeated else PermanentFailure)
 
 
 @pytest.mark.parametrize("status", [101, 199, 600, 999])

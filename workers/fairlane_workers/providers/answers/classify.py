@@ -59,6 +59,9 @@ _OF_STATUS = {
     402: _ErrorClass.QUOTA,
     403: _ErrorClass.AUTH,
     408: _ErrorClass.TIMED_OUT,
+    # Another request is in the way, or the connection is too new: OpenAI's own client repeats a 409, too.
+    409: _ErrorClass.SERVER_ERROR,
+    425: _ErrorClass.SERVER_ERROR,
     429: _ErrorClass.RATE_LIMITED,
     503: _ErrorClass.OVERLOADED,
     504: _ErrorClass.TIMED_OUT,
@@ -95,6 +98,9 @@ _CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 # Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
 _AZURE_HEADERS = ("apim-request-id", "x-ms-region", "x-ratelimit-renewalperiod-requests")
 _AZURE_SHORT_MS = 120_000
+
+# OpenAI's and Anthropic's servers say so of an error that looks permanent and is not.
+_REPEAT = "x-should-retry"
 
 _UNKNOWN_STATUS = 500
 
@@ -183,6 +189,8 @@ def _outcome(
     error_class = _configured(error, status, reading.error_map) or _class_of(
         status, frozenset(error.kinds), spent=spent, shared=reading.shared
     )
+    if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
+        error_class = _ErrorClass.SERVER_ERROR
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
         if is_beyond_limit(error.message):
