@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
@@ -41,6 +41,8 @@ def _world(
 
 
 @settings(max_examples=6, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example(rate=63, depth=1, mean_ms=5089, waits=False, seed=0)
+@example(rate=128, depth=2, mean_ms=6723, waits=True, seed=177)
 @given(
     rate=st.integers(6, 200),
     depth=st.integers(1, 6),

@@ -14,7 +14,7 @@ function age_estimate(row, axis, allowed, elapsed_ms, risen)
   if row.proved ~= 1 then older = math.max(age, math.min(older, back)) end
   row[axis .. '_age_ms'] = older
   local searches = is_unsure(row, axis) and curve(row, axis) < row[axis .. '_est'] * (1 + PROVED * doubt(row, axis))
-  if (searches or risen and row[axis .. '_window'] ~= 1) and older > back then
+  if row.proved == 1 and (searches or risen and row[axis .. '_window'] ~= 1) and older > back then
     row[axis .. '_climb_ms'] = (row[axis .. '_climb_ms'] or 0) + elapsed_ms
   end
 end
