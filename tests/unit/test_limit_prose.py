@@ -6,7 +6,6 @@ The sentences are those of providers, gateways and proxies, most of them as publ
 from __future__ import annotations
 
 import json
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import cast
@@ -200,8 +199,7 @@ def test_no_sentence_raises_or_names_what_cannot_be(message: str) -> None:
 @pytest.mark.parametrize(
     "part", ["request ", "1h", "limit ", "1,", "concurrent ", "tokens per ", "try again in 1m"]
 )
-def test_a_long_sentence_takes_no_time(part: str) -> None:
-    began = time.process_time()
-    named_limit(part * 100_000)
-    wait_in_words_ms(part * 100_000, NOW_MS)
-    assert time.process_time() - began < 1
+def test_of_a_long_sentence_the_beginning_is_read(part: str) -> None:
+    text = part * 100_000
+    assert named_limit(text) == named_limit(text[:2_000])
+    assert wait_in_words_ms(text, NOW_MS) == wait_in_words_ms(text[:2_000], NOW_MS)
