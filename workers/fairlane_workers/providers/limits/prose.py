@@ -108,13 +108,16 @@ def _found(message: str) -> Iterator[NamedLimit]:
     """Every limit that the message names, also repeatedly."""
     if _EITHER.search(message):
         return
-    for name in _AT_ONCE.finditer(message):
+    at_once = list(_AT_ONCE.finditer(message))
+    for name in at_once:
         yield NamedLimit("concurrency", _size(message, name))
     daily = _DAILY.search(message) is not None
     for pattern in _NAMES:
         for name in pattern.finditer(message):
             axis = _axis(name[1].lower())
             period = (name[2] or "").lower()[:1]
+            if at_once and not period:
+                continue  # as in: Concurrency limit reached for requests
             if period == "d" or (daily and not period):
                 yield NamedLimit("day", _size(message, name) if axis == "requests" else None)
                 continue
@@ -124,7 +127,10 @@ def _found(message: str) -> Iterator[NamedLimit]:
 
 
 def _axis(noun: str) -> Axis:
-    return next((axis for start, axis in _AXES if noun.startswith(start)), "requests")
+    for start, axis in _AXES:
+        if noun.startswith(start):
+            return axis
+    return "requests"
 
 
 def _size(message: str, name: re.Match[str]) -> float | None:
