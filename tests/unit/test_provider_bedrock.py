@@ -306,7 +306,7 @@ def refused(status: int, body: dict[str, Any], **headers: str) -> Outcome:
     ("kind", "status", "expected"),
     [
         ("ThrottlingException", 429, RateLimited),
-        ("ModelNotReadyException", 429, RateLimited),
+        ("ModelNotReadyException", 429, Overloaded),
         ("ModelTimeoutException", 408, TimedOut),
         ("ModelErrorException", 424, ServerError),
         ("ServiceUnavailableException", 503, Overloaded),

@@ -72,13 +72,7 @@ def _message(error: dict[str, object]) -> str | None:
     for name in ("message", "detail"):
         value = error.get(name)
         if isinstance(value, str) and value.strip():
-            return value.strip() + _upstream(error.get("metadata"))
+            return value.strip()
         if isinstance(value, list | dict) and value:
             return json.dumps(value)
     return None
-
-
-def _upstream(metadata: object) -> str:
-    """What the provider behind OpenRouter said, whose own message is just "Provider returned error"."""
-    raw = metadata.get("raw") if isinstance(metadata, dict) else None
-    return f": {raw.strip()}" if isinstance(raw, str) and raw.strip() else ""
