@@ -29,6 +29,13 @@ def _asked_to_wait(d: Deployment, ref: Any, wait_ms: int, signal: Signal = "limi
     assert d.report(attempt, feedback, done=signal == "ok") is not None
 
 
+def _probe_is_answered(d: Deployment, ref: Any) -> None:
+    [probe] = d.take(ref)
+    d.claim(probe)
+    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
+    d.advance(10_000)
+
+
 @pytest.mark.parametrize("wait_ms", ABSURD)
 @pytest.mark.parametrize("signal", ["ok", "limited", "overloaded"])
 def test_an_absurd_wait_is_a_hold_with_one_probe_an_hour(
@@ -68,10 +75,7 @@ def test_a_used_up_day_without_an_end_is_a_hold_whose_probes_grow_rare(real_redi
         assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
         assert d.report(probe, used_up, done=False) is not None
     d.advance(HOUR_MS + EARNED_MS)
-    [probe] = d.take(ref)
-    d.claim(probe)
-    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
-    d.advance(10_000)
+    _probe_is_answered(d, ref)
     assert d.take(ref)
     assert not d.lane_state().get("held_until_ms")
 
@@ -110,10 +114,7 @@ def test_a_day_whose_limit_alone_is_named_is_tried_again_and_not_counted(real_re
     used_up = Feedback("limited", Usage(), hints=hints(day=(1, None, None), exhausted="day"))
     d.report(attempt, used_up, done=False)
     d.advance(60_000 + EARNED_MS)
-    [probe] = d.take(ref)
-    d.claim(probe)
-    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
-    d.advance(10_000)
+    _probe_is_answered(d, ref)
     assert len(d.take(ref)) > 1
 
 
@@ -135,10 +136,7 @@ def test_a_probe_that_is_answered_ends_the_hold(real_redis: Redis) -> None:
     ref = d.queued_lane(jobs=50, requests_per_minute=600)
     _asked_to_wait(d, ref, YEARS_28_MS)
     d.advance(HOUR_MS + EARNED_MS)
-    [probe] = d.take(ref)
-    d.claim(probe)
-    d.report(probe, Feedback("ok", Usage(0, 10)), done=True)
-    d.advance(10_000)
+    _probe_is_answered(d, ref)
     assert d.take(ref)
     assert d.lanes.view("sim:fast", d.now_ms).held_until_ms is None
 

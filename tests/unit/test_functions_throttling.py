@@ -49,6 +49,16 @@ def caused(outer: BaseException, cause: BaseException) -> BaseException:
     return outer
 
 
+SPENT_IN_WORDS = {"code": "1113", "message": "Insufficient balance or no resource package. Please recharge."}
+
+
+class Unreadable(dict[str, Any]):
+    """A body whose entries cannot be read."""
+
+    def get(self, *_: Any) -> Any:
+        raise RuntimeError
+
+
 THROTTLED = [
     *(class_of(name)("slow down") for name in (
         "RateLimitError", "RateLimitedError", "RateLimitExceeded", "RateLimitException",
@@ -79,6 +89,8 @@ THROTTLED = [
         "Rate-limit reached for gpt-4o", "too many requests, slow down", "API error (429): later",
         "429 RESOURCE_EXHAUSTED. {'error': {}}", "HTTP/1.1 429 Too Many Requests", "too_many_requests",
     )),
+    having(class_of("RateLimitError")("x"), body={"message": "Rate limit reached", "code": "rate_limit"}),
+    having(class_of("RateLimitError")("x"), body=Unreadable()),
     caused(RuntimeError("the tool failed"), class_of("RateLimitError")("slow down")),
     caused(RuntimeError("the tool failed"), over_http(429)),
 ]  # fmt: skip
@@ -107,6 +119,11 @@ ORDINARY = [
     having(Exception("x"), status_code=True),
     having(Exception("x"), code=1429),
     having(class_of("RateLimitError")("x"), code="insufficient_quota", status_code=429),
+    having(class_of("RateLimitError")("x"), type="exceeded_current_quota_error", status_code=429),
+    having(class_of("RateLimitError")("x"), code="InsufficientQuotaError", status_code=429),
+    having(class_of("RateLimitError")("x"), body=SPENT_IN_WORDS, status_code=429),
+    having(class_of("RateLimitError")("x"), body={"error": SPENT_IN_WORDS}, status_code=429),
+    caused(RuntimeError("the tool failed"), having(class_of("RateLimitError")("x"), body=SPENT_IN_WORDS)),
     over_http(404),
     over_http(503),
     aws("ValidationException"),

@@ -39,7 +39,10 @@ class RateLimited:
 
 @dataclass(frozen=True, slots=True)
 class Overloaded:
-    """The provider has no capacity for anybody (503, 529). Costs no attempt, counts towards the circuit."""
+    """The provider has no capacity for anybody. Costs no attempt, counts towards the circuit.
+
+    503, 529, or a 429 whose type or code says so.
+    """
 
     message: str
     status: int
@@ -49,7 +52,10 @@ class Overloaded:
 
 @dataclass(frozen=True, slots=True)
 class ServerError:
-    """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve."""
+    """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve.
+
+    Also what it asks to be tried again: 409, 425, or ``x-should-retry: true``.
+    """
 
     message: str
     status: int
@@ -114,6 +120,7 @@ class FlawedAnswer:
 class PermanentFailure:
     """The provider rejects the request itself (400, 404, 413, 422, content filter): a retry cannot help.
 
+    Also a 429 whose message says that this one request asks for more than its limit ever admits.
     ``content``: because of this row's text, so it says nothing about other requests.
     """
 
@@ -137,9 +144,10 @@ class UnsupportedParameter:
 
 @dataclass(frozen=True, slots=True)
 class AccessDenied:
-    """Hard quota or bad credentials (401, 402, 403, ``insufficient_quota``): parks the lane.
+    """Bad credentials or spent money (401, 402, 403, ``insufficient_quota``): parks the lane.
 
-    A 403 on a lane that several models share is a `PermanentFailure`: others may be served.
+    Spent money is known by types, codes or first words of a message, with any 4xx. A 403 on a lane of several
+    models is a `PermanentFailure`: others may be served.
     """
 
     message: str

@@ -39,7 +39,7 @@ IN_SHORT = {
     "gap": "least gap",
     "reserved": "the rest is reserved for other teams",
     "circuit": "circuit open",
-    "held": "held: its provider asked for too long a wait",
+    "held": "held: asked to wait too long, or its day is used up",
     "probing": "circuit half-open: one probe is in flight",
     "doubt": "calls fail or take too long, and none is answered: few calls start",
     "refused": "429s: one call tests whether the lane opens",

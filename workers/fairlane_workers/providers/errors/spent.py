@@ -6,20 +6,15 @@ import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody
 
-# The budget is spent or locked: retries change nothing.
+# The budget is spent or locked: retries change nothing. Without "_", and "error" or "exception" at the end.
 _KINDS = frozenset(
     {
-        "insufficient_quota",
-        "exceeded_current_quota_error",
-        "credit_balance_exhausted",
-        "billing_error",
-        "billing_disabled",
-        "billing_hard_limit_reached",
-        "billing_not_active",
-        "servicequotaexceededexception",
+        *("insufficientquota", "exceededcurrentquota", "servicequotaexceeded", "creditbalanceexhausted"),
+        *("billing", "billingdisabled", "billinghardlimitreached", "billingnotactive"),
     }
 )
-_ENDINGS = ("_spend_limit_exceeded", "_spend_limit_reached", "_usage_limit_exceeded")
+_ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
+_LAST_WORD = re.compile(r"(?:error|exception)$")
 
 # Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
 # and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
@@ -38,6 +33,11 @@ _BEGINNINGS = re.compile(
 
 def is_spent(error: ErrorBody) -> bool:
     """Whether an error's types, codes or first words name an account without money or credits."""
-    if any(kind in _KINDS or kind.endswith(_ENDINGS) for kind in error.kinds):
+    if any(_names_it(kind) for kind in error.kinds):
         return True
     return error.message is not None and _BEGINNINGS.match(error.message) is not None
+
+
+def _names_it(kind: str) -> bool:
+    plain = _LAST_WORD.sub("", kind.lower().replace("_", ""))
+    return plain in _KINDS or plain.endswith(_ENDINGS)

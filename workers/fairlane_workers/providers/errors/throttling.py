@@ -9,7 +9,9 @@ from datetime import timedelta
 from typing import Any
 
 from fairlane.core.errors import RateLimited
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
+from fairlane_workers.providers.errors.spent import is_spent
 
 TOO_MANY_REQUESTS = 429
 
@@ -30,9 +32,6 @@ _NAMES = frozenset(
     }
 )
 _ENDING = re.compile(r"(error|exception)$")
-
-# A quota that is used up comes as a 429 too, and no wait restores it.
-_QUOTAS = frozenset({"insufficientquota", "billinghardlimitreached", "billingnotactive"})
 
 # Errors of code, whose text quotes data.
 _OF_CODE = (
@@ -72,10 +71,11 @@ def throttled(error: BaseException, now_ms: int) -> Throttled | None:
 
     Reads the error and what it was raised ``from``. A class, a code or a status is believed first. The text
     counts only where the error has no other HTTP status. ``now_ms`` (epoch milliseconds) turns a date of
-    Retry-After into a duration. Never raises.
+    Retry-After into a duration. An account without money answers 429 too, and no wait helps: that is none.
+    Never raises.
     """
     chain = list(_chain(error))
-    if any(name in _QUOTAS for each in chain for name in _codes(each)):
+    if any(_is_spent(each) for each in chain):
         return None
     if not any(_named(each) for each in chain) and not _says_so(error, chain):
         return None
@@ -91,6 +91,16 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             return
         yield cause
         cause = cause.__cause__
+
+
+def _is_spent(error: BaseException) -> bool:
+    """By its codes, or by the provider's answer: the clients of OpenAI and Anthropic keep it as ``body``."""
+    if is_spent(ErrorBody(tuple(_codes(error)), None)):
+        return True
+    try:
+        return is_spent(ErrorBody.of(_get(error, "body")))
+    except Exception:  # noqa: BLE001 - any object may have that name
+        return False
 
 
 def _named(error: BaseException) -> bool:
@@ -128,7 +138,7 @@ def _codes(error: BaseException) -> Iterator[str]:
         _get(_get(_get(error, "response"), "Error"), "Code"),
     ):
         if isinstance(value, str):
-            yield _plain(value)
+            yield value
 
 
 def named_wait_ms(error: BaseException, now_ms: int) -> int | None:

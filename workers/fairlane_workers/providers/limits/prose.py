@@ -68,7 +68,6 @@ _SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
     rf"\b(?:of|to|is|limit:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$", re.IGNORECASE
 )
 
-
 _REQUESTED = re.compile(rf"\blimit:?\s+{_AMOUNT}[^\n]{{0,40}}?\brequested:?\s+~?{_AMOUNT}", re.IGNORECASE)
 
 
