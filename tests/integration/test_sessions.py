@@ -35,7 +35,7 @@ def test_every_session_is_judged_over_its_outputs_in_the_order_of_rows(deploymen
         session="talk",
         evaluators=[judge_of_sessions(judge), llm_judge(f"sim:{judge}", "yes", VERDICTS, name="each")],
     )
-    assert {record.scores["each"] for record in whole(run)} == {1.0}
+    assert {record.scores["each"] for record in whole(run, timeout=150)} == {1.0}
     found = list(run.sessions())
     assert [(each.session, each.repetition) for each in found] == [
         (f"t{s}", repetition) for s in range(150) for repetition in range(2)
