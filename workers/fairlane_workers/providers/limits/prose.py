@@ -2,7 +2,7 @@
 
 Providers, gateways and proxies word it in their own ways, and many send nothing else. So the reader knows the
 field's words, and hardly any provider's sentence: an amount with a period (``tokens per min``), and calls at
-once. Two limits in one sentence name none.
+once. Two limits name none, unless one of them stands in a sentence of advice.
 """
 
 from __future__ import annotations
@@ -48,6 +48,12 @@ _NAMES = (
     re.compile(r"^too many (requests|tokens)(?: per (day))?,", re.IGNORECASE),
 )
 _EITHER = re.compile(r"\b(?:requests? (?:or|and) tokens?|tokens? (?:or|and) requests?)\b", re.IGNORECASE)
+_ADVICE = re.compile(
+    r"(?:^|(?<=[.!\n])) {0,3}(?:please |to |you can |consider )?"
+    r"(?:(?:rais|increas|reduc|lower|upgrad|slow|contact)\w{0,3}|see|visit)\b[^.!\n]{0,300}",
+    re.IGNORECASE,
+)
+"""A sentence of advice, as LiteLLM's: "Raise max_parallel_requests (or the rpm/tpm it is derived from)"."""
 _DAILY = re.compile(r"\b(?:daily|(?:per|a)[ -]day)\b", re.IGNORECASE)
 _AT_ONCE = re.compile(
     r"concurren(?:cy|t)(?: requests?| connections?| calls?)?"
@@ -59,13 +65,13 @@ _AT_ONCE = re.compile(
 _AMOUNT = r"([0-9][0-9,]{0,14}(?:\.[0-9]{1,6})?)(?![0-9])"
 _SIZES_AFTER = (
     re.compile(rf"^\s*(?::|=|is)\s*{_AMOUNT}"),  # "max RPM: 20"
-    re.compile(rf"^[^\n]{{0,60}}?\blimit:?\s+{_AMOUNT}", re.IGNORECASE),  # "…: Limit 10000, Used 9000"
+    re.compile(rf"^[^\n]{{0,60}}?\blimit(?::?\s+|=){_AMOUNT}", re.IGNORECASE),  # "…: Limit 10000, Used 9000"
     re.compile(
         rf"^[^\n]{{0,30}}?/limit\):\s*[0-9]+/{_AMOUNT}", re.IGNORECASE
     ),  # "(actual/limit): 65605/16000"
 )
 _SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
-    rf"\b(?:of|to|is|limit:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$", re.IGNORECASE
+    rf"\b(?:of|to|is|limit:|exceeded:|reached:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$", re.IGNORECASE
 )
 
 _REQUESTED = re.compile(rf"\blimit:?\s+{_AMOUNT}[^\n]{{0,40}}?\brequested:?\s+~?{_AMOUNT}", re.IGNORECASE)
@@ -87,11 +93,11 @@ def named_limit(message: str | None) -> NamedLimit | None:
     if not message:
         return None
     message = message[:_LENGTH]
-    found = list(_found(message))
-    axes = {limit.axis for limit in found}
-    if len(axes) != 1:
-        return None
-    return next((limit for limit in found if limit.limit), found[0])
+    for text in (message, _ADVICE.sub(" ", message)):
+        found = list(_found(text))
+        if len({limit.axis for limit in found}) == 1:
+            return next((limit for limit in found if limit.limit), found[0])
+    return None
 
 
 def is_beyond_limit(message: str | None) -> bool:
