@@ -39,6 +39,9 @@ QUICK  = tests/unit tests/lua
 LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,vertex
 LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist trustme kubernetes-validate
 PROOF  = tests/contract tests/integration tests/chaos
+# Vendors' SDKs take ten seconds to import, and each process imports what it collects: one process runs their tests.
+SDKS   = tests/edge/sdk
+EDGE_WITHOUT_SDKS = tests/edge --ignore=$(SDKS)
 # Tests that play lanes and whole deployments in virtual time depend on nothing outside: what has passed is recorded.
 # Some of the generated providers are new in every run.
 VIRTUAL     = tests/lua tests/lab tests/simulation
@@ -58,7 +61,8 @@ endef
 # it, more tests can share the cores.
 define beside_virtual_time
 @$(BIN)/python -m tests.support.passed >$(VENV)/played
-@$(MAKE) --no-print-directory PROCESSES=1 virtual-time >$(VENV)/virtual-time.log 2>&1 & virtual=$$!; \
+@$(MAKE) --no-print-directory PROCESSES=1 $(if $(EDGE),test-sdks) virtual-time >$(VENV)/virtual-time.log 2>&1 & \
+    virtual=$$!; \
     $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo 5 || echo 3) proof $(1); code=$$?; \
     wait $$virtual || code=$$?; cat $(VENV)/virtual-time.log; exit $$code
 endef
@@ -133,13 +137,18 @@ quick: $(VENV)/.installed ## Unit and script tests, without the slow ones
 
 .PHONY: proof
 proof: $(VENV)/.installed ## Tests with real processes and with faults
-	$(call step,tests: proof$(if $(TOO), and $(TOO)))
+	$(call step,tests: proof$(if $(TOO), and edge))
 	$(call beside_others,--tier proof tests/unit $(PROOF) $(TOO) $(ARGS))
 
 .PHONY: test-edge
-test-edge: $(VENV)/.installed ## Vendors' SDKs, browser, containers, deployment files and documents
+test-edge: test-sdks ## Vendors' SDKs, browser, containers, deployment files and documents
 	$(call step,tests: edge)
-	$(call beside_others,--tier proof tests/edge $(ARGS))
+	$(call beside_others,--tier proof $(EDGE_WITHOUT_SDKS) $(ARGS))
+
+.PHONY: test-sdks
+test-sdks: $(VENV)/.installed ## Vendors' SDKs against the simulated provider
+	$(call step,tests: SDKs)
+	@$(BIN)/pytest -o cache_dir=$(VENV)/sdks-cache --tier proof $(SDKS)
 
 .PHONY: virtual-time
 virtual-time: $(VENV)/.installed ## Lanes in virtual time, unless this very code has passed (ALWAYS=1 plays them again)
@@ -152,7 +161,7 @@ virtual-time: $(VENV)/.installed ## Lanes in virtual time, unless this very code
 
 .PHONY: proof-beside-virtual-time
 proof-beside-virtual-time: $(VENV)/.installed
-	$(call beside_virtual_time,$(if $(EDGE),TOO=tests/edge))
+	$(call beside_virtual_time,$(if $(EDGE),TOO='$(EDGE_WITHOUT_SDKS)'))
 
 .PHONY: format
 format: $(VENV)/.installed ## Is everything formatted?
