@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob, RecordedJob
@@ -35,6 +37,18 @@ def test_a_claim_whose_answer_was_lost_may_be_sent_again(real_redis: Redis) -> N
     d = Deployment(real_redis)
     call = d.attempts.claim(d.take(d.queued_lane(), 1)[0], "w1", LEASE_MS, d.now_ms)
     assert Claim.of(call.run(real_redis)) == Claim.of(call.run(real_redis)) == Claim(0, 0, 0)
+
+
+def test_a_message_that_names_another_lane_than_its_permit_claims_nothing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    d.lane("sim:other")
+    attempt = d.take(d.queued_lane(), 1)[0]
+    before = read_contents(real_redis)
+    assert d.claim(replace(attempt, lane="sim:other")) is None
+    assert read_contents(real_redis) == before
+    assert d.claim(attempt) is not None
+    assert d.finish(attempt) is not None
+    Books(real_redis, d.keys).check()
 
 
 def test_an_earlier_dispatch_of_a_job_can_neither_be_claimed_nor_reported(real_redis: Redis) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from hypothesis import strategies as st
@@ -27,6 +28,8 @@ handles = st.sampled_from(["h-1", "a:b:c", "\u00e9 %"])
 """A provider's handle of an asynchronous call; it may contain colons."""
 
 judges = st.lists(st.sampled_from(JUDGE_LANES), max_size=2)
+named = st.sampled_from([None, None, None, *LANES])
+"""The lane that a message names: ``None`` is its permit's, as the scheduler writes it."""
 where = st.lists(st.none() | st.sampled_from(TASK_LANES), min_size=1, max_size=9)
 counts = st.none() | st.integers(0, 60)
 feedback = st.just({"signal": "ok"}) | st.fixed_dictionaries(
@@ -109,24 +112,29 @@ class Lifecycle(RuleBasedStateMachine):
         counts=st.lists(st.integers(1, 4), min_size=1, max_size=4),
         room=st.sampled_from([9, 9, 2, 1, 0]),
         most=st.sampled_from([12, 12, 3, 1]),
-        claimants=st.lists(workers, min_size=1, max_size=8),
+        claimants=st.lists(st.tuples(workers, named), min_size=1, max_size=8),
     )
     def grant(
-        self, data: st.DataObject, counts: list[int], room: int, most: int, claimants: list[str]
+        self,
+        data: st.DataObject,
+        counts: list[int],
+        room: int,
+        most: int,
+        claimants: list[tuple[str, str | None]],
     ) -> None:
         anything = [(lane, ref) for lane in LANES for ref in self.model.plans]
         lane, ref = data.draw(st.sampled_from(self.model.waiting() or anything), label="waiting")
         runs = [ref, *(data.draw(st.sampled_from(REFS), label="run") for _ in counts[1:])]
         offers = [Offer(ref, count) for ref, count in zip(runs, counts, strict=True)]
         granted = self.model.grant(lane, offers, room, most)
-        for attempt, worker in zip(granted, claimants, strict=False):
-            self.model.claim(attempt, worker)
+        for attempt, (worker, lane) in zip(granted, claimants, strict=False):
+            self.model.claim(replace(attempt, lane=lane or attempt.lane), worker)
 
-    @rule(data=st.data(), worker=workers)
-    def deliver(self, data: st.DataObject, worker: str) -> None:
+    @rule(data=st.data(), worker=workers, lane=named)
+    def deliver(self, data: st.DataObject, worker: str, lane: str | None) -> None:
         """A message arrives, for the first time or as a duplicate."""
         if attempt := self.draw_attempt(data):
-            self.model.claim(attempt, worker)
+            self.model.claim(replace(attempt, lane=lane or attempt.lane), worker)
 
     @rule(data=st.data(), worker=reporters, handle=handles, frees_slot=st.booleans())
     def wait_for(self, data: st.DataObject, worker: str | None, handle: str, frees_slot: bool) -> None:

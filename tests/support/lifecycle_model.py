@@ -166,7 +166,7 @@ class Model:
                 assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
 
     def claim(self, attempt: Attempt, worker: str) -> None:
-        free = attempt.id in self.holders and self.holders[attempt.id] is None
+        free = attempt in self.issued and self.holders.get(attempt.id, worker) is None
         before = read_contents(self.redis)
         claim = self.d.claim(attempt, worker)
         assert (claim is not None) == free

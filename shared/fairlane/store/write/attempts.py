@@ -84,6 +84,7 @@ class Attempts:
                 "now_ms": now_ms,
                 "attempt": attempt.id,
                 "job": attempt.job,
+                "lane": attempt.lane,
                 "worker": worker,
                 "claim": next(self._claims),
                 "lease_ms": lease_ms,

@@ -1,6 +1,6 @@
 -- Lets one worker start an attempt, once: any other copy of its message is stale.
 -- KEYS: leases leased lane jobs state
--- ARGV: now_ms attempt job worker claim lease_ms
+-- ARGV: now_ms attempt job lane worker claim lease_ms
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
@@ -8,12 +8,14 @@
 --          a stale claim: what the job has spent, the time since the grant, whether the call may be sent, for how long
 --          from now, whether it may not because its run or lane is paused, and, where there is one, the handle of a
 --          call that its provider still makes.
+-- A message that names another `lane` than the permit is stale, too: its call would be counted on a lane that never
+-- granted it.
 -- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
 -- the message is another claim, even at the same worker.
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end
 local lease, now = cjson.decode(record), clock(ARG.now_ms)
-if lease.worker and lease.claim ~= ARG.claim then return false end
+if lease.lane ~= ARG.lane or lease.worker and lease.claim ~= ARG.claim then return false end
 if not lease.claimed_ms then
   lease.claimed_ms = now
   lease.paused = redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 or redis.call('HGET', KEY.lane, 'paused') == '1'
