@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
 
@@ -12,6 +13,7 @@ from redis import Redis
 
 from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, Preludes
+from fairlane.store.verb_text import of_many, of_one
 from fairlane.store.verbs import all_scripts, script
 
 FOLDER = Path(str(files("fairlane.store") / "lua"))
@@ -21,6 +23,8 @@ PRELUDES = Preludes(FOLDER / "lib").files
 FILES = [*VERBS.values(), *PRELUDES.values()]
 LONGEST_VERB, LONGEST_PRELUDE, WIDEST = 60, 85, 120
 DIRECT_OF_A_VERB, DIRECT_OF_A_PRELUDE = 6, 12
+SPARE_NAMES = 40
+"""Each verb can have so many more before it meets Lua's bound."""
 
 
 def _names(file: LuaFile) -> str:
@@ -103,6 +107,32 @@ def test_the_server_compiles_every_verb_under_the_digest_we_expect(real_redis: R
     for verb in all_scripts():
         for each in filter(None, (verb, verb.many)):
             assert real_redis.script_load(each.source) == each.sha
+
+
+def test_every_verb_has_room_for_more_names(real_redis: Redis) -> None:
+    preludes = Preludes(FOLDER / "lib")
+    for verb in VERBS.values():
+        for form in (of_one, of_many) if verb.words("MERGES") else (of_one,):
+            text = form(verb, preludes)
+            more = ", ".join(f"spare_{number}" for number in range(SPARE_NAMES))
+            real_redis.script_load(replace(text, preludes=f"{text.preludes}\nlocal {more}").script)
+
+
+def test_a_prelude_that_one_other_uses_stands_in_its_block(tmp_path: Path) -> None:
+    room = tmp_path / "lib" / "a"
+    room.mkdir(parents=True)
+    for name, text in {
+        "deep": "-- GIVES: deep\nfunction deep() return 1 end\n",
+        "inner": "-- GIVES: inner\n-- USES: a/deep\nfunction inner() return deep() + 1 end\n",
+        "outer": "-- GIVES: outer\n-- USES: a/inner\nfunction outer() return inner() + 1 end\n",
+        "shared": "-- GIVES: shared\n-- USES: a/outer\nfunction shared() return outer() end\n",
+    }.items():
+        (room / f"{name}.lua").write_text(text)
+    verb = LuaFile.parse("v", "-- KEYS: k\n-- ARGV:\n-- USES: a/outer a/shared\nreturn {outer(), shared()}\n")
+    text = of_one(verb, Preludes(tmp_path / "lib"))
+    assert [line for line in text.preludes.splitlines() if line.startswith("local ") or line == "end"] == [
+        *("local outer", "local inner", "local deep", "end", "end", "end", "local shared", "end"),
+    ]
 
 
 @pytest.mark.parametrize("left_out", ["key", "argument", "extra"])

@@ -7,8 +7,7 @@ call needs stands in the table ``CALL``, which is new for each.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1
 
@@ -107,32 +106,45 @@ def digest(text: str) -> str:
 
 
 def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -> VerbText:
-    needed = preludes.compose(verb)
-    used = _used_elsewhere(verb, needed)
-    blocks = [*before, *(_enclosed(prelude, preludes, used) for prelude in needed if not prelude.constants)]
-    return VerbText(verb.name, "\n".join(blocks), _keys(verb), preludes.bare(code))
+    needed = [prelude for prelude in preludes.compose(verb) if not prelude.constants]
+    mentions = _mentions(verb, needed)
+    used = frozenset(name for name, files in mentions.items() if files)
+    inner: dict[str, list[LuaFile]] = {prelude.name: [] for prelude in needed}
+    outer = []
+    for prelude in needed:
+        users = set[str]().union(*(mentions[name] for name in prelude.words("GIVES")))
+        (inner[users.pop()] if len(users) == 1 and verb.name not in users else outer).append(prelude)
+
+    def block(prelude: LuaFile) -> str:
+        return _enclosed(prelude, preludes, used, map(block, inner[prelude.name]))
+
+    return VerbText(verb.name, "\n".join([*before, *map(block, outer)]), _keys(verb), preludes.bare(code))
 
 
-def _used_elsewhere(verb: LuaFile, needed: Sequence[LuaFile]) -> frozenset[str]:
-    """Names that a file of a verb gives and another of them uses. A function of Lua has at most 200 names."""
-    files = Counter(word for file in (*needed, verb) for word in file.every_word)
-    return frozenset(
-        name
-        for prelude in needed
-        for name in prelude.words("GIVES")
-        if files[name] > (name in prelude.every_word)
-    )
+def _mentions(verb: LuaFile, needed: Sequence[LuaFile]) -> Mapping[str, set[str]]:
+    """Each name that a prelude gives, and the other files of the verb that have it."""
+    giver = {name: prelude.name for prelude in needed for name in prelude.words("GIVES")}
+    found: dict[str, set[str]] = {name: set() for name in giver}
+    for file in (*needed, verb):
+        for name in file.every_word & giver.keys():
+            if giver[name] != file.name:
+                found[name].add(file.name)
+    return found
 
 
-def _enclosed(prelude: LuaFile, preludes: Preludes, used: frozenset[str] | None = None) -> str:
+def _enclosed(
+    prelude: LuaFile, preludes: Preludes, used: frozenset[str] | None = None, inner: Iterable[str] = ()
+) -> str:
     """The prelude in a block of its own, outside of which only names that it gives and others use are seen.
 
-    Without ``used`` all that it gives are.
+    Without ``used`` all that it gives are. ``inner`` are the blocks of preludes that it alone uses: their
+    names are not among the 200 that Lua allows a verb outside of such blocks.
     """
     given = prelude.words("GIVES")
     outside = [name for name in given if used is None or name in used]
     inside = [name for name in given if name not in outside]
-    return f"{_declared(outside)}do\n{_declared(inside)}{preludes.bare(prelude.text)}\nend"
+    text = "\n".join([*inner, preludes.bare(prelude.text)])
+    return f"{_declared(outside)}do\n{_declared(inside)}{text}\nend"
 
 
 def _declared(names: Sequence[str]) -> str:

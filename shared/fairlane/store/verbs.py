@@ -15,8 +15,9 @@ Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epo
 table ``CALL`` is empty when a script begins: what preludes keep during one script stands there.
 
 `fairlane.store.preludes` adds the preludes that those use in turn. Each stands in a block of its own, which
-only the names that it gives leave, and constants are written where they are used: Lua allows a script no more
-than 200 local variables, and a function 60 of other functions.
+only the names that it gives leave; where one other prelude alone uses them, it stands in that one's block.
+Constants are written where they are used. Lua allows a script no more than 200 local variables at once, and a
+function 60 of other functions.
 """
 
 from __future__ import annotations
