@@ -71,8 +71,8 @@ def throttled(error: BaseException, now_ms: int) -> Throttled | None:
 
     Reads the error and what it was raised ``from``. A class, a code or a status is believed first. The text
     counts only where the error has no other HTTP status. ``now_ms`` (epoch milliseconds) turns a date of
-    Retry-After into a duration. An account without money answers 429, too, and no wait helps: that is no rate limit.
-    Never raises.
+    Retry-After into a duration. An account without money answers 429, too, but no wait helps it: that is no
+    rate limit. Never raises.
     """
     chain = list(_chain(error))
     if any(_is_spent(each) for each in chain):
