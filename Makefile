@@ -63,7 +63,7 @@ define beside_virtual_time
 @$(BIN)/python -m tests.support.passed >$(VENV)/played
 @$(MAKE) --no-print-directory PROCESSES=1 $(if $(EDGE),test-sdks) virtual-time >$(VENV)/virtual-time.log 2>&1 & \
     virtual=$$!; \
-    $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo 5 || echo 3) proof $(1); code=$$?; \
+    $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo 4 || echo 3) proof $(1); code=$$?; \
     wait $$virtual || code=$$?; cat $(VENV)/virtual-time.log; exit $$code
 endef
 
