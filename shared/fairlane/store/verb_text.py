@@ -110,10 +110,11 @@ def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -
     mentions = _mentions(verb, needed)
     used = frozenset(name for name, files in mentions.items() if files)
     inner: dict[str, list[LuaFile]] = {prelude.name: [] for prelude in needed}
-    outer = []
+    outer: list[LuaFile] = []
     for prelude in needed:
         users = set[str]().union(*(mentions[name] for name in prelude.words("GIVES")))
-        (inner[users.pop()] if len(users) == 1 and verb.name not in users else outer).append(prelude)
+        alone = len(users) == 1 and verb.name not in users
+        (inner[users.pop()] if alone else outer).append(prelude)
 
     def block(prelude: LuaFile) -> str:
         return _enclosed(prelude, preludes, used, map(block, inner[prelude.name]))
