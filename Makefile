@@ -41,7 +41,6 @@ LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist t
 PROOF  = tests/contract tests/integration tests/chaos
 # Vendors' SDKs take ten seconds to import, and each process imports what it collects: one process runs their tests.
 SDKS   = tests/edge/sdk
-EDGE_WITHOUT_SDKS = tests/edge --ignore=$(SDKS)
 # Tests that play lanes and whole deployments in virtual time depend on nothing outside: what has passed is recorded.
 # Some of the generated providers are new in every run.
 VIRTUAL     = tests/lua tests/lab tests/simulation
@@ -141,14 +140,15 @@ proof: $(VENV)/.installed ## Tests with real processes and with faults
 	$(call beside_others,--tier proof tests/unit $(PROOF) $(TOO) $(ARGS))
 
 .PHONY: test-edge
-test-edge: test-sdks ## Vendors' SDKs, browser, containers, deployment files and documents
+test-edge: $(VENV)/.installed ## Vendors' SDKs, browser, containers, deployment files and documents
 	$(call step,tests: edge)
-	$(call beside_others,--tier proof $(EDGE_WITHOUT_SDKS) $(ARGS))
+	$(call beside_others,--tier proof tests/edge $(ARGS))
 
 .PHONY: test-sdks
+test-sdks: PROCESSES = 1
 test-sdks: $(VENV)/.installed ## Vendors' SDKs against the simulated provider
 	$(call step,tests: SDKs)
-	@$(BIN)/pytest -o cache_dir=$(VENV)/sdks-cache --tier proof $(SDKS)
+	$(call beside_others,-o cache_dir=$(VENV)/sdks-cache --tier proof $(SDKS))
 
 .PHONY: virtual-time
 virtual-time: $(VENV)/.installed ## Lanes in virtual time, unless this very code has passed (ALWAYS=1 plays them again)
@@ -161,7 +161,7 @@ virtual-time: $(VENV)/.installed ## Lanes in virtual time, unless this very code
 
 .PHONY: proof-beside-virtual-time
 proof-beside-virtual-time: $(VENV)/.installed
-	$(call beside_virtual_time,$(if $(EDGE),TOO='$(EDGE_WITHOUT_SDKS)'))
+	$(call beside_virtual_time,$(if $(EDGE),TOO='tests/edge --ignore=$(SDKS)'))
 
 .PHONY: format
 format: $(VENV)/.installed ## Is everything formatted?
