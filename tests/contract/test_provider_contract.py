@@ -193,6 +193,21 @@ def test_retry_after_binds_on_a_429_and_on_a_200(wire: Wire) -> None:
 
 
 @every_protocol
+@pytest.mark.parametrize("status", [200, 404])
+@pytest.mark.parametrize(
+    ("remaining", "wait", "bound_ms"), [("599", "58", None), ("0", "58", 58_000), ("599", "5", 5000)]
+)
+def test_a_retry_after_that_only_repeats_when_a_limit_renews_does_not_bind_while_some_is_left(
+    wire: Wire, status: int, remaining: str, wait: str, bound_ms: int | None
+) -> None:
+    """SlowAPI and Flask-Limiter send one with every answer."""
+    headers = {"X-RateLimit-Limit": "600", "X-RateLimit-Remaining": remaining, "X-RateLimit-Reset": "58.4"}
+    body = wire.whole("x") if status == 200 else wire.error("not_found")
+    outcome, _ = call(wire, ask(), [http(status, body, headers | {"Retry-After": wait})])
+    assert outcome.retry_after_ms == bound_ms
+
+
+@every_protocol
 def test_an_error_page_is_a_short_message(wire: Wire) -> None:
     outcome, _ = call(wire, ask(), [http(502, b"<html>" + b"x" * 200_000, content_type="text/html")])
     assert outcome == ServerError("HTTP 502 without a message", 502)

@@ -57,6 +57,9 @@ WAITS = {
     "Please wait before trying again.": None,
     "try again in 2 months": None,
     "try again in 5": None,
+    "Request was throttled. Expected available in 5 seconds.": 5_000,
+    "Rate limit exceeded, retry in 48 seconds": 48_000,
+    "Too many requests. Support is available 1 hour a day.": None,
 }
 
 

@@ -203,6 +203,31 @@ def test_bad_credentials_park_the_lane(status: int) -> None:
     assert openai(status, "invalid_request_error", "invalid_api_key") == AccessDenied("said", status, "auth")
 
 
+@pytest.mark.parametrize(
+    ("document", "kinds", "message"),
+    [
+        # Fastify's, Spring's and NestJS's
+        ({"statusCode": 400, "error": "Bad Request", "message": "body must have q"}, (), "body must have q"),
+        ({"status": 400, "error": "Bad Request", "message": "no q", "path": "/"}, ("400",), "no q"),
+        (
+            {"statusCode": 400, "error": "Bad Request", "message": ["q must be a text"]},
+            (),
+            '["q must be a text"]',
+        ),
+        ({"error": "insufficient_quota", "message": "pay"}, ("insufficient_quota",), "pay"),
+        ({"error": "no such model", "message": "m"}, (), "m (no such model)"),
+        ({"error": "no such model", "detail": "no such model: m"}, (), "no such model: m"),
+        ({"error": "no such model"}, (), "no such model"),
+        ({"error": "no such model", "message": ""}, (), "no such model"),
+    ],
+)
+def test_a_name_beside_a_message_does_not_hide_it(
+    document: dict[str, object], kinds: tuple[str, ...], message: str
+) -> None:
+    error = ErrorBody.of(document)
+    assert (error.kinds, error.message) == (kinds, message)
+
+
 def shared(status: int, code: str) -> Outcome:
     """The outcome of an error on a lane that several models share."""
     error = ErrorBody.of({"error": {"message": "said", "type": "invalid_request_error", "code": code}})

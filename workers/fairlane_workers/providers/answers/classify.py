@@ -22,7 +22,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 from fairlane_workers.providers.errors.spent import is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
-from fairlane_workers.providers.limits import is_beyond_limit, read_limits, read_refusal
+from fairlane_workers.providers.limits import asked_wait_ms, is_beyond_limit, read_limits, read_refusal
 
 
 class _ErrorClass(StrEnum):
@@ -121,7 +121,8 @@ def conclude(
     if answer.error:
         error = ErrorBody.of(answer.error)
         return classify_late_error(error, headers, reading, now_ms=now_ms, secrets=secrets)
-    wait_ms, hints = retry_after_ms(headers, now_ms), read_limits(reading.limits, headers, now_ms)
+    hints = read_limits(reading.limits, headers, now_ms)
+    wait_ms = asked_wait_ms(retry_after_ms(headers, now_ms), hints)
 
     def fit(text: str) -> str:
         return bounded(scrubbed(text, secrets))
@@ -197,6 +198,8 @@ def _outcome(
             return PermanentFailure(message, status, hints=hints and replace(hints, exhausted=None))
         return RateLimited(message, status, wait_ms, hints)
     hints = read_limits(limits, headers, now_ms)
+    if status < _UNKNOWN_STATUS:
+        wait_ms = asked_wait_ms(wait_ms, hints)
     match error_class:
         case _ErrorClass.OVERLOADED:
             wait_ms = wait_in_words_ms(error.message, now_ms) if wait_ms is None else wait_ms

@@ -5,9 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from http import HTTPStatus
 from typing import Any
 
 _MOST_DETAILS = 50
+_LONGEST_KIND = 100
+_STATUS_NAMES = frozenset(status.phrase.lower() for status in HTTPStatus)
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,16 +34,31 @@ class ErrorBody:
 
     @classmethod
     def of(cls, document: object) -> ErrorBody:
-        """Read ``{"error": …}``, the same in a list (Gemini), or a document that is the error (vLLM)."""
+        """Read ``{"error": …}``, the same in a list (Gemini), or a document that is the error (vLLM).
+
+        Frameworks of web servers write ``{"error": "Bad Request", "message": …}`` (Fastify, NestJS, Spring).
+        """
         if isinstance(document, list) and document:
             document = document[0]
         if isinstance(document, dict) and document.get("error") is not None:
-            document = document["error"]
+            name = document["error"]
+            if isinstance(name, str) and (message := _message(document)):
+                return cls._named(name.strip(), message, document)
+            document = name
         if isinstance(document, str):
             return cls((), document.strip() or None)
         if not isinstance(document, dict):
             return cls((), None)
         return cls(tuple(_kinds(document)), _message(document), document)
+
+    @classmethod
+    def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:
+        """An error with a name beside its message: one word is a kind, and a status' name is dropped."""
+        kinds = tuple(_kinds(error))
+        if " " not in name and len(name) <= _LONGEST_KIND:
+            return cls((name.lower(), *kinds), message, error)
+        said = name.lower() in _STATUS_NAMES or name in message
+        return cls(kinds, message if said else f"{message} ({name})", error)
 
     @property
     def status(self) -> int | None:
@@ -56,7 +74,7 @@ def _kinds(error: dict[str, object]) -> Iterator[str]:
     for value in (*finer, error.get("code"), error.get("type"), error.get("status")):
         if isinstance(value, str) or type(value) is int:
             kind = str(value).lower()
-            if len(kind) <= 100:
+            if len(kind) <= _LONGEST_KIND:
                 yield kind
 
 

@@ -23,8 +23,9 @@ _LENGTH = 2000
 """Characters of a message that are read."""
 _LONGEST_IN_WORDS_MS = 3_600_000
 """A longer wait in words is not believed: Azure's sentences ask for a day where a minute is enough."""
-_WAIT = re.compile(  # "Please try again in 6m12.5s", "retry after 10 seconds", "resets in ~30s"
-    r"\b(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?:? ~?"
+# As in: Please try again in 6m12.5s, retry after 10 seconds, resets in ~30s, available in 5 seconds
+_WAIT = re.compile(
+    r"\b(?:(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?|available in):? ~?"
     r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?([0-9]{1,6}(?:\.[0-9]{1,12})?) ?"
     r"(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)\b",
     re.IGNORECASE,

@@ -4,7 +4,15 @@
 """
 
 from fairlane_workers.providers.limits.prose import is_beyond_limit
-from fairlane_workers.providers.limits.reading import Refusal, read_limits, read_refusal
+from fairlane_workers.providers.limits.reading import Refusal, asked_wait_ms, read_limits, read_refusal
 from fairlane_workers.providers.limits.table import DIALECTS, dialect_of
 
-__all__ = ["DIALECTS", "Refusal", "dialect_of", "is_beyond_limit", "read_limits", "read_refusal"]
+__all__ = [
+    "DIALECTS",
+    "Refusal",
+    "asked_wait_ms",
+    "dialect_of",
+    "is_beyond_limit",
+    "read_limits",
+    "read_refusal",
+]

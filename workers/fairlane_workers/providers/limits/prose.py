@@ -34,6 +34,8 @@ _NAMES = (
     re.compile(rf"{_WORD}{_NOUN}[ _]?(?:per|/|an?)[ _]?{_PERIOD}(?:\s?\([rt]p[smhd]\))?", re.IGNORECASE),
     # As in: max RPM: 20, or TPM limit reached
     re.compile(r"(?<![a-z0-9(])([rt])p([smhd])(?![a-z0-9])", re.IGNORECASE),
+    # As in SlowAPI's and Flask-Limiter's "600 per 1 minute"
+    re.compile(rf"(?<=[0-9] )()per (?:1 )?{_PERIOD}", re.IGNORECASE),
     # As in OpenRouter's free-models-per-day
     re.compile(rf"{_WORD}()[a-z]+-per-{_PERIOD}", re.IGNORECASE),
     # As in: exceeded token rate limit, or Requests rate limit exceeded
@@ -71,7 +73,8 @@ _SIZES_AFTER = (
     ),  # "(actual/limit): 65605/16000"
 )
 _SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
-    rf"\b(?:of|to|is|limit:|exceeded:|reached:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$", re.IGNORECASE
+    rf"\b(?:of|to|is|limit:|exceeded:|reached:|requests:|maximum|max|than)\s+{_AMOUNT}(?: API)?\s+$",
+    re.IGNORECASE,
 )
 
 _REQUESTED = re.compile(rf"\blimit:?\s+{_AMOUNT}[^\n]{{0,40}}?\brequested:?\s+~?{_AMOUNT}", re.IGNORECASE)

@@ -14,6 +14,13 @@ from fairlane_workers.providers.limits.prose import named_limit
 from fairlane_workers.providers.limits.table import LimitDialect, dialect_in, tells_limits
 
 _HOUR_MS = 3_600_000
+_ROUNDED_MS = 2000
+_ROUNDED_SHARE = 0.1
+"""Retry-After and a reset that mean one time differ by no more than both of these together.
+
+Both may be whole seconds, and a reset that is a time of day counts from a ``date`` that a busy server wrote
+some seconds ago.
+"""
 _LONGEST_DAY_MS = 25 * _HOUR_MS
 _ORDER: tuple[Axis, ...] = ("input", "output", "tokens", "requests", "unnamed", "day", "concurrency")
 
@@ -36,6 +43,20 @@ def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) ->
         return None
     axes = _axes(dialect_in(headers, dialect), headers, now_ms)
     return Hints(axes) if axes else None
+
+
+def asked_wait_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
+    """The wait that an answer asks for which is no rejection; ``wait_ms`` is its Retry-After.
+
+    It is none where Retry-After only repeats when a limit renews of which some is left: SlowAPI and
+    Flask-Limiter send that with every answer.
+    """
+    axes = hints.axes.values() if hints else ()
+    if wait_ms is None or any(_spent(hint) for hint in axes):
+        return wait_ms
+    resets = (hint.reset_ms for hint in axes if hint.remaining and hint.reset_ms is not None)
+    apart_ms = _ROUNDED_MS + _ROUNDED_SHARE * wait_ms
+    return None if any(abs(reset_ms - wait_ms) <= apart_ms for reset_ms in resets) else wait_ms
 
 
 def read_refusal(
