@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from itertools import count
@@ -68,6 +69,22 @@ class Window:
 
 
 @dataclass
+class Sliding:
+    """A sliding window: at most so many calls in any minute."""
+
+    per_minute: int
+    taken: deque[int] = field(default_factory=deque)
+
+    def admit(self, now_ms: int, in_flight: int) -> bool:
+        while self.taken and self.taken[0] <= now_ms - 60_000:
+            self.taken.popleft()
+        if len(self.taken) >= self.per_minute:
+            return False
+        self.taken.append(now_ms)
+        return True
+
+
+@dataclass
 class Places:
     """A limit on calls at once."""
 
@@ -100,12 +117,15 @@ class HiddenLimit:
         limit: Limit,
         *,
         latency_ms: Callable[[int], int] = lambda in_flight: 300,
+        refusal_ms: Callable[[], int] = lambda: REFUSAL_MS,
+        is_sent: Callable[[], bool] = lambda: True,
         tokens_of: Callable[[int], int] = lambda call: 10,
         announced: Callable[[int, bool], Mapping[str, Any]] = no_headers,
         lane: str = "sim:fast",
     ) -> None:
         self.d, self.ref, self.limit, self.lane = d, ref, limit, lane
         self.latency_ms, self.tokens_of, self.announced = latency_ms, tokens_of, announced
+        self.refusal_ms, self.is_sent = refusal_ms, is_sent
         self.calls: list[Call] = []
         self.news: list[str] = []
         self.inside = 0
@@ -140,11 +160,14 @@ class HiddenLimit:
 
     def _begin(self, attempt: Attempt) -> None:
         now_ms = self.d.now_ms
+        assert self.d.claim(attempt) is not None
+        if not self.is_sent():
+            assert self.d.report(attempt, Feedback("unsent"), done=False) is not None
+            return
         admitted = self.limit.admit(now_ms, self.inside)
         self.inside += admitted
         self.calls.append(Call(now_ms, admitted, self.inside))
-        assert self.d.claim(attempt) is not None
-        end_ms = now_ms + (self.latency_ms(self.inside) if admitted else REFUSAL_MS)
+        end_ms = now_ms + (self.latency_ms(self.inside) if admitted else self.refusal_ms())
         heapq.heappush(self._flying, (end_ms, next(self._order), attempt, admitted))
 
     def _end(self) -> None:

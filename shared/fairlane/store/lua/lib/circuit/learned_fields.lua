@@ -19,7 +19,8 @@ local OF_LANE = {
   'novice', 'risen_then', 'stray', 'age_then', 'idle_then', 'in_window', 'last_minute', 'ground', 'ground_from',
   'ground_growth', 'proved', 'signed_ms', 'streak', 'concurrency_reported', 'at_once_named', 'day_rate', 'day_shut_ms',
   'unnamed_limit', 'unnamed_left', 'unnamed_start', 'unnamed_end', 'unnamed_done', 'unnamed_votes',
-  'unnamed_requests', 'unnamed_tokens',
+  'unnamed_requests', 'unnamed_tokens', 'opening_n', 'openings', 'quota_n', 'quota_left', 'quota_until_ms',
+  'quota_unsent', 'quota_fell', 'quota_end_ms', 'quota_most', 'quota_full', 'quota_proved', 'quota_try', 'quota_lies',
 }
 
 local function each_field(visit)

@@ -8,7 +8,7 @@
 --   <axis>_open_ms, _open, _open_n                   the last opening, the count at it, and the last call in that count
 -- GIVES: learn_opening
 -- USES: estimate/estimate_filter estimate/measurement lane/counts lane/state rate/constants rate/rate
---       rate/refusal_budget reported/window_detector
+--       rate/refusal_budget refusal/provisional reported/window_detector
 
 -- Learns from `count` admitted in `span_ms` between two openings. Returns whether that was precise enough.
 local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
@@ -35,6 +35,7 @@ end
 
 -- Takes the 429s that began at `first_ms` as ended, learns the limit from them, and plans the next probe.
 function learn_opening(row, limits, now)
+  keep_before_opening(row)
   local axis, again = row.shut, known(row.again_ms)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
@@ -50,7 +51,8 @@ function learn_opening(row, limits, now)
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
     opened_ms = high
   else
-    if not shown and not row[axis .. '_open_ms'] then
+    local began_ms = row[axis .. '_open_ms'] -- where counting began anew after these 429s, nothing was measured
+    if not shown and (not began_ms or began_ms > row.first_ms) then
       return mark_opening(row, axis, opened_ms, row.last, row.refused_n - 1)
     end
     local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)

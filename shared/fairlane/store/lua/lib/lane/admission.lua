@@ -24,12 +24,12 @@ local function limit_reached(admission, reserved, margins, trial)
   if (row.inflight or 0) >= window then return 'window', 0 end
   if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
-  if admission.day_shut then return 'day', admission.day_shut end
-  if admission.day_used >= admission.day then return 'day', admission.day_until end
-  local doubt_ends, trial_ends = in_doubt(row, admission.limits, admission.team, now), trial_until(row)
+  local day_ends = admission.day_shut or admission.day_used >= admission.day and admission.day_until
+  if day_ends then return 'day', day_ends end
+  local doubt_ends = in_doubt(row, admission.limits, admission.team, now)
   if doubt_ends then return 'doubt', doubt_ends end
-  if trial_ends and not trial then return 'refused', trial_ends end
-  local reason, at
+  local reason, at = provider_shut(row, trial, now)
+  if reason then return reason, at end
   for _, bucket in ipairs(admission.buckets) do
     local wanted = bucket.axis == 'requests' and 1 or amount_on(bucket.axis, reserved)
     local need = math.min(wanted * UNIT, bucket.full) + math.ceil(margins[bucket.axis] or 0) * UNIT
@@ -48,7 +48,6 @@ function blocked_by(admission, reserved, margins)
   if not reason or not may_try(admission.row, admission.team, admission.now) then return reason, at end
   if limit_reached(admission, reserved, margins, true) then return reason, at end
   admission.trial = true
-  return nil
 end
 
 -- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued`

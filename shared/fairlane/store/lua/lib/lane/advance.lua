@@ -2,7 +2,8 @@
 --   stop, stop_until_ms   what has blocked jobs then, and until when (0: until woken)
 -- GIVES: advance_to_now note_grant
 -- USES: concurrency/concurrency_limit concurrency/concurrency_trial estimate/limit_estimator estimate/measurement
---       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/window_detector
+--       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/quota
+--       reported/window_detector
 
 -- Counting starts anew where jobs, not the limit, were scarce for a while: what the provider has saved is unknown.
 local function keep_slack(row, axis, count, elapsed_ms, now)
@@ -52,7 +53,8 @@ function advance_to_now(row, limits, now)
   if refusals_ended(row, now) then learn_opening(row, limits, now) end
 end
 
--- Notes a granted permit: the first since a 429 shows whether the lane is open.
+-- Notes a granted permit: the first since a 429 shows whether the lane is open, one beyond a quota whether that holds.
 function note_grant(row, now)
   if known(row.shut) and not known(row.after_ms) then row.after_ms = now end
+  start_beyond_quota(row, now)
 end

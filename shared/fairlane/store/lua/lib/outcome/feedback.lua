@@ -4,7 +4,7 @@
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
 -- USES: circuit/circuit circuit/hold circuit/own_limits core/wake lane/state outcome/overloaded outcome/rejected
---       outcome/served outcome/spending reported/hints tokens/refund
+--       outcome/served outcome/spending outcome/trials reported/hints tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits ARG.channel
 
 -- Parks a lane to which the provider denies access. Attempts granted before an operator resumed it say nothing new.
@@ -29,6 +29,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)
   correct_spending(row, limits, lease, signal, used, now)
   if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
+  judge_trials(row, lane, lease, own and 'refused' or signal, now)
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' and not own then
@@ -49,6 +50,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   hold(row, limits, lease, signal == 'limited' and hints or {}, asked_ms, known(lane.held_until_ms), now)
   local judged = write_judged(row, lease, signal, retry_after_ms, now)
-  if lease.probe or lane.stop == 'doubt' or judged then wake(KEY.dirty, ARG.channel, lease.lane) end
+  local freed = is_freed(row, lane, now)
+  if lease.probe or lane.stop == 'doubt' or judged or freed then wake(KEY.dirty, ARG.channel, lease.lane) end
   return news
 end

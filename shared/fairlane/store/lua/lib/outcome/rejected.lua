@@ -32,10 +32,10 @@ local function rejected_on_known(row, lease, configured, new, retry_after_ms, no
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
--- A 429. The rate does not change either where the day's requests or the calls in flight were too many.
+-- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many.
 function rejected(row, limits, lease, hints, retry_after_ms, now)
   if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
-  if hints.exhausted == 'day' then return '' end
+  if hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then
     -- Where no other call was in flight, others have taken all places, and no narrower window helps.

@@ -1,6 +1,6 @@
 -- Slow start: how a lane without any limit that is known finds its rate before the first 429.
 -- GIVES: slow_start forget_rate
--- USES: lane/state rate/constants
+-- USES: lane/state rate/constants refusal/provisional
 
 -- Slow start (TCP's, RFC 5681): one more call in flight for each success, while the rate is what limits jobs.
 function slow_start(row, limits, lease, now)
@@ -13,5 +13,6 @@ end
 -- Starts the rate anew, where concurrency turns out to be the limit.
 function forget_rate(row, limits)
   row.requests_age_ms, row.shut = '', ''
+  forget_openings(row)
   if limits.requests_per_minute or known(row.requests_reported) then row.requests_est = '' end
 end

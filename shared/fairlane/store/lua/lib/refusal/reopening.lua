@@ -1,17 +1,20 @@
--- When a lane that was rejected counts as open again: once its provider was silent for long enough.
--- GIVES: trial_until refusals_ended earns_from
--- USES: lane/counts lane/state
+-- When a lane that its provider has shut counts as open again: one that was rejected, once nothing came back for long
+-- enough; one whose quota is used up, when that renews.
+-- GIVES: provider_shut refusals_ended earns_from
+-- USES: lane/counts lane/state reported/quota
 
 -- How long the silence after a call must last until the call counts as let through: 429s come back at once.
 local function silence_ms(row)
   return math.ceil(4 * (row.refusal_ms or 100)) + 100
 end
 
--- Until when the lane waits for the outcome of a single call, where it was blocked for longer than a moment; else
--- nil.
-function trial_until(row)
-  if not known(row.shut) or row.refusals < 2 or not known(row.after_ms) then return nil end
-  return row.after_ms + silence_ms(row)
+-- What shuts the lane, and until when: its quota, or, where it was blocked for longer than a moment, the outcome of a
+-- single call, for which a `trial` does not wait. Else nil.
+function provider_shut(row, trial, now)
+  local quota_ends = quota_shut(row, now)
+  if quota_ends then return 'blocked', quota_ends end
+  if trial or not known(row.shut) or row.refusals < 2 or not known(row.after_ms) then return nil end
+  return 'refused', row.after_ms + silence_ms(row)
 end
 
 -- Whether the provider was silent for long enough after the first call since the last 429.

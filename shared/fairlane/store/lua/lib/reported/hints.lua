@@ -3,7 +3,7 @@
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
 -- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants
---       reported/others reported/reported_limit reported/unnamed
+--       reported/others reported/quota reported/reported_limit reported/unnamed
 
 local DAY_MS = 86400000
 
@@ -41,24 +41,28 @@ local function note_day(row, limits, limit, left, reset_ms, now)
   end
 end
 
--- Names what was reported without a name, once it is known; until then it says nothing.
-local function name_unnamed(row, hints, lease)
+-- Names what was reported without a name, once it is known; until then it says nothing. Without a period it is a quota.
+local function name_unnamed(row, hints, lease, now)
   local hint = hints.unnamed
   if not hint then return end
   local axis = hint[1] > 0 and axis_of_unnamed(row, hint[1], hint[2], lease)
   hints.unnamed = nil
   if axis and not hints[axis] then hints[axis] = hint end
-  if hints.exhausted == 'unnamed' then hints.exhausted = axis or nil end
+  local met = hints.exhausted == 'unnamed'
+  if met then hints.exhausted = axis or nil end
+  if hint[1] < 0 and note_quota(row, hint[2], hint[3], met, lease, now) then hints.exhausted = 'quota' end
 end
 
 -- Learns from the hints of an answer, and names those that have no name. Returns whether others were newly detected to
 -- use the same key.
 function learn_hints(row, limits, hints, lease, now)
   local shared = false
-  name_unnamed(row, hints, lease)
+  name_unnamed(row, hints, lease, now)
   for axis, hint in pairs(hints) do
     local limit, left, reset_ms = hint[1], hint[2], hint[3]
-    if axis == 'concurrency' then
+    if axis == 'requests' and limit < 0 then
+      if note_quota(row, left, reset_ms, hints.exhausted == axis, lease, now) then hints.exhausted = 'quota' end
+    elseif axis == 'concurrency' then
       if limit > 0 and hints.exhausted ~= axis then row.concurrency_reported = limit end
     elseif axis == 'day' then
       note_day(row, limits, limit, left, reset_ms, now)

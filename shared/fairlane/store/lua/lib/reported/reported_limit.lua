@@ -3,6 +3,7 @@
 --   <axis>_by_header   1 where the latest 429 that taught something of the axis showed this limit exhausted
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants estimate/estimate_filter lane/counts lane/state rate/constants rate/lift
+--       refusal/provisional
 
 -- Forgets what was learned of a limit that another report replaces. What 429s taught that showed it exhausted moves
 -- with it: others' part, or what a shallow bucket wastes. Another estimate well below the last report was not of that
@@ -21,6 +22,7 @@ local function replace_report(row, axis, was, limit, now)
   local from = math.min(was, est)
   row[axis .. '_est'], row[axis .. '_age_ms'], row[axis .. '_foreign'] = '', '', 0
   if row.shut == axis then row.shut = '' end
+  forget_openings(row)
   if limit <= FAR_HIGHER * was then return end
   set_estimate(row, axis, from, from * from, now)
   row[axis .. '_age_ms'], row[axis .. '_climb_ms'], row[axis .. '_saved'] = 0, 0, 1

@@ -75,7 +75,7 @@ function note_window_use(row, axis, now)
   row.in_window = taken or ''
   local began = row[axis .. '_minute_ms'] or now
   local part = math.max(0, 1 - (now - began) / 60000)
-  local seen_long_enough, minute = now - (row.known_ms or now) > 60000, row[axis .. '_minute'] or row.first
+  local minute = row[axis .. '_minute'] or row.first
   local before = minute - (row[axis .. '_earlier'] or minute) -- what the minute before took
-  row.last_minute = seen_long_enough and row.first - minute + before * part or ''
+  row.last_minute = row.first - minute + before * part
 end

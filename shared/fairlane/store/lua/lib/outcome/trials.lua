@@ -1,0 +1,20 @@
+-- What the calls show that try whether a shut lane is open: the first one since its 429s, and one beyond its quota.
+-- GIVES: judge_trials is_freed
+-- USES: refusal/provisional reported/quota
+
+-- Learns from the end of any call, before anything else is learned from its 429. `lane` is what `row` edits.
+function judge_trials(row, lane, lease, signal, now)
+  if signal == 'ok' or signal == 'answered' then
+    confirm_openings(row, lease)
+  elseif signal == 'limited' then
+    take_back_opening(row, lane, lease)
+  elseif signal == 'unsent' then
+    void_trial(row, lane, lease)
+  end
+  judge_quota(row, lease, signal, now)
+end
+
+-- Whether the lane was shut when permits were last requested, and has calls left now that its provider says more.
+function is_freed(row, lane, now)
+  return lane.stop == 'blocked' and now >= (row.blocked_ms or 0) and not quota_shut(row, now)
+end
