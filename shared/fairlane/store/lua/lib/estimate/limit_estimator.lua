@@ -51,8 +51,7 @@ function learn_opening(row, limits, now)
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)
     opened_ms = high
   else
-    local began_ms = row[axis .. '_open_ms'] -- where counting began anew after these 429s, nothing was measured
-    if not shown and (not began_ms or began_ms > row.first_ms) then
+    if not shown and not row[axis .. '_open_ms'] then
       return mark_opening(row, axis, opened_ms, row.last, row.refused_n - 1)
     end
     local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)

@@ -7,7 +7,7 @@
 --   <axis>_edge_n, _minute_n, _earlier_n  the last call in each of these counts (lib/outcome/spending.lua)
 --   <axis>_long_ms                     when 429s last lasted long
 -- GIVES: may_be_window note_boundary has_window miss_boundary roll_windows sliding_count note_window_use
--- USES: lane/state rate/constants
+-- USES: lane/counts lane/state rate/constants
 
 -- Notes that long 429s ended between `low` and `high`.
 function note_boundary(row, axis, low, high, now)
@@ -77,5 +77,7 @@ function note_window_use(row, axis, now)
   local part = math.max(0, 1 - (now - began) / 60000)
   local minute = row[axis .. '_minute'] or row.first
   local before = minute - (row[axis .. '_earlier'] or minute) -- what the minute before took
-  row.last_minute = row.first - minute + before * part
+  local last, one = row.first - minute + before * part, one_call(row, axis)
+  local is_whole = now - (row.known_ms or now) > 60000
+  row.last_minute = (is_whole or last >= ENOUGH_CALLS * one) and last or ''
 end
