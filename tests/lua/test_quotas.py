@@ -75,6 +75,23 @@ def test_a_window_is_used_up_in_each_turn_and_next_to_no_call_is_rejected(
     assert world.refused() <= 1 + 0.02 * world.admitted()
 
 
+def test_calls_that_overtake_each_other_do_not_refute_a_quota(real_redis: Redis) -> None:
+    """A server counts them as they arrive: a later permit may report that more is left."""
+    window, shown, worlds = Window(COUNT), random.Random(5), list[HiddenLimit]()
+
+    def announced(now_ms: int, admitted: bool) -> Mapping[str, Any]:
+        ends = dict(_of_window(window)(now_ms, admitted))
+        _, left, reset_ms = ends["hints"].axes["unnamed"]
+        before = shown.randint(0, worlds[0].inside) if left else 0
+        return _quota(left + before, reset_ms, admitted) if admitted else ends
+
+    world = _world(real_redis, window, announced)
+    worlds.append(world)
+    world.run(MINUTE_MS)
+    assert world.state("quota_proved") == 1
+    assert world.refused() <= 12
+
+
 def test_calls_of_others_count_as_well(real_redis: Redis) -> None:
     window = Window(COUNT)
     others = random.Random(3)

@@ -24,7 +24,8 @@ function note_quota(row, left, reset_ms, met, lease, now)
   if not same or lease.n > row.quota_n then
     if not same then begin_window(row, ends_ms) end
     local fell = same and row.quota_left - left or 0
-    if fell < -ROSE_MOST and row.quota_fell > 0 then row.quota_proved = -1 end
+    local beside = math.max(lease.inflight, row.inflight or 0)
+    if fell < -ROSE_MOST - beside and row.quota_fell > 0 then row.quota_proved = -1 end
     row.quota_fell, row.quota_most = math.max(0, row.quota_fell + fell), math.max(left, row.quota_most)
     if met and left == 0 and row.quota_fell >= FELL_LEAST then row.quota_proved = row.quota_proved or 1 end
     row.quota_n, row.quota_left, row.quota_until_ms = lease.n, left, ends_ms
