@@ -14,15 +14,7 @@ ASKED_MS, LONGEST_MS, PATIENCE_MS = 500, 30_000, 30_000
 
 def _start(d: Deployment, ref: RunRef) -> Attempt:
     """The next call that the lane lets start within a second."""
-    for _ in range(100):
-        grant = d.ask(ref, count=1)
-        if grant.permits:
-            permit = grant.permits[0]
-            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
-            assert d.claim(attempt) is not None
-            return attempt
-        d.advance(10)
-    raise AssertionError(grant)
+    return d.start_next(ref, tries=100, step_ms=10)
 
 
 def _reject(d: Deployment, attempt: Attempt, wait_ms: int | None = ASKED_MS) -> None:

@@ -64,27 +64,15 @@ def _shut(d: Deployment) -> RunRef:
     _report(d, first, "limited")
     for attempt in served:
         _report(d, attempt, "ok")
-    _report(d, _next(d, ref), "limited")
+    _report(d, d.start_next(ref, tries=50), "limited")
     return ref
-
-
-def _next(d: Deployment, ref: RunRef) -> Attempt:
-    for _ in range(50):
-        grant = d.ask(ref, count=1)
-        if grant.permits:
-            permit = grant.permits[0]
-            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
-            assert d.claim(attempt) is not None
-            return attempt
-        d.advance(max(1, grant.wait_ms))
-    raise AssertionError(f"the lane stays shut: {grant.reason}")
 
 
 def _open_by_silence(d: Deployment, ref: RunRef) -> tuple[Attempt, Attempt]:
     """The call whose silence opens the lane, and the next one."""
-    trial = _next(d, ref)
+    trial = d.start_next(ref, tries=50)
     d.advance(SILENCE_MS)
-    second = _next(d, ref)
+    second = d.start_next(ref, tries=50)
     assert d.lane_state()["shut"] == ""
     return trial, second
 
@@ -96,9 +84,9 @@ def test_an_opening_is_taken_back_with_all_that_was_learned_from_it(real_redis: 
     for attempt in _open_by_silence(d, ref):
         _report(d, attempt, "ok")
     for _ in range(20):
-        _report(d, _next(d, ref), "ok")
-    _report(d, _next(d, ref), "limited")
-    _report(d, _next(d, ref), "limited")
+        _report(d, d.start_next(ref, tries=50), "ok")
+    _report(d, d.start_next(ref, tries=50), "limited")
+    _report(d, d.start_next(ref, tries=50), "limited")
     before = _learned(d)
     trial, _ = _open_by_silence(d, ref)
     assert _learned(d) != before
@@ -136,9 +124,9 @@ def test_a_call_that_was_not_sent_shows_no_opening(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _shut(d)
     before = _learned(d)
-    _report(d, _next(d, ref), "unsent")
+    _report(d, d.start_next(ref, tries=50), "unsent")
     d.advance(5000)
-    trial = _next(d, ref)
+    trial = d.start_next(ref, tries=50)
     assert (_learned(d), d.lane_state()["shut"]) == (before, "requests")
     _report(d, trial, "limited")
     assert (_learned(d), d.lane_state()["epoch"]) == (before, "1")

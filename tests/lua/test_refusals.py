@@ -36,25 +36,12 @@ def _learned(d: Deployment) -> dict[str, str]:
 
 def _open_again(d: Deployment, ref: RunRef) -> Attempt:
     """Get over the refusals with one call, which is answered. Returns the next call in flight."""
-    first = _next(d, ref)
+    first = d.start_next(ref)
     d.advance(1000)
     d.finish(first)
-    second = _next(d, ref)
+    second = d.start_next(ref)
     assert d.lane_state()["shut"] == ""
     return second
-
-
-def _next(d: Deployment, ref: RunRef) -> Attempt:
-    for _ in range(20):
-        grant = d.ask(ref, count=1)
-        if grant.permits:
-            permit = grant.permits[0]
-            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
-            assert d.claim(attempt) is not None
-            return attempt
-        assert grant.at_ms > d.now_ms, grant.reason
-        d.advance(grant.wait_ms)
-    raise AssertionError(f"the lane stays shut: {grant.reason}")
 
 
 def test_fifty_refusals_of_one_burst_are_one_cut(real_redis: Redis) -> None:
@@ -82,7 +69,7 @@ def test_refusals_of_calls_that_started_together_may_come_in_any_order(
     d.advance(100)
     _limited(d, first)
     learned = _learned(d)["requests_est"]
-    again = [_next(d, ref) for _ in range(4)]
+    again = [d.start_next(ref) for _ in range(4)]
     d.advance(60)
     for place in order:
         d.advance(1)
@@ -171,12 +158,12 @@ def test_an_exact_or_unlimited_rate_is_as_fast_as_before_once_429s_end(
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=500, **limits)
     for _ in range(8):
-        attempt = _next(d, ref)
+        attempt = d.start_next(ref)
         d.advance(20)
         _limited(d, attempt, after_ms=1)
         d.advance(2000)
     for _ in range(2):
-        d.finish(_next(d, ref))
+        d.finish(d.start_next(ref))
         d.advance(2000)
     assert len(d.take(ref, 90)) == 90
 
@@ -215,11 +202,11 @@ def test_while_a_lane_stays_shut_one_call_at_a_time_finds_out_and_the_pause_doub
         waits.append(grant.wait_ms)
         d.advance(grant.wait_ms)
         if len(waits) > 1:
-            attempt = _next(d, ref)
+            attempt = d.start_next(ref)
             # The next one waits until the provider has been silent for long enough.
             assert d.ask(ref).reason == "refused"
         else:
-            attempt = _next(d, ref)
+            attempt = d.start_next(ref)
     assert waits == [100, 200, 400, 800, 1600, 2000, 2000]
 
 
@@ -230,13 +217,13 @@ def test_a_lane_that_has_opened_again_is_held_by_its_rate_alone(real_redis: Redi
     for _ in range(3):
         d.advance(20)
         _limited(d, attempt)
-        attempt = _next(d, ref)
+        attempt = d.start_next(ref)
     grant = d.ask(ref)
     assert (grant.reason, grant.wait_ms <= 1000) == ("refused", True)
     d.advance(grant.wait_ms + 1)
     for _ in range(5):
         assert d.ask(ref).reason == "requests"
-        _next(d, ref)
+        d.start_next(ref)
 
 
 @pytest.mark.parametrize("apart_ms", [17, 21, 33])
@@ -247,7 +234,7 @@ def test_the_end_of_the_silence_is_reported_to_the_millisecond(real_redis: Redis
     for _ in range(3):
         d.advance(apart_ms)
         _limited(d, attempt)
-        attempt = _next(d, ref)
+        attempt = d.start_next(ref)
     grant = d.ask(ref)
     assert grant.reason == "refused"
     d.advance(grant.wait_ms)
@@ -271,7 +258,7 @@ def test_a_retry_after_of_an_hour_is_waited_out_and_nothing_fails_of_it(
     d.advance(LONG_MS - 1)
     assert not d.ask(ref).permits
     d.advance(1)
-    _next(d, ref)
+    d.start_next(ref)
     assert d.now_ms - until_ms <= 1000
     assert d.count(ref, "n:failed") == 0
 

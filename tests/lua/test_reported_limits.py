@@ -216,27 +216,14 @@ def test_a_reported_concurrency_limit_bounds_calls_in_flight(real_redis: Redis) 
 def test_a_reported_limit_may_move_while_the_lane_is_shut(real_redis: Redis, axis: str, then: str) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=1000)
-    first, second, third = [*d.start(ref, 2), *_later(d, ref)]
+    first, second, third = [*d.start(ref, 2), d.start_next(ref)]
     _tell(d, third, hints(**{axis: (1200, None, None)}))
     _tell(d, first, hints(exhausted=axis), signal="limited")
     _tell(d, second, hints(**{axis: (2400, None, None)}))
-    [probe] = _later(d, ref)
+    probe = d.start_next(ref)
     if then == "is refused again":
         _tell(d, probe, hints(exhausted=axis), signal="limited")
     for _ in range(5):
-        [probe] = _later(d, ref)
+        probe = d.start_next(ref)
         d.advance(500)
         _tell(d, probe, hints(**{axis: (2400, None, None)}))
-
-
-def _later(d: Deployment, ref: Any) -> list[Attempt]:
-    """The next attempt, as soon as there is one."""
-    for _ in range(20):
-        grant = d.ask(ref, count=1)
-        if grant.permits:
-            permit = grant.permits[0]
-            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
-            assert d.claim(attempt) is not None
-            return [attempt]
-        d.advance(max(1, grant.wait_ms))
-    raise AssertionError(grant.reason)

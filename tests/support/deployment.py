@@ -159,6 +159,22 @@ class Deployment:
             assert self.claim(attempt, worker) is not None
         return taken
 
+    def start_next(
+        self, ref: RunRef, lane: str = "sim:fast", tries: int = 20, step_ms: int | None = None
+    ) -> Attempt:
+        """The next attempt, claimed, as soon as its lane grants one.
+
+        The clock advances by what the lane waits for, or by ``step_ms``, at most ``tries`` times.
+        """
+        for _ in range(tries):
+            grant = self.ask(ref, lane, count=1)
+            if grant.permits:
+                [attempt] = attempts_of(grant, [Offer(ref, 1)], lane)
+                assert self.claim(attempt) is not None
+                return attempt
+            self.advance(max(1, grant.wait_ms) if step_ms is None else step_ms)
+        raise AssertionError(f"the lane grants nothing: {grant.reason}")
+
     def pass_through(self, ref: RunRef, lane: str = "sim:fast") -> int:
         """How many calls a lane lets start now. They end at once, and teach it nothing."""
         taken = self.take(ref, lane=lane)

@@ -127,7 +127,8 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
         case "blocked" if view.asked_to_wait:
             return f"{lane} is blocked: the provider asked to come back, {when}"
         case "blocked":
-            return f"{lane} is blocked after a 429, an overload or a Retry-After; it resumes {when}"
+            words = "after a 429, an overload or a Retry-After, or as its quota is used up"
+            return f"{lane} is blocked {words}; it resumes {when}"
         case "reserved":
             words = f"the rest of {lane} is reserved for teams that do not lend it"
             return f"{words}; `fairlane teams list` has them"

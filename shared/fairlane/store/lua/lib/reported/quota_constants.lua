@@ -4,7 +4,7 @@
 SAME_END_MS = 1500 -- ms by which reports of one end differ: servers round to seconds, and answers travel
 SAME_END_PART = 0.1 -- share of what is left of it by which they differ, too: a busy server's answers come late
 FELL_LEAST = 5 -- calls by which a quota must have fallen towards one end: fewer may be others'
-ROSE_MOST = 3 -- calls, besides those in flight beside one, by which it may rise meanwhile: calls overtake each other
+ROSE_MOST = 3 -- calls, besides those in flight, by which it may rise meanwhile: calls overtake each other
 TRY_AGAIN_MS = 1000 -- ms: the longest between two looks whether a call may try a quota that is used up
 RENEWED_MS = 5000 -- ms for which a quota that has renewed holds what it held before, unless an answer says more
 LIES_LEAST = 2 -- calls in a row that are answered beyond a quota: one may have been the last that was left
