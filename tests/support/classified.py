@@ -39,9 +39,9 @@ def refusal(
     error_map: Mapping[str, str] | None = None,
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx."""
-    connection = connection_of(protocol)
-    error = dialect_of(connection).error(headers, body)
-    reading = Reading(limits=limits, error_map=error_map or {})
+    dialect = dialect_of(connection_of(protocol))
+    error = dialect.error(headers, body)
+    reading = Reading(limits=limits, error_map=error_map or {}, late_statuses=dialect.late_statuses)
     return classify(error, status, headers, reading, now_ms=now_ms, secrets=secrets)
 
 

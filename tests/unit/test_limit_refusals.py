@@ -18,7 +18,6 @@ from fairlane.model.outcome import (
     Overloaded,
     PermanentFailure,
     RateLimited,
-    ServerError,
 )
 from fairlane_workers.providers.limits import bodies
 from fairlane_workers.providers.limits.table import DIALECTS, NAMES
@@ -284,10 +283,10 @@ def test_a_request_beyond_the_whole_limit_fails_and_tells_the_limit(message: str
     )
 
 
-@pytest.mark.parametrize("status", [400, 500])
+@pytest.mark.parametrize("status", [400, 422])
 def test_prose_is_not_read_on_what_is_no_rate_limit(status: int) -> None:
     outcome = refused("openai", {}, {"message": TPM}, status)
-    assert isinstance(outcome, PermanentFailure | ServerError)
+    assert isinstance(outcome, PermanentFailure)
     assert outcome.hints is None
 
 

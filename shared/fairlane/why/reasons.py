@@ -39,7 +39,7 @@ IN_SHORT = {
     "gap": "least gap",
     "reserved": "the rest is reserved for other teams",
     "circuit": "circuit open",
-    "held": "held: asked to wait too long, or its day is used up",
+    "held": "held: asked to wait too long, or its quota is used up",
     "probing": "circuit half-open: one probe is in flight",
     "doubt": "calls fail or take too long, and none is answered: few calls start",
     "refused": "429s: one call tests whether the lane opens",
@@ -117,7 +117,7 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             return f"{_down_in_words(view)}: its circuit is open, one call tries again {when}"
         case "held":
             asked = until(view.held_until_ms or view.now_ms, view.now_ms)
-            words = f"{lane} is held: its provider asked to come back {asked}, or a day's limit is used up"
+            words = f"{lane} is held: its provider asked to come back {asked}, or its quota is used up"
             return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
         case "probing":
             return f"{_down_in_words(view)}; one call tests whether it answers now"

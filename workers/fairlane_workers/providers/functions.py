@@ -42,7 +42,8 @@ from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.contract import OnChunk, Request
-from fairlane_workers.providers.errors.throttling import TOO_MANY_REQUESTS, named_wait_ms, throttled
+from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
+from fairlane_workers.providers.errors.throttling import named_wait_ms, throttled
 from fairlane_workers.providers.errors.wording import bounded
 
 log = get_logger("functions")

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
@@ -19,6 +20,12 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.rate_limit_names import (
+    FORBIDDEN,
+    TOO_MANY_REQUESTS,
+    is_quota,
+    is_rate_limit,
+)
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 from fairlane_workers.providers.errors.spent import is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
@@ -90,9 +97,12 @@ _OVERLOAD_KINDS = frozenset(
     {
         *("overloaded_error", "server_is_overloaded", "engine_overloaded", "engine_overloaded_error"),
         *("model_overloaded", "server_overloaded", "service_unavailable", "serviceunavailableexception"),
-        *("unavailable", "modelnotreadyexception"),
+        # text-generation-inference's "Model is overloaded", with a 429
+        *("unavailable", "modelnotreadyexception", "overloaded"),
     }
 )
+_PASSING = frozenset({408, 429, 503, 504, 529})
+"""Statuses that pass. A type that stands for one counts more than a 400: Bedrock throttles with 400s, too."""
 _CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 
 # Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
@@ -152,9 +162,10 @@ def classify(
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx.
 
-    Only the status and the error's own type and code decide, never its prose ("request 4291 tokens" is not a
-    429). ``headers`` have names in lower case. The message is the provider's own, bounded, without
-    ``secrets``; ``now_ms`` (epoch milliseconds) resolves Retry-After.
+    The status and the error's own type and code decide. Its prose does for spent money, and for a rate limit
+    behind a 403 or a 5xx, and only its first sentence ("request 4291 tokens" is not a 429). ``headers`` have
+    names in lower case. The message is the provider's own, bounded, without ``secrets``; ``now_ms`` (epoch
+    milliseconds) resolves Retry-After.
     """
     message = bounded(scrubbed(error.message or _wordless(status, headers), secrets))
     return _outcome(error, status, headers, message, reading, now_ms)
@@ -188,12 +199,14 @@ def _outcome(
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     spent = is_spent(error) and not (status == 429 and brief)
     error_class = _configured(error, status, reading.error_map) or _class_of(
-        status, frozenset(error.kinds), spent=spent, shared=reading.shared
+        _meant(status, error, reading), frozenset(error.kinds), spent=spent, shared=reading.shared
     )
     if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
         error_class = _ErrorClass.SERVER_ERROR
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
+        if status == FORBIDDEN and is_quota(error) and (hints is None or hints.exhausted is None):
+            hints = replace(hints or Hints(), exhausted="day")
         if is_beyond_limit(error.message):
             return PermanentFailure(message, status, hints=hints and replace(hints, exhausted=None))
         return RateLimited(message, status, wait_ms, hints)
@@ -217,6 +230,15 @@ def _outcome(
             return AccessDenied(message, status, "auth", wait_ms, hints)
         case _ErrorClass.INVALID:
             return InvalidResponse(message, status, wait_ms, hints)
+
+
+def _meant(status: int, error: ErrorBody, reading: Reading) -> int:
+    """The status that an error means: many services throttle with another one than 429."""
+    known = reading.late_statuses
+    named = next((known[kind] for kind in error.kinds if known.get(kind) in _PASSING), status)
+    if status == 400 and named != status:
+        return named
+    return TOO_MANY_REQUESTS if is_rate_limit(error, status) else status
 
 
 def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> _ErrorClass | None:

@@ -10,6 +10,11 @@ from typing import Any
 
 _MOST_DETAILS = 50
 _LONGEST_KIND = 100
+_NAMES_OF_KIND = ("code", "type", "status", "Code", "errorCode", "error_code", "error_type")
+"""After the finer ones: of most providers; Tencent's, Salesforce's, Baidu's, text-generation-inference's."""
+_NAMES_OF_MESSAGE = ("message", "faultstring", "Message", "error_msg", "msg", "detail", "title")
+"""Those of most providers first; Apigee's, Tencent's, Baidu's, and of problem documents (RFC 9457)."""
+_MAY_BE_JSON = ("message", "detail")
 _STATUS_NAMES = frozenset(status.phrase.lower() for status in HTTPStatus)
 
 
@@ -36,14 +41,16 @@ class ErrorBody:
     def of(cls, document: object) -> ErrorBody:
         """Read ``{"error": …}``, the same in a list (Gemini), or a document that is the error (vLLM).
 
+        Gateways write ``fault`` (Apigee, WSO2), ``errors`` (watsonx) or ``Response.Error`` (Tencent).
         Frameworks of web servers write ``{"error": "Bad Request", "message": …}`` (Fastify, NestJS, Spring).
         """
-        if isinstance(document, list) and document:
-            document = document[0]
+        document = _unwrapped(document)
         if isinstance(document, dict) and document.get("error") is not None:
             name = document["error"]
             if isinstance(name, str) and (message := _message(document)):
                 return cls._named(name.strip(), message, document)
+            if isinstance(name, str):
+                return cls(tuple(_kinds(document)), name.strip() or None, document)
             document = name
         if isinstance(document, str):
             return cls((), document.strip() or None)
@@ -69,28 +76,50 @@ class ErrorBody:
         return None
 
 
+def _unwrapped(document: object) -> object:
+    """The error, out of what gateways put around it; the document itself if it has words of its own."""
+    if isinstance(document, list) and document:
+        document = document[0]
+    if not isinstance(document, dict) or document.get("error") is not None or _message(document):
+        return document
+    response = document.get("Response")
+    around = (response.get("Error") if isinstance(response, dict) else None, document.get("fault"))
+    for inner in (*around, document.get("errors")):
+        inner = inner[0] if isinstance(inner, list) and inner else inner
+        if isinstance(inner, dict) and _message(inner):
+            return inner
+    return document
+
+
 def _kinds(error: dict[str, object]) -> Iterator[str]:
-    finer = _finer(error.get("details"))
-    for value in (*finer, error.get("code"), error.get("type"), error.get("status")):
+    finer = _finer(error.get("details") or error.get("detail"))
+    reasons = _reasons(error.get("errors"))
+    for value in (*finer, *reasons, *(error.get(name) for name in _NAMES_OF_KIND)):
         if isinstance(value, str) or type(value) is int:
             kind = str(value).lower()
             if len(kind) <= _LONGEST_KIND:
                 yield kind
 
 
+def _reasons(errors: object) -> Iterator[object]:
+    """The reasons in the older errors of Google: ``{"code": 403, "errors": [{"reason": …}]}``."""
+    if isinstance(errors, list):
+        yield from (each.get("reason") for each in errors[:_MOST_DETAILS] if isinstance(each, dict))
+
+
 def _finer(details: object) -> Iterator[object]:
-    """Codes finer than the type: Anthropic's ``error_code``, the ``reason`` of Google's ``ErrorInfo``."""
+    """Codes finer than the type: Anthropic's ``error_code``, Apigee's ``errorcode``, Google's ``reason``."""
     if isinstance(details, dict):
-        yield details.get("error_code")
+        yield from (details.get(name) for name in ("error_code", "errorcode"))
     elif isinstance(details, list):
         yield from (detail.get("reason") for detail in details[:_MOST_DETAILS] if isinstance(detail, dict))
 
 
 def _message(error: dict[str, object]) -> str | None:
-    for name in ("message", "detail"):
+    for name in _NAMES_OF_MESSAGE:
         value = error.get(name)
         if isinstance(value, str) and value.strip():
             return value.strip()
-        if isinstance(value, list | dict) and value:
+        if name in _MAY_BE_JSON and isinstance(value, list | dict) and value:
             return json.dumps(value)
     return None

@@ -23,16 +23,17 @@ _LENGTH = 2000
 """Characters of a message that are read."""
 _LONGEST_IN_WORDS_MS = 3_600_000
 """A longer wait in words is not believed: Azure's sentences ask for a day where a minute is enough."""
-# As in: Please try again in 6m12.5s, retry after 10 seconds, resets in ~30s, available in 5 seconds
+# As in: Please try again in 6m12.5s, retry after 10 seconds, resets in ~30s, available in 5 seconds, or
+# Akamai's: You can submit the request after 49 seconds
 _WAIT = re.compile(
-    r"\b(?:(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?|available in):? ~?"
+    r"\b(?:(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?|available in|request after):? ~?"
     r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?([0-9]{1,6}(?:\.[0-9]{1,12})?) ?"
     r"(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)\b",
     re.IGNORECASE,
 )
-# As in: resets at 2026-05-15T15:00:00Z
+# As in: resets at 2026-05-15T15:00:00Z, please try after 2026-05-15T15:00:00Z
 _MOMENT = re.compile(
-    r"\b(?:try again|retry|resets?|renews)(?: again)? (?:at|after|on):? "
+    r"\b(?:try|retry|resets?|renews)(?: again)? (?:at|after|on):? "
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
     re.ASCII | re.IGNORECASE,
 )

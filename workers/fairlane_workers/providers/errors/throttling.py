@@ -10,10 +10,13 @@ from typing import Any
 
 from fairlane.core.errors import RateLimited
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.rate_limit_names import (
+    TOO_MANY_REQUESTS,
+    mentions_rate_limit,
+    names_rate_limit,
+)
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 from fairlane_workers.providers.errors.spent import is_spent
-
-TOO_MANY_REQUESTS = 429
 
 _MOST_CAUSES = 10
 """Errors of one chain of causes that are read."""
@@ -21,41 +24,10 @@ _MOST_CAUSES = 10
 _LONGEST_TEXT = 2000
 """Characters of an error's text that are read: a rate limit is named at its beginning."""
 
-# Names of classes and codes in lower case, without "_", and without "error" or "exception" at their end.
-_NAMES = frozenset(
-    {
-        *("ratelimit", "ratelimited", "ratelimitexceeded", "ratelimitreached", "apiratelimit"),
-        *("toomanyrequests", "httptoomanyrequests", "resourceexhausted"),
-        # Amazon's: botocore.retries.standard.ThrottledRetryableChecker
-        *("throttling", "throttled", "requestthrottled", "requestlimitexceeded", "bandwidthlimitexceeded"),
-        *("provisionedthroughputexceeded", "slowdown", "prioritythrottled", "ec2throttled"),
-    }
-)
-_ENDING = re.compile(r"(error|exception)$")
-
 # Errors of code, whose text quotes data.
 _OF_CODE = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError),
     *(TypeError, UnicodeError),
-)
-
-_TEXTS = (
-    re.compile(r"(?<![a-z0-9])too[ _-]?many[ _-]?requests(?![a-z0-9])", re.IGNORECASE),
-    # "429" alone or beside a word of HTTP: "HTTP 429", "Error code: 429 - {…}", "429 Client Error".
-    # It never counts things: "got 429 rows".
-    re.compile(
-        r"(?:^|\b(?:http|http/[\d.]+|status|status[ _-]?code|code|error|response|returned|got)\W{0,4})429"
-        r"(?=\W*$|[^\w\s]|\s+(?:too|client|error|resource|rate|throttl|quota|-|\())",
-        re.IGNORECASE,
-    ),
-    # "rate limit", unless a sentence about a setting goes on: "rate limit must be positive".
-    re.compile(
-        r"(?<![a-z0-9])(?<!no )(?<!without )(?<!invalid )(?<!unknown )"
-        r"rate[ _-]?limit(?:s|ed|ing)?(?![a-z0-9])"
-        r"(?!\s+(?:must|should|cannot|may|has to|needs|is (?:not|invalid|missing|required)"
-        r"|setting|config|option|parameter|value|header))",
-        re.IGNORECASE,
-    ),
 )
 
 
@@ -108,14 +80,14 @@ def _named(error: BaseException) -> bool:
     if _status(error) == TOO_MANY_REQUESTS:
         return True
     classes = (each.__name__ for each in type(error).__mro__)
-    return any(_plain(name) in _NAMES for name in (*_codes(error), *classes))
+    return any(names_rate_limit(name) for name in (*_codes(error), *classes))
 
 
 def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
     if isinstance(error, _OF_CODE) or any(_status(each) is not None for each in chain):
         return False
     text = _text(error)
-    return text is not None and any(pattern.search(text) for pattern in _TEXTS)
+    return text is not None and mentions_rate_limit(text)
 
 
 def _status(error: BaseException) -> int | None:
@@ -170,10 +142,6 @@ def _texts(headers: Any) -> dict[str, str]:
         return {str(name).lower(): str(value) for name, value in dict(headers or {}).items()}
     except Exception:  # noqa: BLE001 - any object may have that name
         return {}
-
-
-def _plain(name: str) -> str:
-    return _ENDING.sub("", name.rpartition(".")[2].replace("_", "").lower())
 
 
 def _get(owner: Any, name: str) -> Any:

@@ -1,0 +1,121 @@
+"""Recognises a rate limit by the names and words that services and their clients give to it."""
+
+from __future__ import annotations
+
+import re
+
+from fairlane_workers.providers.errors.error_body import ErrorBody
+
+TOO_MANY_REQUESTS = 429
+FORBIDDEN = 403
+
+_ACCESS = (401, 402)
+"""A wrong key, and money that is used up: Google names the latter ``RESOURCE_EXHAUSTED``, too."""
+
+_OPENING = 120
+"""Characters of a message that may name a rate limit where its status does not; a prompt may follow."""
+
+# Names of classes, codes and types in lower case, without "_" and "-", and without "error" or "exception" at
+# their end.
+_NAMES = frozenset(
+    {
+        *("ratelimit", "ratelimited", "apiratelimit", "resourceexhausted", "ratequota"),
+        # Amazon's: botocore.retries.standard.ThrottledRetryableChecker
+        *("throttling", "throttled", "requestthrottled", "requestlimitexceeded", "bandwidthlimitexceeded"),
+        *("provisionedthroughputexceeded", "slowdown", "prioritythrottled", "ec2throttled"),
+        # Apigee's
+        *("spikearrestviolation", "quotaviolation"),
+    }
+)
+_WITHIN = ("ratelimitexceeded", "ratelimitreached", "toomanyrequests")
+"""Within longer names: Google's ``userRateLimitExceeded``, watsonx' ``rate_limit_reached_requests``."""
+# A quota of a day, a month or another long period, as Google's and watsonx' codes have it.
+_QUOTAS = frozenset(
+    {
+        *("quotaexceeded", "dailylimitexceeded", "tokenquotaexceeded", "tokenquotareached"),
+        *("requestquotaexceeded", "requestquotareached"),
+    }
+)
+_ENDING = re.compile(r"(?:error|exception)$")
+_PARTS = re.compile(r"[./#:]")
+
+_TOO_MANY = r"(?<![a-z0-9])too[ _-]?many[ _-]?requests(?![a-z0-9])"
+# "rate limit", unless a sentence about a setting goes on: "rate limit must be positive".
+_RATE_LIMIT = (
+    r"(?<![a-z0-9])(?<!no )(?<!without )(?<!invalid )(?<!unknown )"
+    r"rate[ _-]?limit(?:s|ed|ing)?(?![a-z0-9])"
+    r"(?!\s+(?:must|should|cannot|may|has to|needs|is (?:not|invalid|missing|required)"
+    r"|setting|config|option|parameter|value|header))"
+)
+_TEXTS = (
+    re.compile(_TOO_MANY, re.IGNORECASE),
+    # "429" alone or beside a word of HTTP: "HTTP 429", "Error code: 429 - {…}", "429 Client Error".
+    # It never counts things: "got 429 rows".
+    re.compile(
+        r"(?:^|\b(?:http|http/[\d.]+|status|status[ _-]?code|code|error|response|returned|got)\W{0,4})429"
+        r"(?=\W*$|[^\w\s]|\s+(?:too|client|error|resource|rate|throttl|quota|-|\())",
+        re.IGNORECASE,
+    ),
+    re.compile(_RATE_LIMIT, re.IGNORECASE),
+)
+# As in: Quota exceeded; Out of call volume quota; You have exhausted your API Request Quota
+_QUOTA_WORDS = re.compile(
+    r"\bquota (?:limit +)?(?:is |was |has been )?(?:exceeded|exhausted|reached|used up)\b"
+    r"|\b(?:exceeded|exhausted|out of) [a-z ]{0,40}\bquota\b",
+    re.IGNORECASE,
+)
+# As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
+_OPENINGS = (
+    re.compile(rf"{_TOO_MANY}|{_RATE_LIMIT}|(?<![a-z])RateLimitError\b|\bspike arrest\b", re.IGNORECASE),
+    re.compile(
+        r"\bthrottl(?:ed|ing)\b|\brate exceeded\b|\breduce your (?:request )?rate\b|\bslow down\b",
+        re.IGNORECASE,
+    ),
+)
+
+
+def names_rate_limit(name: str) -> bool:
+    """Whether the name of a class, or an error's code or type, means that calls come too fast."""
+    return any(part in _NAMES or any(each in part for each in _WITHIN) for part in _plain(name))
+
+
+def mentions_rate_limit(text: str) -> bool:
+    """Whether the text of an exception names a rate limit anywhere."""
+    return any(pattern.search(text) for pattern in _TEXTS)
+
+
+def is_rate_limit(error: ErrorBody, status: int) -> bool:
+    """Whether an error with another status than 429 rejects a call by a rate limit or a quota.
+
+    Its types and codes count with any status but 401 and 402. Its first sentence counts with a 403 or a 5xx,
+    up to a quotation mark: what a 400 says may be about the request, and quote it.
+    """
+    if status in _ACCESS:
+        return False
+    if any(names_rate_limit(kind) for kind in error.kinds):
+        return True
+    if status == FORBIDDEN and is_quota(error):
+        return True
+    worded = status == FORBIDDEN or status // 100 == 5
+    return worded and any(pattern.search(_opening(error.message)) for pattern in _OPENINGS)
+
+
+def is_quota(error: ErrorBody) -> bool:
+    """Whether an error says that a quota is used up, of whatever period."""
+    if any(part in _QUOTAS for kind in error.kinds for part in _plain(kind)):
+        return True
+    return _QUOTA_WORDS.search(_opening(error.message)) is not None
+
+
+def _plain(name: str) -> tuple[str, str]:
+    """The first and the last part of a name such as ``RateLimitExceeded.EndpointRPMExceeded``.
+
+    Parts between them are subjects: Apigee's ``policies.ratelimit.InvalidMessageWeight`` is no rate limit.
+    """
+    parts = _PARTS.split(name.lower())
+    first, last = (_ENDING.sub("", re.sub("[_ -]", "", part)) for part in (parts[0], parts[-1]))
+    return first, last
+
+
+def _opening(message: str | None) -> str:
+    return re.split(r"[\"'`\n]|[.!?](?:\s|$)", message[:_OPENING], maxsplit=1)[0] if message else ""
