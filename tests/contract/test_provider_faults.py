@@ -10,7 +10,16 @@ from dataclasses import replace
 
 import pytest
 
-from fairlane.model.outcome import InvalidResponse, NetworkFailure, Outcome, Success, TimedOut
+from fairlane.model.outcome import (
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    PermanentFailure,
+    RateLimited,
+    ServerError,
+    Success,
+    TimedOut,
+)
 from tests.support.provider_calls import (
     ask,
     call,
@@ -64,6 +73,28 @@ def test_a_body_that_is_no_answer_is_invalid(wire: Wire, stream: bool, body: byt
     outcome, _ = call(wire, ask(stream=stream), [http(200, body)])
     assert isinstance(outcome, InvalidResponse)
     assert outcome.status == 200
+
+
+@every_protocol
+@streamed_or_not
+@pytest.mark.parametrize(
+    ("body", "expected"),
+    [
+        (b'{"base_resp": {"status_code": 1002, "status_msg": "rate limit"}, "choices": null}', RateLimited),
+        (b'{"error_code": 18, "error_msg": "Too many requests"}', RateLimited),
+        (b'{"Response": {"Error": {"Code": "RequestLimitExceeded", "Message": "too fast"}}}', RateLimited),
+        (b'{"status": "449", "msg": "You exceeded your current rate limit", "body": null}', RateLimited),
+        (b'{"code": 429, "message": "wait"}', RateLimited),
+        (b'{"code": 400, "message": "wrong"}', PermanentFailure),
+        (b'{"title": "the model broke"}', ServerError),
+    ],
+)
+def test_an_error_in_place_of_an_answer_is_read_with_a_200_too(
+    wire: Wire, stream: bool, body: bytes, expected: type[Outcome]
+) -> None:
+    outcome, _ = call(wire, ask(stream=stream), [http(200, body)])
+    own_paths = wire.protocol == "http"  # an endpoint whose paths the user configures
+    assert isinstance(outcome, InvalidResponse if own_paths else expected)
 
 
 @every_streaming_protocol

@@ -50,6 +50,7 @@ WAITS = {
     "usage limit exceeded, 5-hour usage limit reached, resets at 2026-05-15T15:00:00Z (2056)": 120
     * MINUTE_MS,
     "Your limit resets at 2026-05-15T13:00:01+00:00": SECOND_MS,
+    "Too many overall requests. Please try after 2026-05-15T13:00:01.000Z": SECOND_MS,
     "Your limit resets at 2026-05-15T12:00:00Z": None,
     "Your limit resets at 2026-99-99T12:00:00Z": None,
     "Retrying in 5 seconds is what others do": None,
@@ -58,6 +59,7 @@ WAITS = {
     "try again in 2 months": None,
     "try again in 5": None,
     "Request was throttled. Expected available in 5 seconds.": 5_000,
+    "Quota has been exhausted. You can submit the request after 49 seconds": 49_000,
     "Rate limit exceeded, retry in 48 seconds": 48_000,
     "Too many requests. Support is available 1 hour a day.": None,
 }

@@ -10,10 +10,16 @@ from typing import Any
 
 _MOST_DETAILS = 50
 _LONGEST_KIND = 100
-_NAMES_OF_KIND = ("code", "type", "status", "Code", "errorCode", "error_code", "error_type")
-"""After the finer ones: of most providers; Tencent's, Salesforce's, Baidu's, text-generation-inference's."""
-_NAMES_OF_MESSAGE = ("message", "faultstring", "Message", "error_msg", "msg", "detail", "title")
-"""Those of most providers first; Apigee's, Tencent's, Baidu's, and of problem documents (RFC 9457)."""
+_NAMES_OF_KIND = (
+    *("code", "type", "status", "Code", "errorCode", "error_code", "error_type"),
+    "status_code",
+)
+"""Of most providers; Tencent's, Salesforce's, Baidu's, text-generation-inference's, MiniMax'."""
+_NAMES_OF_MESSAGE = (
+    *("message", "faultstring", "Message", "error_msg", "msg", "status_msg", "detail"),
+    "title",
+)
+"""Of most providers; Apigee's, Tencent's, Baidu's, MiniMax', and of problem documents (RFC 9457)."""
 _MAY_BE_JSON = ("message", "detail")
 _STATUS_NAMES = frozenset(status.phrase.lower() for status in HTTPStatus)
 
@@ -41,8 +47,9 @@ class ErrorBody:
     def of(cls, document: object) -> ErrorBody:
         """Read ``{"error": …}``, the same in a list (Gemini), or a document that is the error (vLLM).
 
-        Gateways write ``fault`` (Apigee, WSO2), ``errors`` (watsonx) or ``Response.Error`` (Tencent).
-        Frameworks of web servers write ``{"error": "Bad Request", "message": …}`` (Fastify, NestJS, Spring).
+        Gateways write ``fault`` (Apigee, WSO2), ``errors`` (watsonx), ``base_resp`` (MiniMax) or
+        ``Response.Error`` (Tencent). Frameworks of web servers (Fastify, NestJS, Spring) write
+        ``{"error": "Bad Request", "message": …}``.
         """
         document = _unwrapped(document)
         if isinstance(document, dict) and document.get("error") is not None:
@@ -57,6 +64,21 @@ class ErrorBody:
         if not isinstance(document, dict):
             return cls((), None)
         return cls(tuple(_kinds(document)), _message(document), document)
+
+    @classmethod
+    def in_place_of_answer(cls, body: bytes) -> Mapping[str, Any] | None:
+        """The error in the body of a 2xx that is no answer; ``None`` if it is no JSON object with words.
+
+        Some services send every error with a 200: ``{"base_resp": {"status_code": …, "status_msg": …}}``.
+        """
+        try:
+            error = _unwrapped(json.loads(body))
+        except (ValueError, RecursionError):
+            return None
+        worded = isinstance(error, dict) and any(
+            isinstance(error.get(name), str) for name in _NAMES_OF_MESSAGE
+        )
+        return error if isinstance(error, dict) and worded and _message(error) else None
 
     @classmethod
     def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:
@@ -83,8 +105,8 @@ def _unwrapped(document: object) -> object:
     if not isinstance(document, dict) or document.get("error") is not None or _message(document):
         return document
     response = document.get("Response")
-    around = (response.get("Error") if isinstance(response, dict) else None, document.get("fault"))
-    for inner in (*around, document.get("errors")):
+    around = response.get("Error") if isinstance(response, dict) else None
+    for inner in (around, *(document.get(name) for name in ("fault", "errors", "base_resp"))):
         inner = inner[0] if isinstance(inner, list) and inner else inner
         if isinstance(inner, dict) and _message(inner):
             return inner

@@ -11,6 +11,8 @@ FORBIDDEN = 403
 
 _ACCESS = (401, 402)
 """A wrong key, and money that is used up: Google names the latter ``RESOURCE_EXHAUSTED``, too."""
+_WORDED = (FORBIDDEN, 420, 449)
+"""Statuses of 4xx that no wrong request has. Some services throttle with 420 and 449."""
 
 _OPENING = 120
 """Characters of a message that may name a rate limit where its status does not; a prompt may follow."""
@@ -87,8 +89,8 @@ def mentions_rate_limit(text: str) -> bool:
 def is_rate_limit(error: ErrorBody, status: int) -> bool:
     """Whether an error with another status than 429 rejects a call by a rate limit or a quota.
 
-    Its types and codes count with any status but 401 and 402. Its first sentence counts with a 403 or a 5xx,
-    up to a quotation mark: what a 400 says may be about the request, and quote it.
+    Its types and codes count with any status but 401 and 402. Its first sentence counts with a 403, a 420,
+    a 449 or a 5xx, up to a quotation mark: what a 400 says may be about the request, and quote it.
     """
     if status in _ACCESS:
         return False
@@ -96,7 +98,7 @@ def is_rate_limit(error: ErrorBody, status: int) -> bool:
         return True
     if status == FORBIDDEN and is_quota(error):
         return True
-    worded = status == FORBIDDEN or status // 100 == 5
+    worded = status in _WORDED or status // 100 == 5
     return worded and any(pattern.search(_opening(error.message)) for pattern in _OPENINGS)
 
 

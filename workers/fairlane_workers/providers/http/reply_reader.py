@@ -10,6 +10,7 @@ import httpx
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.transport import Reply, TransportError
 
@@ -31,7 +32,8 @@ class ReplyReader:
         try:
             self._dialect.read(self._dialect.document(body), answer)
         except UnreadableError as problem:
-            answer.problem = str(problem)
+            answer.error = ErrorBody.in_place_of_answer(body)
+            answer.problem = None if answer.error else str(problem)
             return
         if self._pieces and answer.text and answer.pending is None:
             await self._pieces.whole(answer.text)
