@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import threading
+import urllib.error
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
+from email.message import Message
 from typing import Any
 
 import httpx
@@ -25,6 +27,7 @@ from fairlane.model.outcome import (
     Overloaded,
     PermanentFailure,
     RateLimited,
+    ServerError,
     Success,
     TimedOut,
 )
@@ -227,6 +230,49 @@ def test_an_http_error_is_read_by_its_status(status: int, expected: Outcome) -> 
     error = httpx.HTTPStatusError("refused", request=httpx.Request("GET", "http://x"), response=response)
 
     assert outcome(raising(error)) == expected
+
+
+def of_aiohttp(status: int) -> Exception:
+    """As `aiohttp.ClientResponseError` and Google's `GoogleAPICallError` have it: no response, a number."""
+    error = RuntimeError("refused")
+    error.status = status  # type: ignore[attr-defined]
+    return error
+
+
+def of_urllib(status: int) -> Exception:
+    return urllib.error.HTTPError("http://x", status, "refused", Message(), None)
+
+
+def of_botocore(status: int) -> Exception:
+    error = RuntimeError("refused")
+    response = {"Error": {"Code": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
+    error.response = response  # type: ignore[attr-defined]
+    return error
+
+
+@pytest.mark.parametrize("error_of", [of_aiohttp, of_urllib, of_botocore])
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [
+        (404, PermanentFailure),
+        (408, TimedOut),
+        (409, ServerError),
+        (422, PermanentFailure),
+        (425, ServerError),
+        (500, ServerError),
+        (502, ServerError),
+        (503, Overloaded),
+        (504, TimedOut),
+        (529, Overloaded),
+    ],
+)
+def test_a_status_is_read_where_each_library_keeps_it(
+    error_of: Callable[[int], Exception], status: int, expected: type[Outcome]
+) -> None:
+    found = outcome(raising(error_of(status)))
+
+    assert isinstance(found, expected)
+    assert getattr(found, "status", None) == (None if expected is PermanentFailure else status)
 
 
 @pytest.mark.parametrize("kind", [raising, async_raising])

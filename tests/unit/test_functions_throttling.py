@@ -39,8 +39,8 @@ def aws(code: str, status: int = 400, **headers: str) -> BaseException:
     return having(class_of("ClientError")(f"An error occurred ({code})"), response=response)
 
 
-def over_http(status: int, **headers: str) -> BaseException:
-    response = httpx.Response(status, headers=headers)
+def over_http(status: int, content: bytes = b"", **headers: str) -> BaseException:
+    response = httpx.Response(status, headers=headers, content=content)
     return httpx.HTTPStatusError("rejected", request=httpx.Request("GET", "http://x"), response=response)
 
 
@@ -92,6 +92,11 @@ THROTTLED = [
     having(class_of("RateLimitError")("x"), body={"message": "Rate limit reached", "code": "rate_limit"}),
     having(class_of("RateLimitError")("x"), body=Unreadable()),
     caused(RuntimeError("the tool failed"), class_of("RateLimitError")("slow down")),
+    over_http(403, b'{"message": "You have exceeded a secondary rate limit. Please wait."}'),
+    over_http(400, b'{"error": {"code": "ThrottlingException", "message": "Rate exceeded"}}'),
+    over_http(500, b"Too many requests"),
+    having(Exception("403 Client Error: rate limit exceeded for url: http://x"), status_code=403),
+    having(Exception("x"), status_code=403, body={"message": "Quota exceeded"}),
     caused(RuntimeError("the tool failed"), over_http(429)),
 ]  # fmt: skip
 
@@ -126,6 +131,10 @@ ORDINARY = [
     caused(RuntimeError("the tool failed"), having(class_of("RateLimitError")("x"), body=SPENT_IN_WORDS)),
     over_http(404),
     over_http(503),
+    over_http(403, b'{"message": "You may not see this."}'),
+    over_http(400, b'{"message": "rate limit exceeded"}'),
+    over_http(429, b'{"error": {"code": "insufficient_quota", "message": "pay"}}'),
+    over_http(403, b"x" * 200_000),
     aws("ValidationException"),
     aws("AccessDeniedException", 403),
     class_of("RateLimitConfigError")("bad"),
@@ -225,8 +234,11 @@ def test_a_number_of_things_is_no_status(number: int, noun: str) -> None:
         assert throttled(ValueError(f"got {amount} {noun}"), NOW_MS) is None
 
 
-@given(status=st.integers(100, 599).filter(lambda status: status != 429), text=st.text(max_size=50))
-def test_another_status_outweighs_the_text(status: int, text: str) -> None:
+@given(
+    status=st.integers(100, 499).filter(lambda status: status not in (403, 420, 429, 449)),
+    text=st.text(max_size=50),
+)
+def test_the_status_of_another_error_outweighs_the_text(status: int, text: str) -> None:
     error = having(Exception(f"rate limit: {text}"), status_code=status)
 
     assert throttled(error, NOW_MS) is None

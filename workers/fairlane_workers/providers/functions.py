@@ -43,7 +43,7 @@ from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
-from fairlane_workers.providers.errors.throttling import named_wait_ms, throttled
+from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, throttled
 from fairlane_workers.providers.errors.wording import bounded
 
 log = get_logger("functions")
@@ -53,7 +53,8 @@ Elsewhere = Callable[[str, str], Awaitable[bool]]
 
 # Errors of the operating system that a retry does not change.
 _LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-_OVERLOADED, _SERVER_ERRORS = (503, 529), range(500, 600)
+# HTTP statuses, as `classify` has them.
+_OVERLOADED, _LATE, _AGAIN, _SERVER_ERRORS = (503, 529), (408, 504), (409, 425), range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,27 +145,30 @@ class FunctionProvider:
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
         if (limit := throttled(error, self._clock.now_ms())) is not None:
             return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)
-        if (rejected := self._of_response(error, message)) is not None:
-            return rejected
+        status = http_status(error)
+        if (passing := self._of_status(status, error, message)) is not None:
+            return passing
         if isinstance(error, TimeoutError | httpx.TimeoutException):
             return TimedOut(message)
-        if isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING):
+        network = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
+        if network and status is None:  # urllib's errors of an answer are OSErrors, too
             return NetworkFailure(message)
         if isinstance(error, Retry) or _retries_itself(function, error):
             return FlawedAnswer(message)
         return PermanentFailure(message)
 
-    def _of_response(self, error: BaseException, message: str) -> Outcome | None:
-        """The outcome of an HTTP client's error with a response, as ``raise_for_status`` raises it."""
-        response: Any = getattr(error, "response", None)
-        status = getattr(response, "status_code", None)
-        if not isinstance(status, int):
+    def _of_status(self, status: int | None, error: BaseException, message: str) -> Outcome | None:
+        """The outcome of an HTTP client's error whose status passes; ``None`` for all others."""
+        if status is None:
             return None
+        wait_ms = named_wait_ms(error, self._clock.now_ms())
         if status in _OVERLOADED:
-            return Overloaded(message, status, named_wait_ms(error, self._clock.now_ms()))
-        if status in _SERVER_ERRORS:
-            return ServerError(message, status, named_wait_ms(error, self._clock.now_ms()))
-        return PermanentFailure(message)
+            return Overloaded(message, status, wait_ms)
+        if status in _LATE:
+            return TimedOut(message, status, wait_ms)
+        if status in _SERVER_ERRORS or status in _AGAIN:
+            return ServerError(message, status, wait_ms)
+        return None
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

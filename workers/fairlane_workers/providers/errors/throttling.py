@@ -12,6 +12,7 @@ from fairlane.core.errors import RateLimited
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
     TOO_MANY_REQUESTS,
+    is_rate_limit,
     mentions_rate_limit,
     names_rate_limit,
 )
@@ -21,8 +22,14 @@ from fairlane_workers.providers.errors.spent import is_spent
 _MOST_CAUSES = 10
 """Errors of one chain of causes that are read."""
 
+_FIRST_ERROR = 400
+"""The least HTTP status of an error."""
+
 _LONGEST_TEXT = 2000
 """Characters of an error's text that are read: a rate limit is named at its beginning."""
+
+_LONGEST_ANSWER = 100_000
+"""Bytes of an answer that are read for its error."""
 
 # Errors of code, whose text quotes data.
 _OF_CODE = (
@@ -41,15 +48,15 @@ class Throttled:
 def throttled(error: BaseException, now_ms: int) -> Throttled | None:
     """How a service throttles the caller, if that is why ``error`` was raised; ``None`` where it is not.
 
-    Reads the error and what it was raised ``from``. A class, a code or a status is believed first. The text
-    counts only where the error has no other HTTP status. ``now_ms`` (epoch milliseconds) turns a date of
-    Retry-After into a duration. An account without money answers 429, too, but no wait helps it: that is no
-    rate limit. Never raises.
+    Reads the error and what it was raised ``from``. A class, a code or a status is believed first, then the
+    service's answer by the rules of `is_rate_limit`. Any words of the text count only where the error has no
+    HTTP status. ``now_ms`` (epoch milliseconds) turns a date of Retry-After into a duration. An account
+    without money answers 429, too, but no wait helps it: such an error is no rate limit. Never raises.
     """
     chain = list(_chain(error))
     if any(_is_spent(each) for each in chain):
         return None
-    if not any(_named(each) for each in chain) and not _says_so(error, chain):
+    if not any(_named(each) or _rejected(each) for each in chain) and not _says_so(error, chain):
         return None
     waits = [wait for each in chain if (wait := named_wait_ms(each, now_ms)) is not None]
     return Throttled(max(waits, default=None))
@@ -66,31 +73,47 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
 
 
 def _is_spent(error: BaseException) -> bool:
-    """By its codes, or by the provider's answer: the clients of OpenAI and Anthropic keep it as ``body``."""
-    if is_spent(ErrorBody(tuple(_codes(error)), None)):
-        return True
-    try:
-        return is_spent(ErrorBody.of(_get(error, "body")))
-    except Exception:  # noqa: BLE001 - any object may have that name
+    """By its codes, or by the provider's answer."""
+    return is_spent(ErrorBody(tuple(_codes(error)), None)) or is_spent(_answer(error))
+
+
+def _rejected(error: BaseException) -> bool:
+    """Whether its HTTP status, with the service's answer or the error's first words, says so."""
+    status = http_status(error)
+    if status is None or status < _FIRST_ERROR:
         return False
+    return any(is_rate_limit(each, status) for each in (_answer(error), ErrorBody((), _text(error))))
+
+
+def _answer(error: BaseException) -> ErrorBody:
+    """The service's own error. The clients of OpenAI and Anthropic keep it as ``body``, others have bytes."""
+    try:
+        if (body := _get(error, "body")) is not None:
+            return ErrorBody.of(body)
+        content = _get(_get(error, "response"), "content")
+        if isinstance(content, bytes) and len(content) <= _LONGEST_ANSWER:
+            return ErrorBody.parse(content)
+    except Exception:  # noqa: BLE001, S110 - any object may have these names
+        pass
+    return ErrorBody((), None)
 
 
 def _named(error: BaseException) -> bool:
     """Whether its status, its code, or the name of its class or a base says so."""
-    if _status(error) == TOO_MANY_REQUESTS:
+    if http_status(error) == TOO_MANY_REQUESTS:
         return True
     classes = (each.__name__ for each in type(error).__mro__)
     return any(names_rate_limit(name) for name in (*_codes(error), *classes))
 
 
 def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
-    if isinstance(error, _OF_CODE) or any(_status(each) is not None for each in chain):
+    if isinstance(error, _OF_CODE) or any(http_status(each) is not None for each in chain):
         return False
     text = _text(error)
     return text is not None and mentions_rate_limit(text)
 
 
-def _status(error: BaseException) -> int | None:
+def http_status(error: BaseException) -> int | None:
     """The HTTP status of an error, under any of the names that libraries use."""
     response = _get(error, "response")
     for value in (
