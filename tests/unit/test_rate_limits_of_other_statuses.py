@@ -127,6 +127,34 @@ def test_a_quota_behind_a_403_holds_the_lane_and_is_no_wrong_key(
     assert outcome.hints.exhausted == "day"
 
 
+@pytest.mark.parametrize(
+    ("status", "document"),
+    [
+        (400, {"error": {"type": "budget_exceeded", "message": "said", "code": "400"}}),
+        (429, {"error": {"type": "budget_exceeded", "message": "said", "code": "429"}}),
+        (400, named("project_budget_exceeded")),
+        (
+            400,
+            {
+                "error": {
+                    "message": "litellm.BadRequestError: OpenAIException - Budget has been exceeded! Cost"
+                }
+            },
+        ),
+        (400, {"error": {"message": "Budget has been exceeded! Current cost: 76.16, Max budget: 10.0"}}),
+        (429, {"error": {"message": "No deployments available - crossed budget: Exceeded budget for m"}}),
+        (412, {"status": "failure", "message": "The budget is exhausted"}),
+        (412, {"message": "Usage quota exceeded"}),
+        (403, {"error": {"message": "Key limit exceeded (daily limit). Manage it", "code": 403}}),
+    ],
+)
+def test_a_used_up_budget_of_a_gateway_holds_the_lane(status: int, document: object) -> None:
+    outcome = answered(status, document)
+    assert isinstance(outcome, RateLimited)
+    assert outcome.hints is not None
+    assert outcome.hints.exhausted == "day"
+
+
 def test_a_403_that_names_the_limit_of_a_minute_is_no_used_up_day() -> None:
     outcome = answered(403, named("quotaExceeded", "Quota exceeded for requests per minute."))
     assert isinstance(outcome, RateLimited)
@@ -144,7 +172,9 @@ def test_a_403_that_names_the_limit_of_a_minute_is_no_used_up_day() -> None:
         (401, {"message": "Too many requests with a wrong key"}, AccessDenied),
         (402, named("RESOURCE_EXHAUSTED", "Rate limit exceeded"), AccessDenied),
         (400, {"message": "Rate limit exceeded is not a valid prompt"}, PermanentFailure),
+        (400, {"message": "Explain why a budget has been exceeded! "}, PermanentFailure),
         (404, {"message": "Too many requests"}, PermanentFailure),
+        (412, {"message": "The precondition failed"}, PermanentFailure),
         (500, {"message": "could not render 'rate limit exceeded'"}, ServerError),
         (500, {"message": "The worker failed. It was not a rate limit."}, ServerError),
         (500, fault("policies.ratelimit.InvalidMessageWeight"), ServerError),

@@ -21,10 +21,9 @@ from fairlane.model.outcome import (
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
-    FORBIDDEN,
     TOO_MANY_REQUESTS,
-    is_quota,
     is_rate_limit,
+    is_used_up,
 )
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
 from fairlane_workers.providers.errors.spent import is_spent
@@ -205,7 +204,7 @@ def _outcome(
         error_class = _ErrorClass.SERVER_ERROR
     if error_class is _ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
-        if status == FORBIDDEN and is_quota(error) and (hints is None or hints.exhausted is None):
+        if is_used_up(error, status) and (hints is None or hints.exhausted is None):
             hints = replace(hints or Hints(), exhausted="day")
         if is_beyond_limit(error.message):
             return PermanentFailure(message, status, hints=hints and replace(hints, exhausted=None))

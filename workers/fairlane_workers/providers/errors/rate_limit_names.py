@@ -11,8 +11,8 @@ FORBIDDEN = 403
 
 _ACCESS = (401, 402)
 """A wrong key, and money that is used up: Google names the latter ``RESOURCE_EXHAUSTED``, too."""
-_WORDED = (FORBIDDEN, 420, 449)
-"""Statuses of 4xx that no wrong request has. Some services throttle with 420 and 449."""
+_WORDED = (FORBIDDEN, 412, 420, 449)
+"""Statuses of 4xx that no wrong request has: 412 is Portkey's for a used-up budget, 420 and 449 throttle."""
 
 _OPENING = 120
 """Characters of a message that may name a rate limit where its status does not; a prompt may follow."""
@@ -38,6 +38,8 @@ _QUOTAS = frozenset(
         *("requestquotaexceeded", "requestquotareached"),
     }
 )
+_BUDGET = "budgetexceeded"
+"""How codes of a used-up budget end: LiteLLM's ``budget_exceeded``, Merge's ``project_budget_exceeded``."""
 _ENDING = re.compile(r"(?:error|exception)$")
 _PARTS = re.compile(r"[./#:]")
 
@@ -66,6 +68,15 @@ _QUOTA_WORDS = re.compile(
     r"|\b(?:exceeded|exhausted|out of) [a-z ]{0,40}\bquota\b",
     re.IGNORECASE,
 )
+# As in: Budget has been exceeded! Current cost: 14.2; ExceededBudget: End User=x over budget; No deployments
+# available - crossed budget; Key limit exceeded (daily limit)
+_BUDGET_WORDS = re.compile(
+    r"\bbudget (?:has been |is |was )?(?:exceeded|exhausted|reached)\b|\b(?:crossed|exceeded|over) ?budget\b"
+    r"|\bkey limit exceeded \((?:daily|weekly|monthly)\b",
+    re.IGNORECASE,
+)
+_LITELLMS = re.compile(r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?)?budget has been exceeded! ", re.IGNORECASE)
+"""LiteLLM's sentence, which its own proxy and those before it send with a 400, too."""
 # As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
 _OPENINGS = (
     re.compile(rf"{_TOO_MANY}|{_RATE_LIMIT}|(?<![a-z])RateLimitError\b|\bspike arrest\b", re.IGNORECASE),
@@ -94,19 +105,27 @@ def is_rate_limit(error: ErrorBody, status: int) -> bool:
     """
     if status in _ACCESS:
         return False
-    if any(names_rate_limit(kind) for kind in error.kinds):
-        return True
-    if status == FORBIDDEN and is_quota(error):
+    if any(names_rate_limit(kind) for kind in error.kinds) or is_used_up(error, status):
         return True
     worded = status in _WORDED or status // 100 == 5
     return worded and any(pattern.search(_opening(error.message)) for pattern in _OPENINGS)
 
 
-def is_quota(error: ErrorBody) -> bool:
-    """Whether an error says that a quota is used up, of whatever period."""
-    if any(part in _QUOTAS for kind in error.kinds for part in _plain(kind)):
+def is_used_up(error: ErrorBody, status: int) -> bool:
+    """Whether an error says that a budget is used up, or the quota of a longer period.
+
+    A 429 for a quota may be one of a minute. A budget of a gateway is renewed with its period, unlike an
+    account's money (`is_spent`).
+    """
+    names = [part for kind in error.kinds for part in _plain(kind)]
+    if any(name.endswith(_BUDGET) for name in names):
         return True
-    return _QUOTA_WORDS.search(_opening(error.message)) is not None
+    if error.message is not None and _LITELLMS.match(error.message):
+        return True
+    opening = _opening(error.message)
+    if status in _WORDED and (not _QUOTAS.isdisjoint(names) or _QUOTA_WORDS.search(opening)):
+        return True
+    return (status in _WORDED or status == TOO_MANY_REQUESTS) and _BUDGET_WORDS.search(opening) is not None
 
 
 def _plain(name: str) -> tuple[str, str]:
