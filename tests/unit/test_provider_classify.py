@@ -204,6 +204,30 @@ def test_bad_credentials_park_the_lane(status: int) -> None:
 
 
 @pytest.mark.parametrize(
+    "message",
+    [
+        "This organization has been disabled.",
+        "Organization has been restricted. Please reach out to support if you believe this was in error.",
+        "Your OpenAI account has been deactivated, please check your email for more information.",
+        "Your account is not active, please check your billing details on our website.",
+        'litellm.BadRequestError: AnthropicException - {"type":"error","error":{'
+        '"message":"This organization has been disabled."}}',
+    ],
+)
+@pytest.mark.parametrize("status", [400, 403, 429])
+def test_an_account_that_its_provider_has_shut_parks_the_lane(status: int, message: str) -> None:
+    body = {"error": {"message": message, "type": "invalid_request_error"}}
+    outcome = refusal("openai", status, {}, json.dumps(body).encode(), now_ms=NOW_MS)
+    assert outcome == AccessDenied(message, status, "auth")
+
+
+def test_a_prompt_about_a_shut_account_parks_no_lane() -> None:
+    said = "messages.0: This organization has been disabled."
+    outcome = refusal("openai", 400, {}, json.dumps({"message": said}).encode(), now_ms=NOW_MS)
+    assert outcome == PermanentFailure(said, 400)
+
+
+@pytest.mark.parametrize(
     ("document", "kinds", "message"),
     [
         # Fastify's, Spring's and NestJS's

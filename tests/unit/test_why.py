@@ -9,7 +9,8 @@ from redis import Redis
 
 from fairlane.core.errors import TargetNotFound
 from fairlane.model.ending import ReadyJob
-from fairlane.model.job import JobState
+from fairlane.model.hints import Hints
+from fairlane.model.job import Feedback, JobState
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
@@ -117,6 +118,16 @@ def test_a_retry_after_is_reported_with_its_end(asked: Asked) -> None:
     eta_s = asked.eta_s(LANE)
     assert eta_s is not None
     assert eta_s >= 60 * 60
+
+
+def test_a_held_lane_says_what_its_provider_said(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=61, requests_per_minute=60)
+    (attempt,) = d.start(ref)
+    d.report(attempt, Feedback("limited", reason="crossed budget", hints=Hints(exhausted="day")), done=False)
+    found = asked.why(LANE)
+    assert (found.constraint, found.until_ms) == ("held", d.now_ms + MINUTE_MS)
+    assert found.sentence.startswith("sim:fast is held (crossed budget): its provider asked to come back in ")
 
 
 def test_a_lane_that_no_worker_serves_waits_for_one(asked: Asked) -> None:

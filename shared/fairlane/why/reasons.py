@@ -117,7 +117,8 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             return f"{_down_in_words(view)}: its circuit is open, one call tries again {when}"
         case "held":
             asked = until(view.held_until_ms or view.now_ms, view.now_ms)
-            words = f"{lane} is held: its provider asked to come back {asked}, or its quota is used up"
+            cause = f"its provider asked to come back {asked}, or its quota is used up"
+            words = f"{lane} is held{_last_words(view)}: {cause}"
             return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
         case "probing":
             return f"{_down_in_words(view)}; one call tests whether it answers now"
@@ -138,7 +139,12 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
 
 def _down_in_words(view: LaneView) -> str:
     """``"sim:fast has answered nobody for 12 min (connection refused)"``."""
-    error = f" ({view.last_error})" if view.last_error else ""
+    error = _last_words(view)
     if view.down_since_ms is None:
         return f"{view.lane} is not tested yet{error}"
     return f"{view.lane} has answered nobody for {span(max(0, view.now_ms - view.down_since_ms))}{error}"
+
+
+def _last_words(view: LaneView) -> str:
+    """The provider's words in its latest error, in brackets; empty if there was none."""
+    return f" ({view.last_error})" if view.last_error else ""

@@ -26,7 +26,7 @@ from fairlane_workers.providers.errors.rate_limit_names import (
     is_used_up,
 )
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
-from fairlane_workers.providers.errors.spent import is_spent
+from fairlane_workers.providers.errors.spent import is_shut, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits import asked_wait_ms, is_beyond_limit, read_limits, read_refusal
 
@@ -82,6 +82,7 @@ _AUTH_KINDS = frozenset(
         *("invalidclienttokenid", "invalidsignatureexception", "missingauthenticationtoken"),
         *("missingauthenticationtokenexception", "notauthorized", "requestexpired"),
         "unrecognizedclientexception",
+        "organization_restricted",  # Groq's
         # Google's and Anthropic's, with a 400 too.
         *("api_key_invalid", "api_key_expired", "organization_on_hold"),
         # OpenAI's.
@@ -197,8 +198,13 @@ def _outcome(
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     spent = is_spent(error) and not (status == 429 and brief)
-    error_class = _configured(error, status, reading.error_map) or _class_of(
-        _meant(status, error, reading), frozenset(error.kinds), spent=spent, shared=reading.shared
+    shut = status // 100 == 4 and is_shut(error) and _ErrorClass.AUTH
+    error_class = (
+        _configured(error, status, reading.error_map)
+        or shut
+        or _class_of(
+            _meant(status, error, reading), frozenset(error.kinds), spent=spent, shared=reading.shared
+        )
     )
     if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
         error_class = _ErrorClass.SERVER_ERROR

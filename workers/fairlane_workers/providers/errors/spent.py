@@ -1,4 +1,4 @@
-"""Says whether an error means that the account's money is used up: no wait and no other request helps."""
+"""Says whether an error means that the account's money is used up or that it is shut: no wait helps."""
 
 from __future__ import annotations
 
@@ -16,17 +16,27 @@ _KINDS = frozenset(
 _ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
 _LAST_WORD = re.compile(r"(?:error|exception)$")
 
+# LiteLLM's proxy puts its own name of the error before the provider's answer.
+_LITELLMS = (
+    r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
+)
 # Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
 # and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
-# LiteLLM's proxy puts its own name of the error before the provider's answer.
 _BEGINNINGS = re.compile(
-    r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
-    r"(?:your credit balance is too low\b"
+    _LITELLMS + r"(?:your credit balance is too low\b"
     r"|you have reached your specified api usage limits\b"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
     r"|sorry, your account balance is insufficient\b"
     r"|your team [\w-]{1,64} has either used all available credits\b)",
+    re.IGNORECASE,
+)
+
+# Anthropic's and Groq's, both with a 400, and OpenAI's.
+_SHUT = re.compile(
+    _LITELLMS + r"(?:this organization has been disabled\b"
+    r"|organization has been restricted\b"
+    r"|your (?:openai )?account (?:has been deactivated|is not active)\b)",
     re.IGNORECASE,
 )
 
@@ -36,6 +46,11 @@ def is_spent(error: ErrorBody) -> bool:
     if any(_names_it(kind) for kind in error.kinds):
         return True
     return error.message is not None and _BEGINNINGS.match(error.message) is not None
+
+
+def is_shut(error: ErrorBody) -> bool:
+    """Whether an error's first words name an account that the provider has shut."""
+    return error.message is not None and _SHUT.match(error.message) is not None
 
 
 def _names_it(kind: str) -> bool:
