@@ -33,7 +33,11 @@ JSON = st.recursive(
         st.lists(inner, max_size=3)
         | st.dictionaries(
             st.sampled_from(
-                ["error", "message", "type", "code", "status", "details", "error_code", "detail"]
+                [
+                    *("error", "message", "type", "code", "status", "details", "error_code", "detail"),
+                    *("fault", "errors", "base_resp", "Response", "Error", "Code", "Message", "msg", "title"),
+                    *("faultstring", "errorcode", "errorCode", "status_msg", "status_code", "reason"),
+                ]
             ),
             inner,
         )
@@ -243,6 +247,8 @@ def test_a_prompt_about_a_shut_account_parks_no_lane() -> None:
         ({"error": "no such model", "detail": "no such model: m"}, (), "no such model: m"),
         ({"error": "no such model"}, (), "no such model"),
         ({"error": "no such model", "message": ""}, (), "no such model"),
+        ({"error": True, "code": 7, "message": "no such model"}, ("7",), "no such model"),
+        ({"error": 7, "msg": "no such model"}, (), "no such model"),
     ],
 )
 def test_a_name_beside_a_message_does_not_hide_it(
@@ -390,6 +396,8 @@ def test_retry_after_is_read_for_every_class() -> None:
 @given(document=JSON, status=st.integers(100, 999), protocol=st.sampled_from(HTTP_PROTOCOLS))
 @pytest.mark.slow
 def test_no_document_makes_it_raise(document: object, status: int, protocol: str) -> None:
+    in_place = ErrorBody.in_place_of_answer(json.dumps(document).encode())
+    assert in_place is None or ErrorBody.of(in_place).message
     outcomes = [
         refusal(protocol, status, {}, json.dumps(document).encode(), now_ms=NOW_MS),
         late_error(protocol, document, {}, now_ms=NOW_MS),

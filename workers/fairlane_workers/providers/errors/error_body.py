@@ -52,18 +52,16 @@ class ErrorBody:
         ``{"error": "Bad Request", "message": …}``.
         """
         document = _unwrapped(document)
-        if isinstance(document, dict) and document.get("error") is not None:
-            name = document["error"]
-            if isinstance(name, str) and (message := _message(document)):
-                return cls._named(name.strip(), message, document)
-            if isinstance(name, str):
-                return cls(tuple(_kinds(document)), name.strip() or None, document)
-            document = name
         if isinstance(document, str):
             return cls((), document.strip() or None)
         if not isinstance(document, dict):
             return cls((), None)
-        return cls(tuple(_kinds(document)), _message(document), document)
+        message, inner = _message(document), _inner(document)
+        if isinstance(inner, dict):
+            return cls(tuple(_kinds(inner)), _message(inner) or message, inner)
+        if inner and message:
+            return cls._named(inner.strip(), message, document)
+        return cls(tuple(_kinds(document)), message or (inner and inner.strip()) or None, document)
 
     @classmethod
     def in_place_of_answer(cls, body: bytes) -> Mapping[str, Any] | None:
@@ -98,11 +96,19 @@ class ErrorBody:
         return None
 
 
+def _inner(document: dict[str, Any]) -> str | dict[str, Any] | None:
+    """The error or the text that a document has under ``error``; ``None`` for anything else."""
+    inner = document.get("error")
+    return inner if isinstance(inner, str | dict) and inner else None
+
+
 def _unwrapped(document: object) -> object:
     """The error, out of what gateways put around it; the document itself if it has words of its own."""
     if isinstance(document, list) and document:
         document = document[0]
-    if not isinstance(document, dict) or document.get("error") is not None or _message(document):
+    if not isinstance(document, dict) or _message(document):
+        return document
+    if _inner(document):
         return document
     response = document.get("Response")
     around = response.get("Error") if isinstance(response, dict) else None
