@@ -132,6 +132,24 @@ def test_a_sentence_names_its_wait(message: str, wait_ms: int | None) -> None:
             90 * MINUTE_MS,
         ),
         ({"error": "timed out waiting for a concurrent request slot"}, "concurrency", None, None),
+        (
+            {"error": {"message": "Weekly limit reached", "resets_in_seconds": 7200, "resets_at": 1}},
+            "day",
+            None,
+            120 * MINUTE_MS,
+        ),
+        (
+            {"code": "quota_exceeded", "reset_at": "2026-05-15T13:00:05Z", "title": "Daily quota exceeded"},
+            "day",
+            None,
+            5 * SECOND_MS,
+        ),
+        (
+            {"success": False, "error": [{"code": 2003, "message": "Requests rate limit exceeded"}]},
+            "requests",
+            None,
+            None,
+        ),
     ],
 )
 def test_an_answer_names_axis_limit_and_wait(

@@ -99,6 +99,7 @@ class ErrorBody:
 def _inner(document: dict[str, Any]) -> str | dict[str, Any] | None:
     """The error or the text that a document has under ``error``; ``None`` for anything else."""
     inner = document.get("error")
+    inner = inner[0] if isinstance(inner, list) and inner else inner  # Cloudflare's gateway
     return inner if isinstance(inner, str | dict) and inner else None
 
 

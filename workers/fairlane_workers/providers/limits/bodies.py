@@ -13,6 +13,11 @@ from fairlane_workers.providers.limits.amounts import number, reset_ms
 from fairlane_workers.providers.limits.clocks import Axes
 
 _MOST_DETAILS = 50
+_WAITS = (
+    *("retry_after", "retryAfter", "retry_after_seconds", "resets_in_seconds", "resets_at", "reset_at"),
+    "rateLimitNext",
+)
+"""Seconds, or a moment: gateways', OpenAI's of a plan that is used up, Echo's, and Akamai's."""
 _AXIS_OF_KIND: dict[str, Axis] = {
     "requests": "requests",
     "tokens": "tokens",
@@ -34,16 +39,17 @@ class Violations(NamedTuple):
 def named_wait_ms(error: Mapping[str, Any], now_ms: int) -> int | None:
     """The wait in milliseconds that a field of an error gives; ``None`` if none does.
 
-    Google's ``RetryInfo.retryDelay`` (``"22s"``), gateways' ``retry_after`` in seconds, or the reset in the
-    headers that OpenRouter puts into ``metadata``.
+    Google's ``RetryInfo.retryDelay`` (``"22s"``), a field of `_WAITS`, or the reset in the headers that
+    OpenRouter puts into ``metadata``.
     """
     for detail in _details(error, "RetryInfo"):
         delay = detail.get("retryDelay")
         if isinstance(delay, str) and (found := reset_ms(delay, 0)) is not None:
             return found
-    given = error.get("retry_after")
-    if isinstance(given, int | float | str) and not isinstance(given, bool):
-        return reset_ms(str(given), now_ms)
+    for name in _WAITS:
+        given = error.get(name)
+        if isinstance(given, int | float | str) and not isinstance(given, bool):
+            return reset_ms(str(given), now_ms)
     metadata = error.get("metadata")
     headers = metadata.get("headers") if isinstance(metadata, dict) else None
     if isinstance(headers, dict):

@@ -52,10 +52,25 @@ _NAMES = (
 _EITHER = re.compile(r"\b(?:requests? (?:or|and) tokens?|tokens? (?:or|and) requests?)\b", re.IGNORECASE)
 _ADVICE = re.compile(
     r"(?:^|(?<=[.!\n])) {0,3}(?:please |to |you can |consider )?"
-    r"(?:(?:rais|increas|reduc|lower|upgrad|slow|contact)\w{0,3}|see|visit)\b[^.!\n]{0,300}",
+    r"(?:(?:rais|increas|reduc|lower|upgrad|slow|contact|check)\w{0,3}|see|visit)\b[^.!\n]{0,300}",
     re.IGNORECASE,
 )
 """A sentence of advice, as LiteLLM's: "Raise max_parallel_requests (or the rpm/tpm it is derived from)"."""
+_AMOUNT = r"([0-9][0-9,]{0,14}(?:\.[0-9]{1,6})?)(?![0-9])"
+_LONG = re.compile(
+    # As in: Weekly limit reached, your daily free allocation, Monthly token quota exceeded
+    r"\b(?:daily|weekly|monthly)\b[^.\n]{0,40}?\b(?:limits?|quotas?|allocation|allowance|usage|cap)\b"
+    # As in: limited to 1000 API calls / month, the request limit for today
+    r"|\b(?:limits?|quotas?|requests?|tokens?|calls?)[^.\n]{0,20}?(?:\b(?:per|for|of|an?)|/) ?"
+    r"(?:today|(?:the |this )?(?:week|month))\b"
+    # As in: 5-hour usage limit reached
+    r"|\b[0-9]{1,2}-hour\b[^.\n]{0,20}?\blimit\b",
+    re.IGNORECASE,
+)
+"""Limits of many hours and more: they are renewed too late to be waited for call by call."""
+_IN_SECONDS = re.compile(rf"\blimit of {_AMOUNT} per ([0-9]{{1,6}})s\b", re.IGNORECASE)
+"""GitHub Models': "Rate limit of 50 per 86400s exceeded for UserByModelByDay"."""
+_DAY_S = 86_400
 _DAILY = re.compile(r"\b(?:daily|(?:per|a)[ -]day)\b", re.IGNORECASE)
 _AT_ONCE = re.compile(
     r"concurren(?:cy|t)(?: requests?| connections?| calls?)?"
@@ -64,7 +79,6 @@ _AT_ONCE = re.compile(
     re.IGNORECASE,
 )
 
-_AMOUNT = r"([0-9][0-9,]{0,14}(?:\.[0-9]{1,6})?)(?![0-9])"
 _SIZES_AFTER = (
     re.compile(rf"^\s*(?::|=|is)\s*{_AMOUNT}"),  # "max RPM: 20"
     re.compile(rf"^[^\n]{{0,60}}?\blimit(?::?\s+|=){_AMOUNT}", re.IGNORECASE),  # "…: Limit 10000, Used 9000"
@@ -119,6 +133,14 @@ def _found(message: str) -> Iterator[NamedLimit]:
     at_once = list(_AT_ONCE.finditer(message))
     for name in at_once:
         yield NamedLimit("concurrency", _size(message, name))
+    if _LONG.search(_ADVICE.sub(" ", message)):
+        yield NamedLimit("day")
+    if (found := _IN_SECONDS.search(message)) and (seconds := int(found[2])):
+        amount = number(found[1].replace(",", ""))
+        if seconds == _DAY_S:
+            yield NamedLimit("day", amount)
+        elif amount:
+            yield NamedLimit("requests", amount * 60 / seconds)
     daily = _DAILY.search(message) is not None
     for pattern in _NAMES:
         for name in pattern.finditer(message):
