@@ -9,8 +9,12 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
 
-_ACCESS = (401, 402)
-"""A wrong key, and money that is used up: Google names the latter ``RESOURCE_EXHAUSTED``, too."""
+_NEVER = (401, 402, 404, 405, 413, 414, 415, 422, 431)
+"""Statuses that say what is wrong, whatever the code.
+
+A key, money (Google names that ``RESOURCE_EXHAUSTED``, too), a model, or the request: Groq calls one that is
+too large ``rate_limit_exceeded``, with a 413.
+"""
 _WORDED = (FORBIDDEN, 412, 420, 449)
 """Statuses of 4xx that no wrong request has: 412 is Portkey's for a used-up budget, 420 and 449 throttle."""
 
@@ -100,10 +104,10 @@ def mentions_rate_limit(text: str) -> bool:
 def is_rate_limit(error: ErrorBody, status: int) -> bool:
     """Whether an error with another status than 429 rejects a call by a rate limit or a quota.
 
-    Its types and codes count with any status but 401 and 402. Its first sentence counts with a 403, a 420,
-    a 449 or a 5xx, up to a quotation mark: what a 400 says may be about the request, and quote it.
+    Its types and codes count with any status that does not say what is wrong. Its first sentence counts with
+    a 403, a 412, a 420, a 449 or a 5xx, up to a quotation mark: what a 400 says may be about the request.
     """
-    if status in _ACCESS:
+    if status in _NEVER:
         return False
     if any(names_rate_limit(kind) for kind in error.kinds) or is_used_up(error, status):
         return True
