@@ -242,6 +242,7 @@ _BESIDE = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "
             {"choices": [], "x_groq": {"id": "req_1", "error": "over capacity"}},
             ServerError("over capacity", 500),
         ),
+        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, RateLimited("rate limit", 500)),
     ],
 )
 def test_an_error_in_mid_stream_is_an_error(last: dict[str, Any], expected: Outcome) -> None:
@@ -262,10 +263,25 @@ def test_an_error_in_mid_stream_is_an_error(last: dict[str, Any], expected: Outc
             {"choices": [{"message": {"content": "a"}, "finish_reason": "error"}]},
             ServerError("the provider broke off (error)", 500),
         ),
+        (
+            {"choices": [], "base_resp": {"status_code": 1008, "status_msg": "insufficient balance"}},
+            AccessDenied("insufficient balance", 429, "quota"),
+        ),
+        (
+            {"choices": None, "base_resp": {"status_code": 1013, "status_msg": "unknown error"}},
+            ServerError("unknown error", 500),
+        ),
     ],
 )
 def test_an_error_with_the_status_of_an_answer_is_an_error(body: dict[str, Any], expected: Outcome) -> None:
     assert whole(body) == expected
+
+
+def test_a_status_beside_an_answer_that_says_success_is_no_error() -> None:
+    said = {"choices": [{"message": {"content": "a"}, "finish_reason": "stop"}]}
+    outcome = whole({**said, "base_resp": {"status_code": 0, "status_msg": ""}})
+    assert isinstance(outcome, Success)
+    assert outcome.output == "a"
 
 
 def test_an_input_that_moderation_declined_does_not_park_the_lane() -> None:

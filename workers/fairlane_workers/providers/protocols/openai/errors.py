@@ -44,6 +44,9 @@ def error_in(document: Mapping[str, Any]) -> object:
     error = document.get("error") or beside_choices(document).get("error")
     if not error and document.get("object") == "error":
         error = document
+    base = document.get("base_resp")  # MiniMax sends it with every answer; 0 is success
+    if not error and isinstance(base, dict) and base.get("status_code") not in (None, 0):
+        error = base
     return _explained(error) if isinstance(error, dict) else error
 
 
