@@ -24,10 +24,8 @@ from fairlane.model.outcome import (
     FlawedAnswer,
     NetworkFailure,
     Outcome,
-    Overloaded,
     PermanentFailure,
     RateLimited,
-    ServerError,
     Success,
     TimedOut,
 )
@@ -41,6 +39,7 @@ from fairlane_workers.functions.arguments import (
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.functions.threads import Threads
+from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, throttled
@@ -53,8 +52,6 @@ Elsewhere = Callable[[str, str], Awaitable[bool]]
 
 # Errors of the operating system that a retry does not change.
 _LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-# HTTP statuses, as `classify` has them.
-_OVERLOADED, _LATE, _AGAIN, _SERVER_ERRORS = (503, 529), (408, 504), (409, 425), range(500, 600)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,8 +143,9 @@ class FunctionProvider:
         if (limit := throttled(error, self._clock.now_ms())) is not None:
             return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)
         status = http_status(error)
-        if (passing := self._of_status(status, error, message)) is not None:
-            return passing
+        wait_ms = named_wait_ms(error, self._clock.now_ms())
+        if status is not None and (outcome := passing(status, message, wait_ms)) is not None:
+            return outcome
         if isinstance(error, TimeoutError | httpx.TimeoutException):
             return TimedOut(message)
         network = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
@@ -156,19 +154,6 @@ class FunctionProvider:
         if isinstance(error, Retry) or _retries_itself(function, error):
             return FlawedAnswer(message)
         return PermanentFailure(message)
-
-    def _of_status(self, status: int | None, error: BaseException, message: str) -> Outcome | None:
-        """The outcome of an HTTP client's error whose status passes; ``None`` for all others."""
-        if status is None:
-            return None
-        wait_ms = named_wait_ms(error, self._clock.now_ms())
-        if status in _OVERLOADED:
-            return Overloaded(message, status, wait_ms)
-        if status in _LATE:
-            return TimedOut(message, status, wait_ms)
-        if status in _SERVER_ERRORS or status in _AGAIN:
-            return ServerError(message, status, wait_ms)
-        return None
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -162,13 +162,26 @@ def classify(
 ) -> Outcome:
     """The outcome of an answer whose HTTP status is not 2xx.
 
-    The status and the error's own type and code decide. Its prose does for spent money, and for a rate limit
-    behind a 403 or a 5xx, and only its first sentence ("request 4291 tokens" is not a 429). ``headers`` have
-    names in lower case. The message is the provider's own, bounded, without ``secrets``; ``now_ms`` (epoch
-    milliseconds) resolves Retry-After.
+    The status and the error's own type and code decide. Its first words do for an account without money or
+    one that is shut, and for a rate limit with another status ("request 4291 tokens" is not a 429).
+    ``headers`` have names in lower case. The message is the provider's own, bounded, without ``secrets``;
+    ``now_ms`` (epoch milliseconds) resolves Retry-After.
     """
     message = bounded(scrubbed(error.message or _wordless(status, headers), secrets))
     return _outcome(error, status, headers, message, reading, now_ms)
+
+
+def passing(status: int, message: str, wait_ms: int | None) -> Outcome | None:
+    """The outcome of an error by its HTTP status alone, if that passes; ``None`` for all others."""
+    match _OF_STATUS.get(status) or _OF_CLASS.get(status // 100):
+        case _ErrorClass.OVERLOADED:
+            return Overloaded(message, status, wait_ms)
+        case _ErrorClass.TIMED_OUT:
+            return TimedOut(message, status, wait_ms)
+        case _ErrorClass.SERVER_ERROR:
+            return ServerError(message, status, wait_ms)
+        case _:
+            return None
 
 
 def classify_late_error(
@@ -197,14 +210,9 @@ def _outcome(
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
-    spent = is_spent(error) and not (status == 429 and brief)
-    shut = status // 100 == 4 and is_shut(error) and _ErrorClass.AUTH
-    error_class = (
-        _configured(error, status, reading.error_map)
-        or shut
-        or _class_of(
-            _meant(status, error, reading), frozenset(error.kinds), spent=spent, shared=reading.shared
-        )
+    denied = _denied(error, brief=status == TOO_MANY_REQUESTS and brief)
+    error_class = _configured(error, status, reading.error_map) or _class_of(
+        _meant(status, error, reading), frozenset(error.kinds), denied=denied, shared=reading.shared
     )
     if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
         error_class = _ErrorClass.SERVER_ERROR
@@ -252,10 +260,17 @@ def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> 
     return next((_ErrorClass(error_map[name]) for name in names if name in error_map), None)
 
 
-def _class_of(status: int, kinds: frozenset[str], *, spent: bool, shared: bool) -> _ErrorClass:
+def _denied(error: ErrorBody, *, brief: bool) -> _ErrorClass | None:
+    """Why a 4xx is no fault of the request and passes by no wait; ``brief``: it names a short one."""
+    if is_spent(error) and not brief:
+        return _ErrorClass.QUOTA
+    return _ErrorClass.AUTH if is_shut(error) else None
+
+
+def _class_of(status: int, kinds: frozenset[str], *, denied: _ErrorClass | None, shared: bool) -> _ErrorClass:
     if status // 100 == 4:
-        if spent:
-            return _ErrorClass.QUOTA
+        if denied:
+            return denied
         if kinds & _AUTH_KINDS:
             return _ErrorClass.AUTH
         if kinds & _SERVER_KINDS:

@@ -73,10 +73,10 @@ class ErrorBody:
             error = _unwrapped(json.loads(body))
         except (ValueError, RecursionError):
             return None
-        worded = isinstance(error, dict) and any(
-            isinstance(error.get(name), str) for name in _NAMES_OF_MESSAGE
-        )
-        return error if isinstance(error, dict) and worded and _message(error) else None
+        if not isinstance(error, dict):
+            return None
+        texts = (text for name in _NAMES_OF_MESSAGE if isinstance(text := error.get(name), str))
+        return error if any(text.strip() for text in texts) else None
 
     @classmethod
     def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.spent import BEHIND_LITELLM
 
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
@@ -79,7 +80,7 @@ _BUDGET_WORDS = re.compile(
     r"|\bkey limit exceeded \((?:daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
-_LITELLMS = re.compile(r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?)?budget has been exceeded! ", re.IGNORECASE)
+_LITELLMS = re.compile(BEHIND_LITELLM + r"budget has been exceeded! ", re.IGNORECASE)
 """LiteLLM's sentence, which its own proxy and those before it send with a 400, too."""
 # As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
 _OPENINGS = (

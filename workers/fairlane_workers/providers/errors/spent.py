@@ -16,14 +16,14 @@ _KINDS = frozenset(
 _ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
 _LAST_WORD = re.compile(r"(?:error|exception)$")
 
-# LiteLLM's proxy puts its own name of the error before the provider's answer.
-_LITELLMS = (
+BEHIND_LITELLM = (
     r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
 )
+"""What LiteLLM's proxy may put before a message: its own name of the error, and the answer's beginning."""
 # Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
 # and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
 _BEGINNINGS = re.compile(
-    _LITELLMS + r"(?:your credit balance is too low\b"
+    BEHIND_LITELLM + r"(?:your credit balance is too low\b"
     r"|you have reached your specified api usage limits\b"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
@@ -34,7 +34,7 @@ _BEGINNINGS = re.compile(
 
 # Anthropic's and Groq's, both with a 400, and OpenAI's.
 _SHUT = re.compile(
-    _LITELLMS + r"(?:this organization has been disabled\b"
+    BEHIND_LITELLM + r"(?:this organization has been disabled\b"
     r"|organization has been restricted\b"
     r"|your (?:openai )?account (?:has been deactivated|is not active)\b)",
     re.IGNORECASE,

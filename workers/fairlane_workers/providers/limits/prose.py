@@ -105,7 +105,8 @@ def named_limit(message: str | None) -> NamedLimit | None:
     """The one limit that a sentence names; only for an answer whose status or type says rate limited.
 
     The size is per minute (a limit per second is multiplied), per day on the axis ``day``, at once on
-    ``concurrency``. A day's limit of tokens has none: that axis counts requests.
+    ``concurrency``. A day's limit of tokens has none: that axis counts requests. A limit of hours, a week or
+    a month is on it, too, without a size.
     """
     if not message:
         return None
