@@ -18,6 +18,7 @@ from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import LaneShares
 from fairlane_scheduler.dispatch.publisher import Handover
 from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares
+from fairlane_scheduler.dispatch.timetable import Timetable
 from fairlane_scheduler.state.backlog import Backlog, LaneQueue
 from fairlane_scheduler.state.server_time import Moment
 
@@ -74,12 +75,14 @@ class _LaneTurn:
         """Whether a team that arrives may start calls although others wait."""
         return self.failing or self.reason == SLOTS
 
-    def wait(self, grant: Grant, only: RunRef | None, now_ms: int) -> None:
+    def wait(self, grant: Grant, only: RunRef | None, now_ms: int, timetable: Timetable) -> None:
         """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
         wait_ms = max(AGAIN_MS, grant.wait_ms)
-        self.shared_ms = now_ms + max(wait_ms, min(grant.gather_ms, SHARED_GATHER_MS))
-        self.alone = only
-        self.ask_ms = now_ms + max(wait_ms, grant.gather_ms) if only else self.shared_ms
+        shared_ms = min(grant.gather_ms, SHARED_GATHER_MS)
+        self.shared_ms, self.alone = now_ms + max(wait_ms, shared_ms), only
+        self.ask_ms = timetable.book(
+            now_ms, wait_ms, grant.gather_ms if only else shared_ms, max(1, self.last)
+        )
 
     def share(self, only: RunRef | None) -> None:
         """No more permits gather for a run that waits alone than for several, once another waits."""
@@ -127,6 +130,7 @@ class Dispatcher:
             settings.reserved_slots_percent,
         )
         self._turns: dict[str, _LaneTurn] = {}
+        self._timetable = Timetable()
         self._windows: dict[str, int] = {}  # as each lane reported last
         self._out_of_budget: list[RunRef] = []
         self._logs_permits = logs_calls(Event.ACQUIRED)
@@ -168,6 +172,7 @@ class Dispatcher:
         """
         now = moment.monotonic_ms
         self._backlog.unthrottle_due(moment.server_ms)
+        self._timetable.forget_past(now)
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         for lane, turn in waiting.items():
             turn.share(self._backlog.lane(lane).only)
@@ -262,7 +267,7 @@ class Dispatcher:
             if grant.reason:
                 turn.ask_ms = None
                 if grant.at_ms:
-                    turn.wait(grant, queue.only, moment.monotonic_ms)
+                    turn.wait(grant, queue.only, moment.monotonic_ms, self._timetable)
                 if room == 0 or kept in (SLOTS, grant.reason) or grant.reason not in (RESERVED, SLOTS):
                     return
                 kept = grant.reason

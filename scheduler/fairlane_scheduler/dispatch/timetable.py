@@ -1,0 +1,64 @@
+"""When lanes that wait for their rates are asked for permits: a few at a time.
+
+Lanes that begin together would else be asked together for as long as they work. All their permits would come
+within a few milliseconds, and their calls would wait for one another at the workers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+GROUP = 12
+"""Permits that lanes asked together are granted, as far as others can wait less. Half as many at half the
+distance cost a tenth more CPU time at 100 calls/s, and no call left sooner."""
+
+PLACE_MS = 24
+"""Distance between groups: two workers start `GROUP` calls in less."""
+
+EARLIEST = 0.5
+"""The part of its gathering time after which a lane is asked, if all groups after that are full."""
+
+
+@dataclass(slots=True)
+class _Group:
+    """Lanes that are asked at one moment (monotonic), and how many permits they will be granted."""
+
+    at_ms: int
+    permits: int = 0
+
+
+class Timetable:
+    """The groups of lanes that will be asked, one in each place of `PLACE_MS`."""
+
+    def __init__(self) -> None:
+        self._groups: dict[int, _Group] = {}
+
+    def forget_past(self, now_ms: int) -> None:
+        """Drop the groups that were asked before ``now_ms``."""
+        for place in [place for place, group in self._groups.items() if group.at_ms < now_ms]:
+            del self._groups[place]
+
+    def book(self, now_ms: int, wait_ms: int, gather_ms: int, permits: int) -> int:
+        """When to ask a lane that will be granted some ``permits``: as late as a group has room for them.
+
+        The lane can start no call for ``wait_ms``, and gathers permits for ``gather_ms`` at most.
+        """
+        latest = now_ms + max(wait_ms, gather_ms)
+        earliest = now_ms + max(wait_ms, round(EARLIEST * gather_ms))
+
+        def crowd(at_ms: int) -> int:
+            group = self._groups.get(at_ms // PLACE_MS)
+            return 0 if group is None or group.permits + permits <= GROUP else group.permits
+
+        at_ms = min(self._moments(earliest, latest), key=crowd, default=latest)
+        self._groups.setdefault(at_ms // PLACE_MS, _Group(at_ms)).permits += permits
+        return at_ms
+
+    def _moments(self, earliest: int, latest: int) -> Iterator[int]:
+        """The moment of each place between two times, the latest first."""
+        for place in range(latest // PLACE_MS, earliest // PLACE_MS - 1, -1):
+            group = self._groups.get(place)
+            at_ms = min(latest, (place + 1) * PLACE_MS - 1) if group is None else group.at_ms
+            if earliest <= at_ms <= latest:
+                yield at_ms

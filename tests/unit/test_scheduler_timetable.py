@@ -1,0 +1,92 @@
+"""Lanes that gather permits are asked in small groups, and none later than it would be alone."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.write.workers import Beat, WorkerInfo
+from fairlane_scheduler.dispatch.timetable import EARLIEST, GROUP, PLACE_MS, Timetable
+from tests.support.scheduler_parts import Parts
+
+LANES, PER_S, GATHER_MS = 48, 8, 250
+FEW = 36  # permits; all lanes together have 96 in a gathering time
+
+
+def test_a_lane_that_works_alone_is_asked_as_late_as_it_may_be() -> None:
+    timetable, now = Timetable(), 0
+    for _ in range(50):
+        timetable.forget_past(now)
+        assert timetable.book(now, 10, GATHER_MS, GROUP) == now + GATHER_MS
+        now += GATHER_MS
+
+
+def test_lanes_with_few_permits_are_asked_together_until_their_group_is_full() -> None:
+    timetable = Timetable()
+
+    moments = Counter(timetable.book(0, 10, GATHER_MS, 2) for _ in range(2 * GROUP))
+
+    assert moments[GATHER_MS] == GROUP // 2
+    assert all(count <= GROUP // 2 for count in moments.values())
+
+
+def test_lanes_that_find_every_group_full_are_spread_over_all_of_them() -> None:
+    timetable = Timetable()
+    places = int((1 - EARLIEST) * GATHER_MS) // PLACE_MS
+
+    moments = Counter(timetable.book(0, 10, GATHER_MS, GROUP) for _ in range(3 * places))
+
+    assert max(moments.values()) <= 3
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 400), st.integers(0, 300), st.integers(0, 300), st.integers(1, 300)),
+        max_size=60,
+    )
+)
+def test_no_lane_is_asked_before_it_can_start_a_call_or_later_than_alone(
+    bookings: list[tuple[int, int, int, int]],
+) -> None:
+    timetable, now = Timetable(), 0
+    for passed, wait_ms, gather_ms, permits in bookings:
+        now += passed
+        timetable.forget_past(now)
+        at_ms = timetable.book(now, wait_ms, gather_ms, permits)
+        assert now + max(wait_ms, round(EARLIEST * gather_ms)) <= at_ms <= now + max(wait_ms, gather_ms)
+
+
+def test_lanes_that_begin_together_are_soon_asked_apart_and_keep_their_rates(fake_redis: Redis) -> None:
+    parts = working(fake_redis)
+    granted: Counter[int] = Counter()
+    per_lane: Counter[str] = Counter()
+    began = parts.clock.monotonic_ms()
+    while (now := parts.clock.monotonic_ms() - began) < 2500:
+        wait_ms = parts.dispatcher.tick(parts.moment())
+        attempts = parts.mailbox.collect()
+        granted[now] += len(attempts)
+        per_lane.update(attempt.lane for attempt in attempts)
+        parts.clock.advance((wait_ms or 1) / 1000)
+
+    assert max(count for at, count in granted.items() if at > 1000) <= FEW
+    assert len(per_lane) == LANES
+    assert max(per_lane.values()) - min(per_lane.values()) <= PER_S * GATHER_MS / 1000
+    assert sum(per_lane.values()) >= 2.5 * PER_S * LANES
+
+
+def working(redis: RedisClient) -> Parts:
+    """Lanes of `PER_S` calls a second, each with a run of its own."""
+    parts = Parts(redis, max_in_flight=10_000)
+    lanes = [f"sim:m{n}" for n in range(LANES)]
+    parts.capacity.update([Beat("w", 0, WorkerInfo("w", 10_000, lanes, "0", 1, "h", 0))])
+    for n, lane in enumerate(lanes):
+        parts.registry.ensure(lane)
+        parts.admit(100, run=f"r{n}", model=lane)
+    parts.feed_all()
+    for lane in lanes:
+        parts.lanes.limit(lane, {"requests_per_minute": 60 * PER_S})
+    return parts
