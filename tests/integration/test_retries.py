@@ -56,6 +56,16 @@ def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(deployment:
     assert served.duplicates_after.completed == 0
 
 
+def test_a_rejection_for_a_moment_costs_one_call_and_no_row(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=30, faults={"error_401": 0.1, "error_404": 0.1})
+    run = deployment.client.submit(numbered(100), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
+    all_succeeded(run, timeout=200.0)
+    errors = deployment.served(model).errors
+    assert errors["error_401"] > 0
+    assert errors["error_404"] > 0
+    assert deployment.lanes.view(f"sim:{model}").parked is None
+
+
 def test_jobs_wait_while_their_lane_answers_nobody(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=10, faults={"error_500": 1.0})
     lane, soon = f"sim:{model}", RetryPolicy(initial_delay=0.02, max_delay=0.05)

@@ -192,7 +192,7 @@ def test_only_held_jobs_fail_without_a_call(real_redis: Redis) -> None:
     ref, jobs = queued(d, [0] * 7), UncalledJobs(real_redis, d.keys)
 
     def fail() -> int:
-        ((queue, text), *_) = jobs.first_queued(ref, LANE, 1)
+        ((queue, text, _), *_) = jobs.first_queued(ref, LANE, 1)
         return jobs.fail(ref, LANE, queue, text, "refusals", Failing(), d.epoch, d.now_ms)
 
     assert fail() == 0

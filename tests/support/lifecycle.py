@@ -43,7 +43,7 @@ delays = st.fixed_dictionaries(
     {},
     optional={
         "delay_ms": st.sampled_from([0, 100, 5000]),
-        "cost": st.sampled_from(["nothing", "unproven", "attempt"]),
+        "cost": st.sampled_from(["nothing", "unproven", "denied", "attempt"]),
         "rate_limited": st.booleans(),
     },
 )
@@ -127,8 +127,8 @@ class Lifecycle(RuleBasedStateMachine):
         runs = [ref, *(data.draw(st.sampled_from(REFS), label="run") for _ in counts[1:])]
         offers = [Offer(ref, count) for ref, count in zip(runs, counts, strict=True)]
         granted = self.model.grant(lane, offers, room, most)
-        for attempt, (worker, lane) in zip(granted, claimants, strict=False):
-            self.model.claim(replace(attempt, lane=lane or attempt.lane), worker)
+        for attempt, (worker, other) in zip(granted, claimants, strict=False):
+            self.model.claim(replace(attempt, lane=other or attempt.lane), worker)
 
     @rule(data=st.data(), worker=workers, lane=named)
     def deliver(self, data: st.DataObject, worker: str, lane: str | None) -> None:

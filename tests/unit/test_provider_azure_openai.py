@@ -20,6 +20,7 @@ from tests.support.wires.azure_openai import AzureOpenAIWire
 
 WIRE = AzureOpenAIWire()
 GA = "api-version=2024-10-21"
+NOT_FOUND = PermanentFailure("m", 404, doubtful=True)
 
 
 def received(base: str, model: str = "m-1", **settings: Any) -> Received:
@@ -121,8 +122,8 @@ def test_a_filter_that_says_nothing_more_keeps_its_message(inner: object) -> Non
 @pytest.mark.parametrize(
     ("status", "error", "expected"),
     [
-        (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, PermanentFailure("m", 404)),
-        (404, {"error": {"code": "404", "message": "m"}}, PermanentFailure("m", 404)),
+        (404, {"error": {"code": "DeploymentNotFound", "message": "m"}}, NOT_FOUND),
+        (404, {"error": {"code": "404", "message": "m"}}, NOT_FOUND),
         (401, {"error": {"code": "401", "message": "m"}}, AccessDenied("m", 401, "auth")),
         (401, {"statusCode": 401, "message": "m"}, AccessDenied("m", 401, "auth")),
         (
@@ -151,7 +152,7 @@ def test_what_the_filter_says_beside_a_stream_is_no_answer() -> None:
 
 @pytest.mark.parametrize(
     ("code", "expected"),
-    [("DeploymentNotFound", PermanentFailure("m", 404)), ("RateLimitReached", RateLimited("m", 429))],
+    [("DeploymentNotFound", NOT_FOUND), ("RateLimitReached", RateLimited("m", 429))],
 )
 def test_an_error_in_mid_stream_has_azures_code(code: str, expected: Outcome) -> None:
     data = WIRE.begin() + event({"error": {"code": code, "message": "m"}})

@@ -12,15 +12,19 @@ from hypothesis import strategies as st
 
 from fairlane.model.outcome import (
     AccessDenied,
+    FlawedAnswer,
     InvalidResponse,
     Outcome,
     Overloaded,
     PermanentFailure,
     RateLimited,
     ServerError,
+    Success,
     TimedOut,
 )
-from fairlane_workers.providers.answers.classify import Reading, classify
+from fairlane.model.tokens import Usage
+from fairlane_workers.providers.answers.answer import Answer
+from fairlane_workers.providers.answers.classify import Reading, classify, conclude
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from tests.support.classified import HTTP_PROTOCOLS, late_error, refusal
 
@@ -45,6 +49,8 @@ JSON = st.recursive(
     max_leaves=12,
 )
 
+WORDLESS = "HTTP 400 without a message"
+
 
 def openai(status: int, kind: str = "", code: str | int | None = None, **headers: str) -> Outcome:
     body = {"error": {"message": "said", "type": kind, "param": None, "code": code}}
@@ -63,9 +69,11 @@ def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> N
     special |= {
         408: TimedOut,
         504: TimedOut,
+        499: TimedOut,
         503: Overloaded,
         529: Overloaded,
         409: ServerError,
+        421: ServerError,
         425: ServerError,
     }
     general = {3: PermanentFailure, 4: PermanentFailure, 5: ServerError}[status // 100]
@@ -362,16 +370,17 @@ def test_an_error_after_a_200_counts_as_the_status_its_type_stands_for(
         (b'{"detail": [{"loc": ["body"]}]}', '[{"loc": ["body"]}]'),
         (b'[{"error": {"message": "said"}}]', "said"),
         (b"said", "said"),
-        (b"<html>a gateway</html>", "HTTP 400 without a message"),
-        (b"", "HTTP 400 without a message"),
-        (b"null", "HTTP 400 without a message"),
+        (b"<html>a gateway</html>", WORDLESS),
+        (b"", WORDLESS),
+        (b"null", WORDLESS),
         (b"\xff", "\ufffd"),
         (b'{"error": {"message": "\\ud83d"}}', "\ufffd"),
         (b'{"error": {"message": "%s"}}' % (b"x" * 600), "x" * 499 + "…"),
     ],
 )
 def test_the_message_is_the_providers_own_and_bounded(body: bytes, message: str) -> None:
-    assert refusal("openai", 400, {}, body, now_ms=NOW_MS) == PermanentFailure(message, 400)
+    outcome = refusal("openai", 400, {}, body, now_ms=NOW_MS)
+    assert outcome == PermanentFailure(message, 400, doubtful=message == WORDLESS)
 
 
 def test_a_redirect_says_where_it_leads() -> None:
@@ -411,3 +420,20 @@ def test_no_document_makes_it_raise(document: object, status: int, protocol: str
 @given(body=st.binary(max_size=200))
 def test_no_bytes_make_it_raise(body: bytes) -> None:
     assert isinstance(refusal("openai", 429, {}, body, now_ms=NOW_MS), RateLimited | AccessDenied)
+
+
+@pytest.mark.parametrize("reason", ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens"])
+def test_an_answer_whose_reasoning_used_up_its_tokens_is_empty(reason: str) -> None:
+    answer = Answer(finish_reason=reason, ended=True, input_tokens=7, output_tokens=100)
+    outcome = conclude(answer, 200, {}, Reading(), now_ms=NOW_MS)
+    assert outcome == Success("", Usage(7, 100), reason)
+
+
+@pytest.mark.parametrize(("reason", "expected"), [("STOP", FlawedAnswer), (None, InvalidResponse)])
+def test_an_answer_without_text_is_flawed_if_it_says_that_it_is_whole(
+    reason: str | None, expected: type[Outcome]
+) -> None:
+    answer = Answer(finish_reason=reason, ended=True, input_tokens=7, output_tokens=0)
+    outcome = conclude(answer, 200, {}, Reading(), now_ms=NOW_MS)
+    assert type(outcome) is expected
+    assert not isinstance(outcome, FlawedAnswer) or outcome.usage == Usage(7, 0)

@@ -322,7 +322,7 @@ def test_a_validation_error_names_each_field(body: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("status", "body", "expected"),
     [
-        (404, {"detail": "Not Found"}, PermanentFailure("Not Found", 404)),
+        (404, {"detail": "Not Found"}, PermanentFailure("Not Found", 404, doubtful=True)),
         (401, {"message": "Unauthorized", "request_id": "a"}, AccessDenied("Unauthorized", 401, "auth")),
         (422, {"detail": [{"msg": "no JSON"}]}, PermanentFailure("no JSON", 422)),
         (
@@ -335,7 +335,7 @@ def test_a_validation_error_names_each_field(body: dict[str, Any]) -> None:
                     "message": "m",
                 }
             },
-            PermanentFailure("m", 404),
+            PermanentFailure("m", 404, doubtful=True),
         ),
         (
             402,

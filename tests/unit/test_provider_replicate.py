@@ -170,4 +170,4 @@ def test_a_refusal_is_reported_in_its_own_words() -> None:
     invalid = {"title": "Input validation failed", "detail": "- input: prompt is required\n", "status": 422}
     assert isinstance(call(WIRE, ask(), [http(422, invalid)])[0], PermanentFailure)
     outcome, _ = call(WIRE, ask(), [http(404, {"title": "Not found", "status": 404})])
-    assert outcome == PermanentFailure("Not found", 404)
+    assert outcome == PermanentFailure("Not found", 404, doubtful=True)

@@ -158,16 +158,26 @@ def test_a_refused_request_ends_the_job_at_once(spent: int) -> None:
     assert (made.error, made.attempts, made.feedback.signal) == ("no such model", spent + 1, "answered")
 
 
+@pytest.mark.parametrize("spent", [0, 2])
+def test_a_rejection_that_may_pass_is_tried_again_and_counts_as_one(spent: int) -> None:
+    made = decision(PermanentFailure("HTTP 404 without a message", 404, doubtful=True), spent)
+
+    assert isinstance(made, Defer)
+    assert (made.cost, made.max_attempts) == ("attempt", RetryPolicy().max_attempts)
+    assert (made.feedback.signal, made.feedback.refusal) == ("answered", "404 HTTP 404 without a message")
+
+
 def test_a_failure_that_nobody_was_asked_about_teaches_nothing() -> None:
     assert decision(PermanentFailure("the template misses 'q'")).feedback.signal == "none"
 
 
+@pytest.mark.parametrize("status", [400, 401, 402, 403, 429])
 @pytest.mark.parametrize("reason", ["auth", "quota"])
-def test_refused_access_parks_the_lane_and_costs_no_attempt(reason: Any) -> None:
-    made = decision(AccessDenied("no quota", 403, reason), spent=2)
+def test_denied_access_costs_an_attempt_only_where_others_have_it(reason: Any, status: int) -> None:
+    made = decision(AccessDenied("no quota", status, reason), spent=2)
 
     assert isinstance(made, Defer)
-    assert (made.cost, made.rate_limited, made.delay_ms) == ("nothing", False, 0)
+    assert (made.cost, made.rate_limited) == ("denied" if status == 403 else "unproven", False)
     assert (made.feedback.signal, made.feedback.reason) == ("refused", "no quota")
 
 

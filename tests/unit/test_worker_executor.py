@@ -147,7 +147,7 @@ def test_a_judge_is_made_ready_by_its_task_and_called_with_the_output() -> None:
         (ServerError("broken", 500), 500, True),
         (NetworkFailure("reset"), None, True),
         (RateLimited("slow down", retry_after_ms=2500), 429, False),
-        (AccessDenied("no quota", 403, "quota"), 403, False),
+        (AccessDenied("no quota", 403, "quota"), 403, True),
     ],
     ids=lambda value: type(value).__name__,
 )

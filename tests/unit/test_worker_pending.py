@@ -168,7 +168,7 @@ def test_a_retry_begins_anew_where_the_provider_has_answered(outcome: Outcome, k
         parts.provider.answer = outcome
         parts.provider.gate.set()
         await task
-        assert (record(parts, attempt) or b"").endswith(b":pred%3A1") == kept
+        assert (b":pred%3A1" in (record(parts, attempt) or b"")) == kept
 
     on_loop(scene)
 

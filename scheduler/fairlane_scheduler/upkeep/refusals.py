@@ -45,7 +45,7 @@ class Refusals:
         failed = 0
         for each in rejections_in(state.texts):
             if each.lane == lane and failed < most:
-                error = f"not called: {lane} rejected the run's first calls alike: {each.words}"
+                error = f"no more calls: {lane} rejected the run's first ones alike: {each.words}"
                 failed += self._uncalled.fail(
                     run, lane, "refusals", error, most - failed, moment, kind=each.kind
                 )

@@ -35,11 +35,13 @@ class Uncalled:
     ) -> int:
         """Fail up to ``most`` jobs (of one ``kind``, if given) while ``cause`` lasts. Returns how many."""
         failed = 0
-        for queue, text in self._jobs.first_queued(run.ref, lane, most):
+        for queue, text, attempts in self._jobs.first_queued(run.ref, lane, most):
             entry = Entry.parse(text)
             if kind is not None and entry.kind != kind:
                 break
-            completion = self._loader.completion_of(run.ref, run.plan, entry.job, entry.tokens, error)
+            completion = self._loader.completion_of(
+                run.ref, run.plan, entry.job, entry.tokens, error, attempts
+            )
             reply = self._jobs.fail(
                 run.ref, lane, queue, text, cause, completion, moment.epoch, moment.argument
             )

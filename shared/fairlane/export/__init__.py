@@ -1,4 +1,4 @@
 """Records as files and tables: JSON lines, CSV, Parquet, pandas; with a bounded number of records in memory.
 
-Client and applications use it; it imports `core` and `model`.
+Client and applications use it, and workers its words for why an answer ended; it imports `core` and `model`.
 """

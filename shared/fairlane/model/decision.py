@@ -69,6 +69,9 @@ class RetryPolicy(BaseModel):
         return round(delay * 1000)
 
 
+FORBIDDEN = 403
+"""The status of denied access that may be about one request, which a firewall stops."""
+
 ABORTED_DELAY_MS = 1000
 """Delay of a job that a worker cannot do: another worker may, and the same one must not spin on it."""
 
@@ -82,9 +85,10 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "unproven", "attempt"]
+Cost = Literal["nothing", "unproven", "denied", "attempt"]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
-that started later, since until then the failure may be the lane's."""
+that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
+answered others and denies access to this job alone, else an unproven one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +138,8 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
             return _again(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
         case FlawedAnswer():
             return _again(_feedback(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
+        case PermanentFailure(doubtful=True):
+            return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
@@ -141,7 +147,8 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case UnsupportedParameter():
             return Defer(_feedback(outcome, "answered"))
         case AccessDenied():
-            return Defer(_feedback(outcome, "refused"))
+            cost: Cost = "denied" if outcome.status == FORBIDDEN else "unproven"
+            return _again(_feedback(outcome, "refused"), cost, claim, policy, rng)
         case Aborted():
             return Defer(_feedback(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
     assert_never(outcome)
@@ -169,7 +176,7 @@ def _feedback(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> F
     )
 
 
-REFUSALS = frozenset({400, 403, 404, 405, 410, 422})
+REFUSALS = frozenset({400, 401, 403, 404, 405, 410, 422})
 """Statuses with which providers reject a model or a parameter. A 413 is about one row's size."""
 
 _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")

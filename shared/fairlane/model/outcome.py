@@ -13,6 +13,7 @@ from fairlane.model.tokens import Usage
 class Success:
     """A valid answer. A 200 may carry Retry-After; the lane obeys it.
 
+    ``output`` is empty where the limit of tokens was reached before any text, as a model's reasoning may do.
     ``left_out`` names parameters that were not sent, since the model does not support them.
     ``model`` is the one that answered, as the provider names it: it may be a version of the requested one.
     """
@@ -104,7 +105,7 @@ class InvalidResponse:
 
 @dataclass(frozen=True, slots=True)
 class FlawedAnswer:
-    """A valid answer whose text lacks the requested form, or a function that asks to be called again.
+    """A valid answer without text or without the requested form, or a function that asks to be called again.
 
     The lane has answered, so this always costs its job an attempt.
     """
@@ -118,10 +119,11 @@ class FlawedAnswer:
 
 @dataclass(frozen=True, slots=True)
 class PermanentFailure:
-    """The provider rejects the request itself (400, 404, 413, 422, content filter): a retry cannot help.
+    """The provider rejects the request itself (400, 404, 413, 422, content filter).
 
     Also a 429 whose message says that this one request asks for more than its limit ever admits.
-    ``content``: because of this row's text, so it says nothing about other requests.
+    ``content``: because of this row's text, so it says nothing about other requests. ``doubtful``: it may
+    pass, as a 404 that a service sends for a moment, so the call is tried again. Else a retry cannot help.
     """
 
     message: str
@@ -129,6 +131,7 @@ class PermanentFailure:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     content: bool = False
+    doubtful: bool = False
 
 
 @dataclass(frozen=True, slots=True)

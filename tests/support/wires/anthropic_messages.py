@@ -27,7 +27,7 @@ class AnthropicMessagesWire(Wire):
             "type": "message",
             "model": "m-1",
             "role": "assistant",
-            "content": None if text is None else [{"type": "text", "text": text}],
+            "content": [] if text is None else [{"type": "text", "text": text}],
             "stop_reason": reason or self.stop_reason,
             "usage": {"input_tokens": 7, "output_tokens": 3},
         }

@@ -56,6 +56,7 @@ PATIENT_RUNS = 1024
 _NEWS = {
     "cut": Event.LANE_RATE_CUT,
     "parked": Event.LANE_PARKED,
+    "reopened": Event.LANE_REOPENED,
     "blocked": Event.LANE_BLOCKED,
     "open": Event.CIRCUIT_OPENED,
     "closed": Event.CIRCUIT_CLOSED,

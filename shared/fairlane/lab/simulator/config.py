@@ -54,6 +54,8 @@ class Faults(_Table):
     cut_stream: Probability = Field(
         default=0.0, description="The connection closes in the middle of the answer."
     )
+    error_401: Probability = Field(default=0.0, description="401, although the key is right.")
+    error_404: Probability = Field(default=0.0, description="404 without a body.")
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Faults:

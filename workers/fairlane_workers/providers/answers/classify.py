@@ -6,9 +6,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 
+from fairlane.export.finish_reasons import openai_reason
 from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
     AccessDenied,
+    FlawedAnswer,
     InvalidResponse,
     Outcome,
     Overloaded,
@@ -19,8 +21,11 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane_workers.providers.answers.answer import Answer
+from fairlane_workers.providers.errors.doubtful import is_doubtful
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
+    CERTAIN,
+    FORBIDDEN,
     TOO_MANY_REQUESTS,
     is_rate_limit,
     is_used_up,
@@ -67,8 +72,12 @@ _OF_STATUS = {
     408: _ErrorClass.TIMED_OUT,
     # Another request is in the way, or the connection is too new: OpenAI's own client repeats a 409, too.
     409: _ErrorClass.SERVER_ERROR,
+    # A proxy took another connection's way.
+    421: _ErrorClass.SERVER_ERROR,
     425: _ErrorClass.SERVER_ERROR,
     429: _ErrorClass.RATE_LIMITED,
+    # "Client closed request": a gateway gave up waiting, or Google's server cancelled the call.
+    499: _ErrorClass.TIMED_OUT,
     503: _ErrorClass.OVERLOADED,
     504: _ErrorClass.TIMED_OUT,
     529: _ErrorClass.OVERLOADED,
@@ -89,16 +98,18 @@ _AUTH_KINDS = frozenset(
         *("invalid_api_key", "account_deactivated", "unsupported_country_region_territory"),
     }
 )
+# LiteLLM's, with a 401 or a 403: the key, its team or its user may not use the model.
+_MODEL_DENIED = "_model_access_denied"
 # Bedrock's 424: the model broke, not the request.
 _SERVER_KINDS = frozenset({"modelerrorexception", "modelstreamerrorexception"})
-# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google and Amazon, whatever the 5xx status. With
-# a 429 too: it says nothing about the caller's limits.
+# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google, Amazon and Groq, with any status that
+# does not say what is wrong. A 429 with one says nothing about the caller's limits.
 _OVERLOAD_KINDS = frozenset(
     {
         *("overloaded_error", "server_is_overloaded", "engine_overloaded", "engine_overloaded_error"),
         *("model_overloaded", "server_overloaded", "service_unavailable", "serviceunavailableexception"),
         # text-generation-inference's "Model is overloaded", with a 429
-        *("unavailable", "modelnotreadyexception", "overloaded"),
+        *("unavailable", "modelnotreadyexception", "overloaded", "capacity_exceeded"),
     }
 )
 _PASSING = frozenset({408, 429, 503, 504, 529})
@@ -143,9 +154,13 @@ def conclude(
     if answer.refusal:
         return PermanentFailure(fit(answer.refusal), status, wait_ms, hints)
     output = answer.output
+    if output is None and openai_reason(answer.finish_reason, calls=False) == "length":
+        output = ""  # the model's reasoning used up its tokens
     if output is None:
-        problem = f"the answer holds no text (finish reason {answer.finish_reason})"
-        return InvalidResponse(fit(problem), status, wait_ms, hints)
+        problem = fit(f"the answer holds no text (finish reason {answer.finish_reason})")
+        if answer.finish_reason is None:
+            return InvalidResponse(problem, status, wait_ms, hints)
+        return FlawedAnswer(problem, status, wait_ms, hints, answer.usage)
     reason = answer.finish_reason and without_runs(answer.finish_reason, secrets)
     model = answer.model and without_runs(answer.model, secrets)
     return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints, model=model)
@@ -236,7 +251,8 @@ def _outcome(
             return TimedOut(message, status, wait_ms, hints)
         case _ErrorClass.PERMANENT:
             content = not _CONTENT_KINDS.isdisjoint(error.kinds)
-            return PermanentFailure(message, status, wait_ms, hints, content)
+            doubtful = not content and is_doubtful(error, status)
+            return PermanentFailure(message, status, wait_ms, hints, content, doubtful)
         case _ErrorClass.QUOTA:
             return AccessDenied(message, status, "quota", wait_ms, hints)
         case _ErrorClass.AUTH:
@@ -277,14 +293,12 @@ def _class_of(status: int, kinds: frozenset[str], *, denied: _ErrorClass | None,
             return _ErrorClass.SERVER_ERROR
         if kinds & _CONTENT_KINDS:
             return _ErrorClass.PERMANENT
-    if status == 403 and shared:
+    if shared and (status == FORBIDDEN or any(kind.endswith(_MODEL_DENIED) for kind in kinds)):
         return _ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
         return _ErrorClass.RATE_LIMITED
-    if (status == 429 or status // 100 == 5) and kinds & _OVERLOAD_KINDS:
+    if status not in CERTAIN and kinds & _OVERLOAD_KINDS:
         return _ErrorClass.OVERLOADED
-    if status == 499 and "cancelled" in kinds:  # Google's: the server cancelled the call
-        return _ErrorClass.TIMED_OUT
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _ErrorClass.INVALID)
 
 

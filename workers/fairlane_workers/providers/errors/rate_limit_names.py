@@ -10,7 +10,7 @@ from fairlane_workers.providers.errors.spent import BEHIND_LITELLM
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
 
-_NEVER = (401, 402, 404, 405, 413, 414, 415, 422, 431)
+CERTAIN = (401, 402, 404, 405, 413, 414, 415, 422, 431)
 """Statuses that say what is wrong, whatever the code.
 
 A key, money (Google names that ``RESOURCE_EXHAUSTED``, too), a model, or the request: Groq calls one that is
@@ -108,7 +108,7 @@ def is_rate_limit(error: ErrorBody, status: int) -> bool:
     Its types and codes count with any status that does not say what is wrong. Its first sentence counts with
     a 403, a 412, a 420, a 449 or a 5xx, up to a quotation mark: what a 400 says may be about the request.
     """
-    if status in _NEVER:
+    if status in CERTAIN:
         return False
     if any(names_rate_limit(kind) for kind in error.kinds) or is_used_up(error, status):
         return True

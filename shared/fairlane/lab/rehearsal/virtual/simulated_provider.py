@@ -233,7 +233,7 @@ def _ended(work: _Work) -> Outcome:
     if fault is None:
         return work.success
     if fault in ERROR_STATUS:
-        return _server_error(fault, ERROR_STATUS[fault], work.hints)
+        return _failed(fault, ERROR_STATUS[fault], work.hints)
     match fault:
         case Fault.RESET | Fault.RESET_AFTER_WORK:
             return NetworkFailure("connection reset")
@@ -245,21 +245,20 @@ def _ended(work: _Work) -> Outcome:
             return InvalidResponse(fault, 200, hints=work.hints)
 
 
-def _server_error(message: str, status: int, hints: Hints | None = None) -> Outcome:
-    if status in (503, 529):
-        return Overloaded(message, status, hints=hints)
-    return ServerError(message, status, hints=hints)
+def _failed(message: str, status: int, hints: Hints | None = None) -> Outcome:
+    """The outcome of an error that is no 429, by its status."""
+    match status:
+        case 401 | 402 | 403:
+            return AccessDenied(message, status, hints=hints)
+        case 503 | 529:
+            return Overloaded(message, status, hints=hints)
+        case _ if status >= 500:
+            return ServerError(message, status, hints=hints)
+        case _:
+            return PermanentFailure(message, status, hints=hints, doubtful=status == 404)
 
 
 def _always(status: int | str) -> Outcome:
     if not isinstance(status, int):
         return AccessDenied(status, 429, "quota")
-    match status:
-        case 429:
-            return RateLimited("too fast")
-        case 401 | 402 | 403:
-            return AccessDenied("refused", status)
-        case _ if status >= 500:
-            return _server_error("busy", status)
-        case _:
-            return PermanentFailure("refused", status)
+    return RateLimited("too fast") if status == 429 else _failed("refused", status)

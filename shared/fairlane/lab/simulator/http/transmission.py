@@ -29,6 +29,7 @@ _LINGER_NONE = struct.pack("ii", 1, 0)
 _GATEWAY_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad Gateway</body></html>"
 _OVERLOADED = Problem(529, "Overloaded")
 _FAILURES = {
+    401: Problem(401, "The key could not be verified.", "key"),
     500: Problem(500, "The server had an error while processing your request."),
     503: Problem(503, "The server is overloaded or not ready yet."),
     529: _OVERLOADED,
@@ -171,6 +172,8 @@ class Transmission:
     def _fail(self, work: Work, fault: Fault, status: int) -> web.Response:
         headers = self._limit_headers()
         self._model.fail(work, fault)
+        if status == 404:
+            return web.Response(status=404, headers=headers)
         if status == 502:
             return web.Response(status=502, body=_GATEWAY_PAGE, content_type="text/html", headers=headers)
         return error_response(self._dialect, _FAILURES[status], headers)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
@@ -35,17 +36,27 @@ class JobCompletion(Protocol):
         ...
 
 
+class QueuedJob(NamedTuple):
+    """A job in a queue: the queue's key, its entry there, and how many attempts it has used."""
+
+    queue: str
+    entry: str
+    attempts: int
+
+
 class UncalledJobs:
     """For the leader: fenced by its epoch."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self.redis, self.keys = redis, keys
 
-    def first_queued(self, ref: RunRef, lane: str, most: int) -> list[tuple[str, str]]:
-        """The first jobs of the run's queue on a lane that has any: pairs of its key and an entry."""
+    def first_queued(self, ref: RunRef, lane: str, most: int) -> list[QueuedJob]:
+        """The first jobs of the run's queue on a lane that has any."""
         for queue in (self.keys.hot(ref, lane), self.keys.fresh(ref, lane)):
-            if found := self.redis.lrange(queue, 0, most - 1):
-                return [(queue, entry.decode()) for entry in found]
+            if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
+                jobs = [str(Entry.parse(entry).job) for entry in found]
+                counts = self.redis.hmget(self.keys.jobs(ref), jobs)
+                return [QueuedJob(queue, *each) for each in zip(found, map(_attempts, counts), strict=True)]
         return []
 
     def fail(
@@ -81,3 +92,8 @@ class UncalledJobs:
             },
         )
         return int(call.run(self.redis))
+
+
+def _attempts(counts: bytes | None) -> int:
+    """Of a job's counts, "dispatches:attempts:…" (lib/job/attempt_counts.lua); without any, 0."""
+    return int(counts.split(b":")[1]) if counts else 0

@@ -5,8 +5,8 @@
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   usual_ms                        how long calls usually take
 -- GIVES: too_short count_end count_answer
--- USES: circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe circuit/shut_out
---       circuit/unanswered concurrency/detector_constants lane/state team/in_flight
+-- USES: circuit/access circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe
+--       circuit/shut_out circuit/unanswered concurrency/detector_constants lane/state team/in_flight
 
 -- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
 function too_short(row, deadline_ms)
@@ -47,10 +47,14 @@ local function count_failure(row, limits, lease, answered_then, now)
   end
 end
 
--- Counts the end of a call, which has `failed` or not; `answered_then`: another one was answered during it.
-function count_end(row, limits, lease, signal, failed, answered_then, now)
+-- Counts the end of a call. Returns whether it has failed, and news of the lane's access. `lane` is what `row` edits.
+function count_end(row, lane, limits, lease, signal, reason, now)
+  local denied, news = judge_access(row, lane, lease, signal, reason)
+  local failed = denied or signal == 'overloaded' or signal == 'server_error' or signal == 'broken'
+  local answered_then = (lane.seen_ok or 0) > (lease.ok or 0) -- another one was answered during it
   if failed then count_failure(row, limits, lease, answered_then, now) end
   if lease.probe then end_probe(row, limits, lease, signal, failed, now) end
+  return failed, news
 end
 
 -- Notes a call that the provider answered; only a success proves that the lane serves others.

@@ -7,13 +7,6 @@
 --       outcome/served outcome/spending outcome/trials reported/hints tokens/refund
 -- NEEDS: KEY.dirty KEY.lane KEY.limits ARG.channel
 
--- Parks a lane to which the provider denies access. Attempts granted before an operator resumed it say nothing new.
-local function deny_access(row, lane, lease, reason, news)
-  if lease.granted_ms < (lane.resumed_ms or 0) then return news end
-  row.parked = reason
-  return lane.parked and news or 'parked'
-end
-
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
 -- and nil where the attempt was never sent. Returns the lane's news for the log, or ''.
 function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
@@ -23,7 +16,6 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
   local own = signal == 'limited' and is_own_limit(row, lease, retry_after_ms, now)
   if own then asked_ms, retry_after_ms, hints = 0, 0, {} end
-  local failed = signal == 'overloaded' or signal == 'server_error' or signal == 'broken'
   if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
   true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)
@@ -38,10 +30,9 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   elseif signal == 'overloaded' then
     overloaded(row, lease, now)
   end
-  count_end(row, limits, lease, signal, failed, (lane.seen_ok or 0) > (lease.ok or 0), now)
+  local failed, access = count_end(row, lane, limits, lease, signal, reason, now)
   if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
-  news = rawget(row, 'circuit') or news
-  if signal == 'refused' then news = deny_access(row, lane, lease, reason, news) end
+  news = access or rawget(row, 'circuit') or news
   if retry_after_ms > 0 then
     if news == '' and now >= (lane.blocked_ms or 0) then news = 'blocked' end
     row.named_ms = math.max(row.named_ms or 0, now + retry_after_ms)

@@ -2,6 +2,7 @@
 -- it is the job's, and costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage
 -- costs no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served.
 -- GIVES: prove_failures charge_failure
+-- USES: circuit/access
 -- NEEDS: KEY.lane
 
 -- Decides unproven failures of a job, if the lane has answered a later call since: they cost attempts, or nothing if
@@ -15,8 +16,10 @@ function prove_failures(spent)
   spent.unproven, spent.last = 0, 0
 end
 
--- Charges a job for a failed call: "nothing", an "attempt", or an "unproven" one.
+-- Charges a job for a failed call: "nothing", an "attempt", an "unproven" one, or a "denied" one: that is an attempt
+-- where this job alone is denied access, else unproven.
 function charge_failure(spent, lease, cost)
+  if cost == 'denied' then cost = denied_alone(lease) and 'attempt' or 'unproven' end
   if cost == 'unproven' then
     spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n)
     prove_failures(spent)
