@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
@@ -17,18 +18,18 @@ LANES, PER_S, GATHER_MS = 48, 8, 250
 FEW = 36  # permits; all lanes together have 96 in a gathering time
 
 
-def test_a_lane_that_works_alone_is_asked_as_late_as_it_may_be() -> None:
+@pytest.mark.parametrize("early", [1, 30, GATHER_MS])
+def test_a_lane_that_works_alone_is_asked_as_late_as_it_may_be(early: int) -> None:
     timetable, now = Timetable(), 0
     for _ in range(50):
-        timetable.forget_past(now)
-        assert timetable.book(now, 10, GATHER_MS, GROUP) == now + GATHER_MS
-        now += GATHER_MS
+        assert timetable.book("a", now, 10, GATHER_MS, GROUP) == now + GATHER_MS
+        now += early
 
 
 def test_lanes_with_few_permits_are_asked_together_until_their_group_is_full() -> None:
     timetable = Timetable()
 
-    moments = Counter(timetable.book(0, 10, GATHER_MS, 2) for _ in range(2 * GROUP))
+    moments = Counter(timetable.book(f"{n}", 0, 10, GATHER_MS, 2) for n in range(2 * GROUP))
 
     assert moments[GATHER_MS] == GROUP // 2
     assert all(count <= GROUP // 2 for count in moments.values())
@@ -38,25 +39,30 @@ def test_lanes_that_find_every_group_full_are_spread_over_all_of_them() -> None:
     timetable = Timetable()
     places = int((1 - EARLIEST) * GATHER_MS) // PLACE_MS
 
-    moments = Counter(timetable.book(0, 10, GATHER_MS, GROUP) for _ in range(3 * places))
+    moments = Counter(timetable.book(f"{n}", 0, 10, GATHER_MS, GROUP) for n in range(3 * places))
 
     assert max(moments.values()) <= 3
 
 
 @given(
     st.lists(
-        st.tuples(st.integers(0, 400), st.integers(0, 300), st.integers(0, 300), st.integers(1, 300)),
+        st.tuples(
+            st.sampled_from("abc"),
+            st.integers(0, 400),
+            st.integers(0, 300),
+            st.integers(0, 300),
+            st.integers(1, 300),
+        ),
         max_size=60,
     )
 )
 def test_no_lane_is_asked_before_it_can_start_a_call_or_later_than_alone(
-    bookings: list[tuple[int, int, int, int]],
+    bookings: list[tuple[str, int, int, int, int]],
 ) -> None:
     timetable, now = Timetable(), 0
-    for passed, wait_ms, gather_ms, permits in bookings:
+    for lane, passed, wait_ms, gather_ms, permits in bookings:
         now += passed
-        timetable.forget_past(now)
-        at_ms = timetable.book(now, wait_ms, gather_ms, permits)
+        at_ms = timetable.book(lane, now, wait_ms, gather_ms, permits)
         assert now + max(wait_ms, round(EARLIEST * gather_ms)) <= at_ms <= now + max(wait_ms, gather_ms)
 
 

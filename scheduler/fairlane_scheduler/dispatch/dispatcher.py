@@ -75,14 +75,13 @@ class _LaneTurn:
         """Whether a team that arrives may start calls although others wait."""
         return self.failing or self.reason == SLOTS
 
-    def wait(self, grant: Grant, only: RunRef | None, now_ms: int, timetable: Timetable) -> None:
+    def wait(self, lane: str, grant: Grant, only: RunRef | None, now_ms: int, timetable: Timetable) -> None:
         """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
         wait_ms = max(AGAIN_MS, grant.wait_ms)
         shared_ms = min(grant.gather_ms, SHARED_GATHER_MS)
         self.shared_ms, self.alone = now_ms + max(wait_ms, shared_ms), only
-        self.ask_ms = timetable.book(
-            now_ms, wait_ms, grant.gather_ms if only else shared_ms, max(1, self.last)
-        )
+        gather_ms = grant.gather_ms if only else shared_ms
+        self.ask_ms = timetable.book(lane, now_ms, wait_ms, gather_ms, max(1, self.last))
 
     def share(self, only: RunRef | None) -> None:
         """No more permits gather for a run that waits alone than for several, once another waits."""
@@ -138,12 +137,14 @@ class Dispatcher:
     def begin_term(self, lanes: list[str]) -> None:
         """Count the calls in flight on all lanes, and ask each anew: another scheduler may have led."""
         self._turns.clear()
+        self._timetable = Timetable()
         self._slots.begin_term(lanes)
 
     def forget(self, lane: str) -> None:
         """Drop what is kept of a lane that is forgotten."""
         self._turns.pop(lane, None)
         self._windows.pop(lane, None)
+        self._timetable.forget(lane)
 
     def wake(self, lane: str) -> None:
         """Ask a lane at the next tick, because something about it has changed."""
@@ -172,7 +173,6 @@ class Dispatcher:
         """
         now = moment.monotonic_ms
         self._backlog.unthrottle_due(moment.server_ms)
-        self._timetable.forget_past(now)
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         for lane, turn in waiting.items():
             turn.share(self._backlog.lane(lane).only)
@@ -267,7 +267,7 @@ class Dispatcher:
             if grant.reason:
                 turn.ask_ms = None
                 if grant.at_ms:
-                    turn.wait(grant, queue.only, moment.monotonic_ms, self._timetable)
+                    turn.wait(lane, grant, queue.only, moment.monotonic_ms, self._timetable)
                 if room == 0 or kept in (SLOTS, grant.reason) or grant.reason not in (RESERVED, SLOTS):
                     return
                 kept = grant.reason

@@ -33,17 +33,17 @@ class Timetable:
 
     def __init__(self) -> None:
         self._groups: dict[int, _Group] = {}
+        self._booked: dict[str, tuple[int, int]] = {}  # of a lane: its place, and its permits there
+        self._present = 0  # the place in which something was booked last
 
-    def forget_past(self, now_ms: int) -> None:
-        """Drop the groups that were asked before ``now_ms``."""
-        for place in [place for place, group in self._groups.items() if group.at_ms < now_ms]:
-            del self._groups[place]
-
-    def book(self, now_ms: int, wait_ms: int, gather_ms: int, permits: int) -> int:
+    def book(self, lane: str, now_ms: int, wait_ms: int, gather_ms: int, permits: int) -> int:
         """When to ask a lane that will be granted some ``permits``: as late as a group has room for them.
 
-        The lane can start no call for ``wait_ms``, and gathers permits for ``gather_ms`` at most.
+        The lane can start no call for ``wait_ms``, and gathers permits for ``gather_ms`` at most. What it had
+        booked before is dropped.
         """
+        self.forget(lane)
+        self._drop_past(now_ms)
         latest = now_ms + max(wait_ms, gather_ms)
         earliest = now_ms + max(wait_ms, round(EARLIEST * gather_ms))
 
@@ -52,8 +52,25 @@ class Timetable:
             return 0 if group is None or group.permits + permits <= GROUP else group.permits
 
         at_ms = min(self._moments(earliest, latest), key=crowd, default=latest)
-        self._groups.setdefault(at_ms // PLACE_MS, _Group(at_ms)).permits += permits
+        place = at_ms // PLACE_MS
+        self._groups.setdefault(place, _Group(at_ms)).permits += permits
+        self._booked[lane] = place, permits
         return at_ms
+
+    def forget(self, lane: str) -> None:
+        """Drop what a lane has booked."""
+        place, permits = self._booked.pop(lane, (0, 0))
+        if group := self._groups.get(place):
+            group.permits -= permits
+            if not group.permits:
+                del self._groups[place]
+
+    def _drop_past(self, now_ms: int) -> None:
+        present = now_ms // PLACE_MS
+        if present != self._present:
+            self._present = present
+            for place in [place for place in self._groups if place < present]:
+                del self._groups[place]
 
     def _moments(self, earliest: int, latest: int) -> Iterator[int]:
         """The moment of each place between two times, the latest first."""
