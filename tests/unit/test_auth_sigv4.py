@@ -153,6 +153,20 @@ def test_lasting_keys_are_looked_up_anew_after_a_minute() -> None:
     assert sigv4.secrets == ("new",)
 
 
+@pytest.mark.parametrize(("age_s", "used"), [(1, "OLD"), (10, "NEW")])
+def test_keys_that_amazon_rejects_are_looked_up_anew_unless_they_are_new(age_s: int, used: str) -> None:
+    clock, found = ManualClock(1), Found(Credentials("OLD", "old"), Credentials("NEW", "new"))
+    sigv4 = signer(found, clock)
+
+    async def scenario() -> str:
+        await signed(sigv4)
+        clock.advance(age_s)
+        sigv4.reject()
+        return (await signed(sigv4))["authorization"]
+
+    assert f"Credential={used}/" in asyncio.run(scenario())
+
+
 def test_temporary_credentials_are_renewed_before_they_end() -> None:
     def expiring(minutes: int, token: str) -> dict[str, str]:
         ends = datetime.now(UTC) + timedelta(minutes=minutes)

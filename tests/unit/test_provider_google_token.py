@@ -134,6 +134,44 @@ def test_a_renewal_that_fails_does_no_harm_while_the_token_lasts(server: TokenSe
     asyncio.run(scenario())
 
 
+@pytest.mark.parametrize(("age_s", "fetched"), [(1, 1), (60, 2)])
+def test_a_token_that_google_rejects_is_fetched_anew_unless_it_is_new(
+    server: TokenServer, age_s: int, fetched: int
+) -> None:
+    clock = ManualClock()
+
+    async def scenario() -> str:
+        token = made(server, clock)
+        await shown(token)
+        clock.advance(age_s)
+        token.reject()
+        token.reject()
+        return (await asyncio.gather(*(shown(token) for _ in range(9))))[0]
+
+    assert asyncio.run(scenario()) == f"Bearer token-{fetched}"
+    assert len(server.asked) == fetched
+
+
+def test_the_call_after_a_rejected_one_has_a_new_token(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane_workers.providers.auth.google.FAILED_MS", 0)
+
+    async def scenario() -> list[str]:
+        denied, answer = http(401, {"error": {"message": "expired"}}), http(200, VertexWire().whole("x"))
+        async with scripted_server([[answer], [denied], [answer]]) as vertex:
+            key = SecretStr(server.key())
+            provider = build_provider("c", connection(vertex.url), key, clock=ManualClock())
+            try:
+                for _ in range(3):
+                    await provider.call(ask())
+            finally:
+                await provider.aclose()
+            return [each.headers["authorization"] for each in vertex.received]
+
+    assert asyncio.run(scenario()) == ["Bearer token-1", "Bearer token-1", "Bearer token-2"]
+
+
 def test_a_caller_that_gives_up_does_not_stop_the_others(server: TokenServer) -> None:
     async def scenario() -> str:
         token = made(server)

@@ -31,6 +31,9 @@ class Authorizer:
         """
         return headers
 
+    def reject(self) -> None:
+        """Note that the service has rejected a credential. One that was fetched is fetched anew."""
+
     async def aclose(self) -> None:
         """Stop fetching tokens."""
 

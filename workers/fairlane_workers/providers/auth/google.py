@@ -28,7 +28,8 @@ RENEW_MS = 225_000
 """
 
 FAILED_MS = 5_000
-"""How long calls fail without a token before the next try to fetch one."""
+"""How long calls fail without a token before the next try to fetch one, and how long a token is used although
+Google rejects it."""
 
 KEPT = 8
 """How many tokens are masked: the latest, and those before it that calls in flight may carry."""
@@ -57,7 +58,7 @@ class GoogleToken(Authorizer):
         self._token = ""
         self._given = deque[str](maxlen=KEPT)
         """The latest tokens, the newest first."""
-        self._renew_ms = self._ends_ms = 0
+        self._fetched_ms = self._renew_ms = self._ends_ms = 0
         self._failed: CredentialError | TransportError | None = None
         self._fetching: asyncio.Task[None] | None = None
 
@@ -75,6 +76,11 @@ class GoogleToken(Authorizer):
         if project := getattr(self._credentials, "quota_project_id", None):
             signed["x-goog-user-project"] = project
         return signed
+
+    def reject(self) -> None:
+        """See `Authorizer.reject`. A token just fetched stays: the call may have had the one before."""
+        if self._clock.monotonic_ms() >= self._fetched_ms + FAILED_MS:
+            self._renew_ms = self._ends_ms = 0
 
     async def aclose(self) -> None:
         """See `Authorizer.aclose`."""
@@ -103,7 +109,7 @@ class GoogleToken(Authorizer):
         if token != self._token:
             self._token = token
             self._given.appendleft(token)
-        self._failed, self._ends_ms = None, now_ms + lasts_ms
+        self._failed, self._fetched_ms, self._ends_ms = None, now_ms, now_ms + lasts_ms
         self._renew_ms = now_ms + max(lasts_ms - RENEW_MS, FAILED_MS)
 
     def _fetch(self) -> tuple[str, int]:

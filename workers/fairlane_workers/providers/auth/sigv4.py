@@ -28,7 +28,8 @@ FRESH_MS = 60_000
 expire."""
 
 FAILED_MS = 5_000
-"""How long calls fail without credentials before the next try to read them."""
+"""How long calls fail without credentials before the next try to read them, and how long credentials are used
+although Amazon rejects them."""
 
 _SIGNED = ("host", "content-type")
 _REGION_IN_HOST = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]+)+)\.")
@@ -52,7 +53,7 @@ class SigV4(Authorizer):
         self._source: RefreshableCredentials | None = None
         self._held: ReadOnlyCredentials | None = None
         self._failed: CredentialError | TransportError | None = None
-        self._until_ms = 0
+        self._read_ms = self._until_ms = 0
         self._looking: asyncio.Task[None] | None = None
 
     @property
@@ -76,6 +77,11 @@ class SigV4(Authorizer):
         signed.update(dict(request.headers.items()))
         return signed
 
+    def reject(self) -> None:
+        """See `Authorizer.reject`. Credentials just read stay: the call may have had those before."""
+        if self._clock.monotonic_ms() >= self._read_ms + FAILED_MS:
+            self._source, self._until_ms = None, 0
+
     async def aclose(self) -> None:
         """See `Authorizer.aclose`."""
         if self._looking is not None:
@@ -96,7 +102,8 @@ class SigV4(Authorizer):
             self._held, self._failed = await asyncio.to_thread(self._found), None
         except (CredentialError, TransportError) as problem:
             self._source, self._held, self._failed = None, None, problem.with_traceback(None)
-        self._until_ms = self._clock.monotonic_ms() + (FRESH_MS if self._held else FAILED_MS)
+        self._read_ms = self._clock.monotonic_ms()
+        self._until_ms = self._read_ms + (FRESH_MS if self._held else FAILED_MS)
 
     def _found(self) -> ReadOnlyCredentials:
         """The credentials of botocore's chain, which may read files, run programs and call other servers."""

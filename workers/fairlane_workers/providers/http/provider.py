@@ -228,8 +228,11 @@ class HttpProvider:
         finally:
             await reply.aclose()
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
-        error = dialect.error(headers, body)
-        return classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
+        error, secrets = dialect.error(headers, body), self._secrets()
+        outcome = classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=secrets)
+        if isinstance(outcome, AccessDenied) and outcome.reason == "auth":
+            self._authorizer.reject()
+        return outcome
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, as far as it could be read."""
