@@ -437,3 +437,30 @@ def test_an_answer_without_text_is_flawed_if_it_says_that_it_is_whole(
     outcome = conclude(answer, 200, {}, Reading(), now_ms=NOW_MS)
     assert type(outcome) is expected
     assert not isinstance(outcome, FlawedAnswer) or outcome.usage == Usage(7, 0)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        (
+            "Resource exhausted. Please try again later. Please refer to https://cloud.google.com/…",
+            Overloaded,
+        ),
+        ("Resource exhausted, please try again later.", Overloaded),
+        (
+            "Unable to submit request because the service is temporarily out of capacity. Try again later.",
+            Overloaded,
+        ),
+        ("The system is currently experiencing high demand and cannot process your request.", Overloaded),
+        ("Resource has been exhausted (e.g. check quota).", RateLimited),
+        ("Quota exceeded for aiplatform.googleapis.com/embed_content_input_tokens_per_minute", RateLimited),
+        ("Rate limit reached. The prompt: resource exhausted. please try again later", RateLimited),
+    ],
+)
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_429_without_capacity_for_anybody_is_an_overload(
+    message: str, expected: type[Outcome], status: int
+) -> None:
+    body = {"error": {"code": status, "message": message, "status": "RESOURCE_EXHAUSTED"}}
+    outcome = refusal("openai", status, {"retry-after": "20"}, json.dumps(body).encode(), now_ms=NOW_MS)
+    assert (type(outcome), outcome.retry_after_ms) == (expected, 20_000)

@@ -21,7 +21,7 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane_workers.providers.answers.answer import Answer
-from fairlane_workers.providers.errors.doubtful import is_doubtful
+from fairlane_workers.providers.errors.doubtful import is_doubtful, lacks_capacity
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
     CERTAIN,
@@ -226,9 +226,11 @@ def _outcome(
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     denied = _denied(error, brief=status == TOO_MANY_REQUESTS and brief)
-    error_class = _configured(error, status, reading.error_map) or _class_of(
-        _meant(status, error, reading), frozenset(error.kinds), denied=denied, shared=reading.shared
-    )
+    meant, error_class = _meant(status, error, reading), _configured(error, status, reading.error_map)
+    if error_class is None and meant == TOO_MANY_REQUESTS and lacks_capacity(error):
+        error_class = _ErrorClass.OVERLOADED
+    if error_class is None:
+        error_class = _class_of(meant, frozenset(error.kinds), denied=denied, shared=reading.shared)
     if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
         error_class = _ErrorClass.SERVER_ERROR
     if error_class is _ErrorClass.RATE_LIMITED:

@@ -1,4 +1,4 @@
-"""Recognises a 4xx that may pass: the service, a proxy or the network is at fault, and not the request."""
+"""Recognises a 4xx that is the fault of the service, a proxy or the network, not of the request or its rate."""
 
 from __future__ import annotations
 
@@ -27,6 +27,24 @@ _PASSES = re.compile(
     r"|\b(?:invalid|malformed) json (?:body|payload|request)\b",
     re.IGNORECASE,
 )
+
+# Google's is from https://cloud.google.com/vertex-ai/generative-ai/docs/error-code-429. For a quota it says
+# something else, as "Quota exceeded for …" or "Resource has been exhausted (e.g. check quota).".
+_NO_CAPACITY = re.compile(
+    r"^resource exhausted[.,] please try again later"
+    r"|\bservice is temporarily out of capacity\b"
+    r"|\b(?:system|service|model) is currently experiencing high (?:demand|load|traffic)\b",
+    re.IGNORECASE,
+)
+
+
+def lacks_capacity(error: ErrorBody) -> bool:
+    """Whether the message of a 429 says that the service has no capacity left for anybody.
+
+    Google serves some models to all customers from one pool, and Azure rejects calls while it is busy. Such a
+    429 comes by chance, whatever the caller's rate is.
+    """
+    return error.message is not None and _NO_CAPACITY.search(error.message[:_OPENING]) is not None
 
 
 def is_doubtful(error: ErrorBody, status: int) -> bool:
