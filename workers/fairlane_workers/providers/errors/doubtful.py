@@ -1,4 +1,4 @@
-"""Recognises a 4xx that is the fault of the service, a proxy or the network, not of the request or its rate."""
+"""Recognises a 4xx that is the fault of the service, a proxy or the network, not of the request."""
 
 from __future__ import annotations
 
