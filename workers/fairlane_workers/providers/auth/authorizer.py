@@ -27,7 +27,7 @@ class Authorizer:
     ) -> httpx.Headers:
         """The headers to send with this request; leaves ``headers`` unchanged.
 
-        Raises `CredentialError`, which parks the lane, and `TransportError` if no token could be fetched.
+        Raises `CredentialError`, which denies access, and `TransportError` if no token could be fetched.
         """
         return headers
 

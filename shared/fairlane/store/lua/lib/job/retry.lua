@@ -3,7 +3,7 @@
 -- USES: core/wake job/attempt_counts job/entry run/blame
 -- NEEDS: KEY.dirty KEY.jobs ARG.channel
 
--- Charges a lease's job for its attempt, which costs "nothing", an "attempt" or an "unproven" one (lib/run/blame.lua).
+-- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" or a "denied" one (lib/run/blame.lua).
 -- Returns its counts, which are not saved yet.
 function charge_attempt(lease, cost)
   local spent = attempt_counts(KEY.jobs, lease.job)
