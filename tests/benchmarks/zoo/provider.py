@@ -113,6 +113,8 @@ class GeneratedProvider:
         match outage.form:
             case "529" | "500":
                 failure = Overloaded("busy", int(outage.form), retry_after_ms=wait_ms)
+            case "429":
+                failure = RateLimited("Resource exhausted. Please try again later.")
             case "refused":
                 takes_ms, failure = 0, NetworkFailure("connection refused")
             case "hang":

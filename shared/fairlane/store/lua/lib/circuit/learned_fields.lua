@@ -21,6 +21,9 @@ local OF_LANE = {
   'unnamed_limit', 'unnamed_left', 'unnamed_start', 'unnamed_end', 'unnamed_done', 'unnamed_votes',
   'unnamed_requests', 'unnamed_tokens', 'opening_n', 'openings', 'quota_n', 'quota_left', 'quota_until_ms',
   'quota_unsent', 'quota_fell', 'quota_end_ms', 'quota_most', 'quota_full', 'quota_proved', 'quota_try', 'quota_lies',
+  'early', 'early_n', 'early_ms', 'early_admitted', 'early_wanted', 'chance', 'chance_calls', 'chance_odds', 'chance_n',
+  'chance_from', 'chance_429s', 'check_rate', 'check_n', 'check_calls', 'check_429s', 'check_share', 'check_kept',
+  'check_seen', 'run_of_429s',
 }
 
 local function each_field(visit)

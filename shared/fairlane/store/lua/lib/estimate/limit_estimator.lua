@@ -54,7 +54,8 @@ function learn_opening(row, limits, now)
     if not shown and not row[axis .. '_open_ms'] then
       return mark_opening(row, axis, opened_ms, row.last, row.refused_n - 1)
     end
-    local count, span_ms = row.first - (row[axis .. '_open'] or 0), opened_ms - (row[axis .. '_open_ms'] or now)
+    local count = started_for(row, axis, row.first - (row[axis .. '_open'] or 0))
+    local span_ms = opened_ms - (row[axis .. '_open_ms'] or now)
     local unsure_ms = lasted > 1000 and (high - low) / 2 or 0
     if not shown and not learn_count(row, axis, count, span_ms, unsure_ms, long, now) then return end
   end

@@ -17,7 +17,8 @@ end
 function has_risen(row, axis, count, saved_ms, now)
   local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
   if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
-  return count - row[axis .. '_open'] > est / 60000 * (now - opened_ms + saved_ms) + PROVED * blur_of(row, axis)
+  local had, fits = started_for(row, axis, count - row[axis .. '_open']), est / 60000 * (now - opened_ms + saved_ms)
+  return had > fits + PROVED * blur_of(row, axis)
 end
 
 -- A measured rate, its variance, and the least that the limit can be, a minute. Counting is exact but for the blur,

@@ -1,6 +1,6 @@
 -- Counts what a lane has admitted, on each axis: the estimator measures limits by them.
--- GIVES: admitted admitted_by admitted_before corrections mark_opening one_call calls_a_minute
--- USES: tokens/amounts
+-- GIVES: admitted admitted_by admitted_before corrections started_for mark_opening one_call calls_a_minute
+-- USES: lane/state tokens/amounts
 
 -- Calls that come back at once: those that the provider rejected, and those that were never sent.
 local function uncounted(row)
@@ -30,6 +30,12 @@ function admitted_before(row, axis, lease)
   local count = admitted_by(row, axis, lease)
   if axis == 'requests' or not lease.corrected then return count end
   return count + amount_on(axis, corrections(row)) - amount_on(axis, lease.corrected) - amount_on(axis, lease.off)
+end
+
+-- How many calls started for so many admitted, where others were rejected by chance (lib/refusal/by_chance.lua): the
+-- rate counts each call that starts.
+function started_for(row, axis, count)
+  return axis == 'requests' and known(row.chance) and count / (1 - row.chance) or count
 end
 
 -- Notes when a lane was last found open, and the count at that moment, up to its call `n`.

@@ -2,7 +2,7 @@
 -- GIVES: served
 -- USES: circuit/circuit circuit/circuit_constants concurrency/concurrency_detector concurrency/concurrency_floor
 --       concurrency/concurrency_limit concurrency/concurrency_trial concurrency/latency concurrency/overload
---       rate/slow_start
+--       lane/state rate/slow_start refusal/by_chance
 
 -- `used` is {input, output, cached}, -1 where unknown.
 function served(row, limits, lease, signal, used, now)
@@ -12,7 +12,9 @@ function served(row, limits, lease, signal, used, now)
   count_served(row, lease)
   count_beyond(row, lease)
   climb_window(row, lease)
-  if served_suspect_concurrency(row) then forget_rate(row, limits) end
+  local may_be_places = not known(row.check_rate) and not known(row.chance)
+  if may_be_places and served_suspect_concurrency(row) then forget_rate(row, limits) end
+  note_answered(row, limits, lease, now)
   if signal ~= 'ok' then return end
   if lease.n > (row.sign or 0) then row.proved = 1 end
   slow_start(row, limits, lease, now)

@@ -37,6 +37,7 @@ function learned_rate(row, axis, configured)
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
     rate = math.min(rate, row[axis .. '_top'])
   end
+  if axis == 'requests' and known(row.check_rate) then rate = math.min(rate or math.huge, row.check_rate) end
   if reported and not is_outdated(row, axis) then
     local left = lifted(row, axis, left_of(row, axis, reported))
     rate = math.min(rate or left, left)

@@ -3,7 +3,7 @@
 -- after it is rejected as well, the lane is still blocked. If a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets estimate/limit_estimator lane/counts lane/state rate/constants rate/refusal_budget
---       refusal/epoch refusal/patience refusal/reopening reported/window_detector
+--       refusal/by_chance refusal/epoch refusal/patience refusal/reopening reported/window_detector
 
 -- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
 -- Counts of tokens are corrected already (lib/outcome/spending.lua).
@@ -28,6 +28,7 @@ end
 function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
   local took_ms = math.min(LONG_REFUSAL_MS, now - lease.granted_ms) -- a report may have waited for Redis
   row.refusal_ms = 0.8 * (row.refusal_ms or 100) + 0.2 * took_ms
+  if lease.may_be_chance and by_chance(row, limits, lease, rate, now) then return false end
   if lease.n <= (row.sign or 0) then
     count_cost(row, axis, false)
     uncount(row, lease)
