@@ -74,6 +74,7 @@ def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> N
         529: Overloaded,
         409: ServerError,
         421: ServerError,
+        424: ServerError,
         425: ServerError,
     }
     general = {3: PermanentFailure, 4: PermanentFailure, 5: ServerError}[status // 100]
@@ -380,7 +381,8 @@ def test_an_error_after_a_200_counts_as_the_status_its_type_stands_for(
 )
 def test_the_message_is_the_providers_own_and_bounded(body: bytes, message: str) -> None:
     outcome = refusal("openai", 400, {}, body, now_ms=NOW_MS)
-    assert outcome == PermanentFailure(message, 400, doubtful=message == WORDLESS)
+    wordless = message == WORDLESS
+    assert outcome == PermanentFailure(message, 400, doubtful=wordless, of_proxy=wordless)
 
 
 def test_a_redirect_says_where_it_leads() -> None:

@@ -302,7 +302,10 @@ def test_a_response_that_is_not_there_is_invalid(status: str) -> None:
         ({"code": "server_error", "message": "m"}, ServerError("m", 500)),
         ({"code": "rate_limit_exceeded", "message": "m"}, RateLimited("m", 429)),
         ({"code": "invalid_prompt", "message": "m"}, PermanentFailure("m", 400)),
-        ({"code": "image_content_policy_violation", "message": "m"}, PermanentFailure("m", 400)),
+        (
+            {"code": "image_content_policy_violation", "message": "m"},
+            PermanentFailure("m", 400, content=True),
+        ),
         (None, ServerError("the response failed, without an error", 500)),
     ],
 )

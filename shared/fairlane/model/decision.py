@@ -85,10 +85,11 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "unproven", "denied", "attempt"]
+Cost = Literal["nothing", "unproven", "denied", "absent", "attempt"]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
 that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
-answered others and denies access to this job alone, else an unproven one."""
+answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
+lane has answered before, else an attempt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,6 +139,8 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
             return _again(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
         case FlawedAnswer():
             return _again(_feedback(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
+        case PermanentFailure(of_proxy=True):
+            return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
             return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
         case PermanentFailure():

@@ -104,7 +104,7 @@ class Attempt:
 
 
 Signal = Literal[
-    "ok", "answered", "limited", "overloaded", "server_error", "broken", "refused", "none", "unsent"
+    "ok", "answered", "limited", "overloaded", "server_error", "broken", "refused", "none", "unsent", "absent"
 ]
 
 

@@ -124,6 +124,7 @@ class PermanentFailure:
     Also a 429 whose message says that this one request asks for more than its limit ever admits.
     ``content``: because of this row's text, so it says nothing about other requests. ``doubtful``: it may
     pass, as a 404 that a service sends for a moment, so the call is tried again. Else a retry cannot help.
+    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before.
     """
 
     message: str
@@ -132,6 +133,7 @@ class PermanentFailure:
     hints: Hints | None = None
     content: bool = False
     doubtful: bool = False
+    of_proxy: bool = False
 
 
 @dataclass(frozen=True, slots=True)

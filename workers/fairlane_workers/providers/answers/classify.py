@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from enum import StrEnum
 
 from fairlane.export.finish_reasons import openai_reason
 from fairlane.model.hints import Hints
@@ -21,32 +20,28 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane_workers.providers.answers.answer import Answer
-from fairlane_workers.providers.errors.doubtful import is_doubtful, lacks_capacity
+from fairlane_workers.providers.errors.content import rejects_content
+from fairlane_workers.providers.errors.doubtful import is_doubtful, is_of_proxy
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.errors.rate_limit_names import (
-    CERTAIN,
-    FORBIDDEN,
-    TOO_MANY_REQUESTS,
-    is_rate_limit,
-    is_used_up,
+from fairlane_workers.providers.errors.error_class import (
+    ErrorClass,
+    class_of,
+    configured_class,
+    meant_status,
+    passing_class,
+    remedy_of_redirect,
 )
+from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up
 from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
-from fairlane_workers.providers.errors.spent import is_shut, is_spent
+from fairlane_workers.providers.errors.spent import is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
-from fairlane_workers.providers.limits import asked_wait_ms, is_beyond_limit, read_limits, read_refusal
-
-
-class _ErrorClass(StrEnum):
-    """The values are those of `Connection.error_map`."""
-
-    RATE_LIMITED = "rate_limited"
-    OVERLOADED = "overloaded"
-    SERVER_ERROR = "server_error"
-    TIMED_OUT = "timed_out"
-    PERMANENT = "permanent"
-    QUOTA = "quota"
-    AUTH = "auth"
-    INVALID = "invalid"
+from fairlane_workers.providers.limits import (
+    asked_wait_ms,
+    is_beyond_limit,
+    is_too_long_for_plan,
+    read_limits,
+    read_refusal,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,57 +59,6 @@ class Reading:
     late_statuses: Mapping[str, int] = field(default_factory=dict)
     shared: bool = False
 
-
-_OF_STATUS = {
-    401: _ErrorClass.AUTH,
-    402: _ErrorClass.QUOTA,
-    403: _ErrorClass.AUTH,
-    408: _ErrorClass.TIMED_OUT,
-    # Another request is in the way, or the connection is too new: OpenAI's own client repeats a 409, too.
-    409: _ErrorClass.SERVER_ERROR,
-    # A proxy took another connection's way.
-    421: _ErrorClass.SERVER_ERROR,
-    425: _ErrorClass.SERVER_ERROR,
-    429: _ErrorClass.RATE_LIMITED,
-    # "Client closed request": a gateway gave up waiting, or Google's server cancelled the call.
-    499: _ErrorClass.TIMED_OUT,
-    503: _ErrorClass.OVERLOADED,
-    504: _ErrorClass.TIMED_OUT,
-    529: _ErrorClass.OVERLOADED,
-}
-_OF_CLASS = {3: _ErrorClass.PERMANENT, 4: _ErrorClass.PERMANENT, 5: _ErrorClass.SERVER_ERROR}
-
-# Amazon sends some of these with a 400: https://docs.aws.amazon.com/bedrock/latest/APIReference/CommonErrors.html
-_AUTH_KINDS = frozenset(
-    {
-        *("expiredtoken", "expiredtokenexception", "incompletesignature", "incompletesignatureexception"),
-        *("invalidclienttokenid", "invalidsignatureexception", "missingauthenticationtoken"),
-        *("missingauthenticationtokenexception", "notauthorized", "requestexpired"),
-        "unrecognizedclientexception",
-        "organization_restricted",  # Groq's
-        # Google's and Anthropic's, with a 400 too.
-        *("api_key_invalid", "api_key_expired", "organization_on_hold"),
-        # OpenAI's.
-        *("invalid_api_key", "account_deactivated", "unsupported_country_region_territory"),
-    }
-)
-# LiteLLM's, with a 401 or a 403: the key, its team or its user may not use the model.
-_MODEL_DENIED = "_model_access_denied"
-# Bedrock's 424: the model broke, not the request.
-_SERVER_KINDS = frozenset({"modelerrorexception", "modelstreamerrorexception"})
-# "No capacity" in the words of OpenAI, Anthropic, Moonshot, Google, Amazon and Groq, with any status that
-# does not say what is wrong. A 429 with one says nothing about the caller's limits.
-_OVERLOAD_KINDS = frozenset(
-    {
-        *("overloaded_error", "server_is_overloaded", "engine_overloaded", "engine_overloaded_error"),
-        *("model_overloaded", "server_overloaded", "service_unavailable", "serviceunavailableexception"),
-        # text-generation-inference's "Model is overloaded", with a 429
-        *("unavailable", "modelnotreadyexception", "overloaded", "capacity_exceeded"),
-    }
-)
-_PASSING = frozenset({408, 429, 503, 504, 529})
-"""Statuses that pass. A type that stands for one counts more than a 400: Bedrock throttles with 400s, too."""
-_CONTENT_KINDS = frozenset({"content_filter", "content_policy_violation"})
 
 # Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
 _AZURE_HEADERS = ("apim-request-id", "x-ms-region", "x-ratelimit-renewalperiod-requests")
@@ -188,12 +132,12 @@ def classify(
 
 def passing(status: int, message: str, wait_ms: int | None) -> Outcome | None:
     """The outcome of an error by its HTTP status alone, if that passes; ``None`` for all others."""
-    match _OF_STATUS.get(status) or _OF_CLASS.get(status // 100):
-        case _ErrorClass.OVERLOADED:
+    match passing_class(status):
+        case ErrorClass.OVERLOADED:
             return Overloaded(message, status, wait_ms)
-        case _ErrorClass.TIMED_OUT:
+        case ErrorClass.TIMED_OUT:
             return TimedOut(message, status, wait_ms)
-        case _ErrorClass.SERVER_ERROR:
+        case ErrorClass.SERVER_ERROR:
             return ServerError(message, status, wait_ms)
         case _:
             return None
@@ -225,88 +169,48 @@ def _outcome(
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
-    denied = _denied(error, brief=status == TOO_MANY_REQUESTS and brief)
-    meant, error_class = _meant(status, error, reading), _configured(error, status, reading.error_map)
-    if error_class is None and meant == TOO_MANY_REQUESTS and lacks_capacity(error):
-        error_class = _ErrorClass.OVERLOADED
-    if error_class is None:
-        error_class = _class_of(meant, frozenset(error.kinds), denied=denied, shared=reading.shared)
-    if error_class is _ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
-        error_class = _ErrorClass.SERVER_ERROR
-    if error_class is _ErrorClass.RATE_LIMITED:
+    meant = meant_status(error, status, headers, reading.late_statuses)
+    error_class = configured_class(error, status, reading.error_map) or class_of(
+        error, meant, headers, shared=reading.shared, brief=brief and status == TOO_MANY_REQUESTS
+    )
+    if error_class is ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
+        error_class = ErrorClass.SERVER_ERROR
+    if error_class is ErrorClass.RATE_LIMITED:
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
         if is_used_up(error, status) and (hints is None or hints.exhausted is None):
             hints = replace(hints or Hints(), exhausted="day")
-        if is_beyond_limit(error.message):
-            return PermanentFailure(message, status, hints=hints and replace(hints, exhausted=None))
+        too_long = is_too_long_for_plan(error.message)
+        if too_long or is_beyond_limit(error.message):
+            hints = hints and replace(hints, exhausted=None)
+            return PermanentFailure(message, status, hints=hints, doubtful=too_long)
         return RateLimited(message, status, wait_ms, hints)
     hints = read_limits(limits, headers, now_ms)
     if status < _UNKNOWN_STATUS:
         wait_ms = asked_wait_ms(wait_ms, hints)
     match error_class:
-        case _ErrorClass.OVERLOADED:
+        case ErrorClass.OVERLOADED:
             wait_ms = wait_in_words_ms(error.message, now_ms) if wait_ms is None else wait_ms
             return Overloaded(message, status, wait_ms, hints)
-        case _ErrorClass.SERVER_ERROR:
+        case ErrorClass.SERVER_ERROR:
             return ServerError(message, status, wait_ms, hints)
-        case _ErrorClass.TIMED_OUT:
+        case ErrorClass.TIMED_OUT:
             return TimedOut(message, status, wait_ms, hints)
-        case _ErrorClass.PERMANENT:
-            content = not _CONTENT_KINDS.isdisjoint(error.kinds)
-            doubtful = not content and is_doubtful(error, status)
-            return PermanentFailure(message, status, wait_ms, hints, content, doubtful)
-        case _ErrorClass.QUOTA:
+        case ErrorClass.PERMANENT:
+            content = rejects_content(error)
+            doubtful = not content and is_doubtful(error, meant)
+            of_proxy = doubtful and is_of_proxy(error, status)
+            return PermanentFailure(message, status, wait_ms, hints, content, doubtful, of_proxy)
+        case ErrorClass.QUOTA:
             return AccessDenied(message, status, "quota", wait_ms, hints)
-        case _ErrorClass.AUTH:
+        case ErrorClass.AUTH:
             return AccessDenied(message, status, "auth", wait_ms, hints)
-        case _ErrorClass.INVALID:
+        case ErrorClass.INVALID:
             return InvalidResponse(message, status, wait_ms, hints)
-
-
-def _meant(status: int, error: ErrorBody, reading: Reading) -> int:
-    """The status that an error means: many services throttle with another one than 429."""
-    known = reading.late_statuses
-    named = next((known[kind] for kind in error.kinds if known.get(kind) in _PASSING), status)
-    if status == 400 and named != status:
-        return named
-    return TOO_MANY_REQUESTS if is_rate_limit(error, status) else status
-
-
-def _configured(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> _ErrorClass | None:
-    """The class that the connection configures for an error, by type or code first, then by status."""
-    names = (*error.kinds, str(status)) if error_map else ()
-    return next((_ErrorClass(error_map[name]) for name in names if name in error_map), None)
-
-
-def _denied(error: ErrorBody, *, brief: bool) -> _ErrorClass | None:
-    """Why a 4xx is no fault of the request and passes by no wait; ``brief``: it names a short one."""
-    if is_spent(error) and not brief:
-        return _ErrorClass.QUOTA
-    return _ErrorClass.AUTH if is_shut(error) else None
-
-
-def _class_of(status: int, kinds: frozenset[str], *, denied: _ErrorClass | None, shared: bool) -> _ErrorClass:
-    if status // 100 == 4:
-        if denied:
-            return denied
-        if kinds & _AUTH_KINDS:
-            return _ErrorClass.AUTH
-        if kinds & _SERVER_KINDS:
-            return _ErrorClass.SERVER_ERROR
-        if kinds & _CONTENT_KINDS:
-            return _ErrorClass.PERMANENT
-    if shared and (status == FORBIDDEN or any(kind.endswith(_MODEL_DENIED) for kind in kinds)):
-        return _ErrorClass.PERMANENT
-    if status == 503 and "resource_exhausted" in kinds:
-        return _ErrorClass.RATE_LIMITED
-    if status not in CERTAIN and kinds & _OVERLOAD_KINDS:
-        return _ErrorClass.OVERLOADED
-    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, _ErrorClass.INVALID)
 
 
 def _wordless(status: int, headers: Mapping[str, str]) -> str:
     """A message for an error that has none of its own."""
     if status // 100 == 3:
         target = headers.get("location") or "nowhere"
-        return f"HTTP {status}: redirects to {target} and is not followed; set base_url to the final address"
+        return f"HTTP {status}: redirects to {target} and is not followed; {remedy_of_redirect(target)}"
     return f"HTTP {status} without a message"

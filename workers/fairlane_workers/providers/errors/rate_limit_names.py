@@ -67,10 +67,12 @@ _TEXTS = (
     ),
     re.compile(_RATE_LIMIT, re.IGNORECASE),
 )
-# As in: Quota exceeded; Out of call volume quota; You have exhausted your API Request Quota
+# As in: Quota exceeded; Out of call volume quota; You have exhausted your API Request Quota; Kimi's "You've
+# reached your weekly (7-day) usage limit"
 _QUOTA_WORDS = re.compile(
     r"\bquota (?:limit +)?(?:is |was |has been )?(?:exceeded|exhausted|reached|used up)\b"
-    r"|\b(?:exceeded|exhausted|out of) [a-z ]{0,40}\bquota\b",
+    r"|\b(?:exceeded|exhausted|out of) [a-z ]{0,40}\bquota\b"
+    r"|\breached your [a-z0-9() -]{0,30}\busage limit\b",
     re.IGNORECASE,
 )
 # As in: Budget has been exceeded! Current cost: 14.2; ExceededBudget: End User=x over budget; No deployments
@@ -82,6 +84,8 @@ _BUDGET_WORDS = re.compile(
 )
 _LITELLMS = re.compile(BEHIND_LITELLM + r"budget has been exceeded! ", re.IGNORECASE)
 """LiteLLM's sentence, which its own proxy and those before it send with a 400, too."""
+_QUOTATION = re.compile(r"[\"`\n]|(?<!\w)'|'(?!\w)|[.!?](?:\s|$)")
+"""Where what a message says by itself ends; the apostrophe in "You've" ends nothing."""
 # As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
 _OPENINGS = (
     re.compile(rf"{_TOO_MANY}|{_RATE_LIMIT}|(?<![a-z])RateLimitError\b|\bspike arrest\b", re.IGNORECASE),
@@ -144,4 +148,4 @@ def _plain(name: str) -> tuple[str, str]:
 
 
 def _opening(message: str | None) -> str:
-    return re.split(r"[\"'`\n]|[.!?](?:\s|$)", message[:_OPENING], maxsplit=1)[0] if message else ""
+    return _QUOTATION.split(message[:_OPENING], maxsplit=1)[0] if message else ""

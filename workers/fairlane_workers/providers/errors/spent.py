@@ -11,6 +11,8 @@ _KINDS = frozenset(
     {
         *("insufficientquota", "exceededcurrentquota", "servicequotaexceeded", "creditbalanceexhausted"),
         *("billing", "billingdisabled", "billinghardlimitreached", "billingnotactive"),
+        # Groq's for its spend limit, and one-api's for a user's and a key's quota
+        *("blockedapiaccess", "insufficientuserquota", "preconsumetokenquotafailed"),
     }
 )
 _ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
@@ -20,15 +22,20 @@ BEHIND_LITELLM = (
     r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
 )
 """What LiteLLM's proxy may put before a message: its own name of the error, and the answer's beginning."""
-# Sentences of providers whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's
-# and Z.ai's, SiliconFlow's, and xAI's. Only how a message begins counts, as what follows may quote a prompt.
+# Sentences of services whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's,
+# Z.ai's, SiliconFlow's, xAI's, Google's, Fireworks' and OpenRouter's. Only how one begins counts, as what
+# follows may quote a prompt.
 _BEGINNINGS = re.compile(
     BEHIND_LITELLM + r"(?:your credit balance is too low\b"
     r"|you have reached your specified api usage limits\b"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
     r"|sorry, your account balance is insufficient\b"
-    r"|your team [\w-]{1,64} has either used all available credits\b)",
+    r"|your team [\w-]{1,64} has either used all available credits\b"
+    r"|your prepayment credits are depleted\b"
+    r"|[\w .-]{1,60} doesn't have a free quota tier\b"
+    r"|account \S{1,64} is suspended\b"
+    r"|key limit exceeded(?: \(total limit\)|[.]?$))",
     re.IGNORECASE,
 )
 

@@ -41,7 +41,7 @@ _NAMES = (
     # As in: exceeded token rate limit, or Requests rate limit exceeded
     re.compile(rf"{_WORD}{_NOUN}[ _]rate[ _]limit()", re.IGNORECASE),
     # As in: Rate limit reached for requests, or Limit type: tokens
-    re.compile(rf"\blimit (?:reached|exceeded) (?:for|on) {_NOUN}()\b", re.IGNORECASE),
+    re.compile(rf"\blimit (?:reached|exceeded) (?:for|on) {_NOUN}()\b(?! plan\b)", re.IGNORECASE),
     re.compile(rf"\blimit type: {_NOUN}()\b", re.IGNORECASE),
     # As in: Number of request tokens has exceeded your daily rate limit
     re.compile(rf"\bnumber of (?:request )?{_NOUN}()\b", re.IGNORECASE),
@@ -60,11 +60,16 @@ _AMOUNT = r"([0-9][0-9,]{0,14}(?:\.[0-9]{1,6})?)(?![0-9])"
 _LONG = re.compile(
     # As in: Weekly limit reached, your daily free allocation, Monthly token quota exceeded
     r"\b(?:daily|weekly|monthly)\b[^.\n]{0,40}?\b(?:limits?|quotas?|allocation|allowance|usage|cap)\b"
+    # As in: you've reached your session usage limit
+    r"|\b(?:session|hourly) usage limit\b"
     # As in: limited to 1000 API calls / month, the request limit for today
     r"|\b(?:limits?|quotas?|requests?|tokens?|calls?)[^.\n]{0,20}?(?:\b(?:per|for|of|an?)|/) ?"
     r"(?:today|(?:the |this )?(?:week|month))\b"
-    # As in: 5-hour usage limit reached
-    r"|\b[0-9]{1,2}-hour\b[^.\n]{0,20}?\blimit\b",
+    # As in: 5-hour usage limit reached, Usage limit reached for 5 hour
+    r"|\b[0-9]{1,2}-hour\b[^.\n]{0,20}?\blimit\b"
+    r"|\blimit (?:reached|exceeded) for [0-9]{1,2}[ -]hours?\b"
+    # All that Amazon's API Gateway says of a usage plan's quota; its throttle says "Too Many Requests"
+    r"|\A\s*limit exceeded\W*\Z",
     re.IGNORECASE,
 )
 """Limits of many hours and more: they are renewed too late to be waited for call by call."""
@@ -91,6 +96,8 @@ _SIZE_BEFORE = re.compile(  # "rate limit of 40,000 input tokens per minute"
     re.IGNORECASE,
 )
 
+_LONG_CONTEXT = re.compile(r"^extra usage is required for long context", re.IGNORECASE)
+"""Anthropic's, for one request that is too long for its plan."""
 _REQUESTED = re.compile(rf"\blimit:?\s+{_AMOUNT}[^\n]{{0,40}}?\brequested:?\s+~?{_AMOUNT}", re.IGNORECASE)
 
 
@@ -125,6 +132,11 @@ def is_beyond_limit(message: str | None) -> bool:
         return False
     limit, requested = (number(each.replace(",", "")) for each in found.groups())
     return bool(limit and requested and requested > limit)
+
+
+def is_too_long_for_plan(message: str | None) -> bool:
+    """Whether a 429 says that one request is too long for the account's plan, as Anthropic's does."""
+    return message is not None and _LONG_CONTEXT.match(message) is not None
 
 
 def _found(message: str) -> Iterator[NamedLimit]:

@@ -15,16 +15,19 @@ end
 
 -- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1
 -- where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the call, so
--- the lane learns nothing from it. `undecided`, which a script may set: the call says nothing about whether the model
+-- the lane learns nothing from it. An 'absent' API is a server error of a lane that has answered before, else the wrong
+-- address. `undecided`, which a script may set: the call says nothing about whether the model
 -- rejects the run's calls.
 function reported_outcome()
   local used = ARG.sent == '1' and {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
   } or nil
-  local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
-  local short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+  local usual_ms, answered_n = unpack(redis.call('HMGET', KEY.lane, 'usual_ms', 'answered_n'))
+  local short = too_short({ usual_ms = tonumber(usual_ms or '') }, tonumber(ARG.deadline_ms))
+  local signal = ARG.signal
+  if signal == 'absent' then signal = answered_n and 'server_error' or 'answered' end
   return {
-    signal = short and 'none' or ARG.signal, too_short = short, used = used,
+    signal = short and 'none' or signal, too_short = short, used = used,
     retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,
   }
 end

@@ -16,10 +16,11 @@ function prove_failures(spent)
   spent.unproven, spent.last = 0, 0
 end
 
--- Charges a job for a failed call: "nothing", an "attempt", an "unproven" one, or a "denied" one: that is an attempt
--- where this job alone is denied access, else unproven.
+-- Charges a job for a failed call: "nothing", an "attempt", an "unproven" one, a "denied" one (an attempt where this
+-- job alone is denied access, else unproven), or an "absent" one (unproven where the lane has answered before).
 function charge_failure(spent, lease, cost)
   if cost == 'denied' then cost = denied_alone(lease) and 'attempt' or 'unproven' end
+  if cost == 'absent' then cost = redis.call('HGET', KEY.lane, 'answered_n') and 'unproven' or 'attempt' end
   if cost == 'unproven' then
     spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n)
     prove_failures(spent)
