@@ -221,7 +221,7 @@ def test_an_exception_is_an_outcome_with_its_type_and_message(
     [
         (429, RateLimited("HTTPStatusError: refused", 429, 7000)),
         (503, Overloaded("HTTPStatusError: refused", 503, 7000)),
-        (404, PermanentFailure("HTTPStatusError: refused")),
+        (404, PermanentFailure("HTTPStatusError: refused", doubtful=True)),
         (403, PermanentFailure("HTTPStatusError: refused")),
     ],
 )
@@ -230,6 +230,31 @@ def test_an_http_error_is_read_by_its_status(status: int, expected: Outcome) -> 
     error = httpx.HTTPStatusError("refused", request=httpx.Request("GET", "http://x"), response=response)
 
     assert outcome(raising(error)) == expected
+
+
+@pytest.mark.parametrize(
+    ("status", "said", "expected"),
+    [
+        (429, {"message": "Service tier capacity exceeded for this model."}, Overloaded),
+        (429, {"message": "Rate limit reached for requests"}, RateLimited),
+        (400, {"message": "busy", "type": "overloaded_error"}, Overloaded),
+        (400, {"detail": "Function id 'a': DEGRADED function cannot be invoked"}, ServerError),
+        (424, {"message": "worker died"}, ServerError),
+        (400, {"message": "Content Exists Risk"}, PermanentFailure),
+        (400, {"message": "bad", "code": "tool_use_failed"}, PermanentFailure),
+    ],
+)
+def test_the_words_of_the_service_behind_a_function_are_read(
+    status: int, said: dict[str, str], expected: type[Outcome]
+) -> None:
+    response = httpx.Response(status, json={"error": said})
+    error = httpx.HTTPStatusError("rejected", request=httpx.Request("POST", "http://x"), response=response)
+
+    found = outcome(raising(error))
+
+    assert type(found) is expected
+    if isinstance(found, PermanentFailure):
+        assert found.doubtful is (said.get("code") == "tool_use_failed")
 
 
 def of_aiohttp(status: int) -> Exception:

@@ -24,6 +24,7 @@ from fairlane.model.outcome import (
     FlawedAnswer,
     NetworkFailure,
     Outcome,
+    Overloaded,
     PermanentFailure,
     RateLimited,
     Success,
@@ -41,8 +42,10 @@ from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.errors.content import rejects_content
+from fairlane_workers.providers.errors.doubtful import is_doubtful, lacks_capacity
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
-from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, throttled
+from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
 
 log = get_logger("functions")
@@ -140,11 +143,13 @@ class FunctionProvider:
         message = bounded(f"{type(error).__name__}: {_text(error)}")
         if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
+        status, said = http_status(error), service_error(error)
+        wait_ms = named_wait_ms(error, self._clock.now_ms())
+        if status == TOO_MANY_REQUESTS and lacks_capacity(said):
+            return Overloaded(message, status, wait_ms)
         if (limit := throttled(error, self._clock.now_ms())) is not None:
             return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)
-        status = http_status(error)
-        wait_ms = named_wait_ms(error, self._clock.now_ms())
-        if status is not None and (outcome := passing(status, message, wait_ms)) is not None:
+        if status is not None and (outcome := passing(said, status, message, wait_ms)) is not None:
             return outcome
         if isinstance(error, TimeoutError | httpx.TimeoutException):
             return TimedOut(message)
@@ -153,7 +158,8 @@ class FunctionProvider:
             return NetworkFailure(message)
         if isinstance(error, Retry) or _retries_itself(function, error):
             return FlawedAnswer(message)
-        return PermanentFailure(message)
+        may_pass = status is not None and is_doubtful(said, status) and not rejects_content(said)
+        return PermanentFailure(message, doubtful=may_pass)
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -28,7 +28,6 @@ from fairlane_workers.providers.errors.error_class import (
     class_of,
     configured_class,
     meant_status,
-    passing_class,
     remedy_of_redirect,
 )
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up
@@ -130,9 +129,9 @@ def classify(
     return _outcome(error, status, headers, message, reading, now_ms)
 
 
-def passing(status: int, message: str, wait_ms: int | None) -> Outcome | None:
-    """The outcome of an error by its HTTP status alone, if that passes; ``None`` for all others."""
-    match passing_class(status):
+def passing(error: ErrorBody, status: int, message: str, wait_ms: int | None) -> Outcome | None:
+    """The outcome of an error that passes, by its words and its HTTP status; ``None`` for all others."""
+    match class_of(error, status, {}, shared=False):
         case ErrorClass.OVERLOADED:
             return Overloaded(message, status, wait_ms)
         case ErrorClass.TIMED_OUT:

@@ -119,7 +119,7 @@ def class_of(
         return ErrorClass.RATE_LIMITED
     if status not in CERTAIN and kinds & _OVERLOAD_KINDS:
         return ErrorClass.OVERLOADED
-    return passing_class(status)
+    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, ErrorClass.INVALID)
 
 
 def configured_class(error: ErrorBody, status: int, error_map: Mapping[str, str]) -> ErrorClass | None:
@@ -148,11 +148,6 @@ def _status_of_model(error: ErrorBody, headers: Mapping[str, str]) -> int | None
         if str(text).isascii() and str(text).isdigit() and int(str(text)) // 100 == 4:
             return int(str(text))
     return None
-
-
-def passing_class(status: int) -> ErrorClass:
-    """The class of an error by its HTTP status alone."""
-    return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, ErrorClass.INVALID)
 
 
 def remedy_of_redirect(target: str) -> str:

@@ -85,6 +85,14 @@ def _rejected(error: BaseException) -> bool:
     return any(is_rate_limit(each, status) for each in (_answer(error), ErrorBody((), _text(error))))
 
 
+def service_error(error: BaseException) -> ErrorBody:
+    """The service's own error, or the error's codes and text where it keeps none."""
+    answer = _answer(error)
+    if answer.message or answer.kinds:
+        return answer
+    return ErrorBody(tuple(code.lower() for code in _codes(error)), _text(error))
+
+
 def _answer(error: BaseException) -> ErrorBody:
     """The service's own error. The clients of OpenAI and Anthropic keep it as ``body``, others have bytes."""
     try:
