@@ -3,7 +3,7 @@
 --       CHECKED_AT LEAST_CHECKED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT DOUBT_KEPT
 --       UNDER_CHANCE OVER_LIMIT CHANCE NO_CHANCE RUN_BY_CHANCE
 
-EARLY = 6 -- early 429s that begin a check: a limit that fell is found with fewer
+EARLY = 5 -- early 429s that begin a check: a limit that fell is found with fewer
 MOST_EARLY = 96 -- the most that are wanted: twice as many after each check that shows no chance
 IN_TIME = 2 -- early 429s that one outweighs that was not early
 LEAST_PACE_MS = 1000 -- ms over which a pace is measured at least: what a bucket had saved is admitted at once
@@ -12,9 +12,9 @@ MOST_CHANCE = 0.6 -- the most that is taken for chance
 LEAST_BEYOND = 0.02 -- share of calls by which more are rejected beyond a limit than by chance, at least
 MOST_BEYOND = 0.9 -- share of calls that is rejected beyond a limit, at most
 CHANCE_CALLS = 250 -- calls over which the share is averaged
-CHECKED_AT = 0.7 -- share of the pace at which a check runs: a limit of that pace rejects next to nothing there
+CHECKED_AT = 0.85 -- share of the pace at which a check runs: a limit of that pace rejects next to nothing there
 LEAST_CHECKED = 0.1 -- share of the lane's rate that counts as that pace at least
-FIRST_CHECKED = 20 -- calls that show chance first, at least
+FIRST_CHECKED = 12 -- calls that show chance first, at least
 CHECKED_CALLS = 40 -- calls of each later check
 CHANCE_CERTAIN = 7 -- logarithm of the odds from which more 429s than by chance are believed: 1,100 to 1
 LEAST_KEPT = 0.3 -- share of the rate that is kept at least where a check shows a limit
