@@ -1,39 +1,83 @@
-"""Why an answer ended, in OpenAI's words, whichever provider gave it."""
+"""What a provider's finish reason means, whichever provider gave it, and OpenAI's word for it."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from enum import StrEnum
 
 OPENAIS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 """What chat completions say: https://platform.openai.com/docs/api-reference/chat/object"""
 
-_WORDS: Mapping[str, tuple[str, ...]] = {
-    "stop": (
-        *("end_turn", "stop_sequence", "pause_turn"),  # Anthropic, Bedrock
+
+class Ending(StrEnum):
+    """How an answer ended. The last two are no answers, whatever text came before."""
+
+    STOP = "stop"
+    LENGTH = "length"
+    TOOL_CALLS = "tool_calls"
+    FUNCTION_CALL = "function_call"
+    CONTENT_FILTER = "content_filter"
+    BROKEN_OFF = "broken_off"  # by the server: it shut down, failed, or lost what it works with
+    MALFORMED = "malformed"  # by the model: its output could not be read
+
+
+REASONS: Mapping[Ending, tuple[str, ...]] = {
+    Ending.STOP: (
+        *("stop", "end_turn", "stop_sequence", "pause_turn"),  # OpenAI, Anthropic, Bedrock
         *("completed", "succeeded"),  # OpenAI's responses, Replicate
-        *("eos", "eos_token", "complete"),  # Together, Hugging Face, Cohere
+        *("eos", "eos_token", "complete", "normal"),  # Together, Hugging Face, Cohere, Baidu
     ),
-    "length": (
-        *("max_tokens", "model_context_window_exceeded"),
+    Ending.LENGTH: (
+        *("length", "max_tokens", "model_context_window_exceeded"),
         *("max_output_tokens", "model_length", "incomplete"),
+        *("token_limit", "time_limit", "error_limit"),  # watsonx, Cohere
     ),
-    "tool_calls": ("tool_use", "tool_call"),
-    "content_filter": (
-        *("refusal", "guardrail_intervened", "content_filtered"),  # Anthropic, Bedrock
-        *("safety", "recitation", "blocklist", "prohibited_content", "spii", "language"),  # Gemini
+    Ending.TOOL_CALLS: ("tool_calls", "tool_use", "tool_call"),
+    Ending.FUNCTION_CALL: ("function_call",),
+    Ending.CONTENT_FILTER: (
+        *("content_filter", "refusal", "guardrail_intervened", "content_filtered"),  # Anthropic, Bedrock
+        # Gemini: https://ai.google.dev/api/generate-content#FinishReason
+        *("safety", "recitation", "blocklist", "prohibited_content", "spii", "language", "escalation"),
         *("image_safety", "image_prohibited_content", "image_recitation", "model_armor"),
+        *("sensitive", "error_toxic"),  # Zhipu and Tencent, Cohere
+    ),
+    Ending.BROKEN_OFF: (
+        "error",  # Mistral, OpenRouter, vLLM, watsonx, Cohere
+        *("abort", "aborted"),  # vLLM and SGLang: the engine shuts down
+        "network_error",  # Z.ai: https://docs.z.ai/api-reference/llm/chat-completion
+        "insufficient_system_resource",  # DeepSeek
+        *("cancelled", "canceled", "user_cancel", "timeout"),  # watsonx, Cohere
+    ),
+    Ending.MALFORMED: (
+        *("malformed_function_call", "malformed_response", "unexpected_tool_call"),  # Gemini
+        *("too_many_tool_calls", "missing_thought_signature"),
+        *("malformed_model_output", "malformed_tool_use"),  # Bedrock
     ),
 }
-_OPENAIS_WORD = {
-    **{word: word for word in OPENAIS},
-    **{w: said for said, many in _WORDS.items() for w in many},
-}
+_ENDINGS = {reason: ending for ending, reasons in REASONS.items() for reason in reasons}
+_PARTS = re.compile(r"[\s:.]+")
+
+
+def ending_of(reason: str | None) -> Ending | None:
+    """What a finish reason means; ``None`` for none and for one that no table has.
+
+    Case does not count, nor "-" for "_". Google's chat completions put a group before the reason
+    (``function_call_filter: MALFORMED_FUNCTION_CALL``), and Python's clients the name of their enumeration
+    (``FinishReason.SAFETY``).
+    """
+    plain = (reason or "").strip().lower().replace("-", "_")
+    return next((_ENDINGS[part] for part in (plain, *_PARTS.split(plain)) if part in _ENDINGS), None)
 
 
 def openai_reason(reason: str | None, *, calls: bool) -> str:
     """One of `OPENAIS`. ``calls``: the answer calls tools, which some providers do not give as the reason.
 
-    What no table knows, and no reason at all, is "stop": the answer is whole.
+    What no table knows, and no reason at all, is "stop": the answer is whole. One that broke off is "length",
+    OpenAI's only word for a part.
     """
-    word = _OPENAIS_WORD.get((reason or "").lower(), "stop")
+    ending = ending_of(reason)
+    if ending in (Ending.BROKEN_OFF, Ending.MALFORMED):
+        return Ending.LENGTH.value
+    word = (ending or Ending.STOP).value
     return "tool_calls" if calls and word == "stop" else word

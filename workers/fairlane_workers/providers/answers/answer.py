@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.errors.wording import bounded, well_formed
 
@@ -114,9 +115,27 @@ class Answer:
             self.model = bounded(name, 200)
 
     def finish(self, reason: object) -> None:
-        """Note the reason why generation stopped."""
-        if isinstance(reason, str) and reason:
-            self.finish_reason = bounded(reason, 100)
+        """Note the reason why generation stopped, and what it means: every protocol's reason comes here.
+
+        A filter is a refusal, and a server that broke off an error, unless the provider has said more of it.
+        Raises `UnreadableError` where the model's output could not be read.
+        """
+        if not isinstance(reason, str) or not reason.strip():
+            return
+        shown = bounded(reason, 100)
+        match ending_of(shown):
+            case Ending.BROKEN_OFF:
+                kind = shown.lower()
+                self.error = self.error or {"code": kind, "message": f"the provider broke off ({shown})"}
+                return
+            case Ending.MALFORMED:
+                raise UnreadableError(f"the model broke off (finish reason {shown})")
+            case Ending.CONTENT_FILTER:
+                named = "" if shown == "content_filter" else f" (finish reason {shown})"
+                self.refusal = self.refusal or f"the provider's content filter stopped the answer{named}"
+            case _:
+                pass
+        self.finish_reason = shown
 
 
 def _read_arguments(text: str) -> Any:

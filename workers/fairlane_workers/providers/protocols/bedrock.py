@@ -44,7 +44,6 @@ LATE_STATUSES = {
 }
 """From botocore's model of ``bedrock-runtime``, and those that all of Amazon's services share."""
 
-_MALFORMED = ("malformed_model_output", "malformed_tool_use")
 _REFUSALS = {
     "guardrail_intervened": "a guardrail stopped the answer (stopReason guardrail_intervened)",
     "content_filtered": "the provider's content filter stopped the answer (stopReason content_filtered)",
@@ -160,12 +159,9 @@ def _take_delta(delta: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _stop(reason: object, answer: Answer) -> None:
-    if reason in _MALFORMED:
-        raise UnreadableError(f"the model's output could not be read (stopReason {reason})")
     answer.tools = [tool for tool in answer.tools if tool.name]
+    answer.refusal = _REFUSALS.get(reason) if isinstance(reason, str) else None
     answer.finish(reason)
-    if isinstance(reason, str) and reason in _REFUSALS:
-        answer.refusal = _REFUSALS[reason]
 
 
 def _count(usage: object, answer: Answer) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 from fairlane.config.connections.connection import Connection
+from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
@@ -21,7 +22,7 @@ from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.google_sse import GoogleSseParser
 from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
-from fairlane_workers.providers.protocols.gemini_errors import BROKEN_OFF, FILTERED, LATE_STATUSES, LOCKED_OUT
+from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES, LOCKED_OUT, UNNAMED
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
 
 
@@ -143,14 +144,15 @@ def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
     Raises `UnreadableError` where the model broke off, so that the call is made again.
     """
     reason, said = candidate.get("finishReason"), _said(candidate.get("finishMessage"))
-    if reason in BROKEN_OFF:
+    ending = ending_of(reason) if isinstance(reason, str) else None
+    if ending is Ending.MALFORMED or reason == UNNAMED:
         raise UnreadableError(f"the model broke off (finishReason {reason}){said}")
     if reason == LOCKED_OUT:
         answer.error = {"status": "PERMISSION_DENIED", "message": f"finishReason {reason}{said}"}
         return
-    answer.finish(reason)
-    if reason in FILTERED:
+    if ending is Ending.CONTENT_FILTER:
         answer.refusal = f"the provider's filter stopped the answer (finishReason {reason}){said}"
+    answer.finish(reason)
 
 
 def _said(words: object) -> str:

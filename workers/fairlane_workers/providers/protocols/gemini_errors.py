@@ -1,4 +1,4 @@
-"""Google's error codes, and the finish reasons with which Gemini gives no whole answer."""
+"""Google's error codes, and the finish reasons that mean something at Gemini alone."""
 
 from __future__ import annotations
 
@@ -22,17 +22,8 @@ LATE_STATUSES = {
     "deadline_exceeded": 504,
 }
 
-# Finish reasons: https://ai.google.dev/api/generate-content#FinishReason
-FILTERED = frozenset(
-    {
-        *("SAFETY", "RECITATION", "PROHIBITED_CONTENT", "BLOCKLIST", "SPII", "LANGUAGE"),
-        *("MODEL_ARMOR", "ESCALATION", "IMAGE_SAFETY", "IMAGE_PROHIBITED_CONTENT", "IMAGE_RECITATION"),
-    }
-)
-BROKEN_OFF = frozenset(
-    {
-        *("MALFORMED_FUNCTION_CALL", "MALFORMED_RESPONSE", "UNEXPECTED_TOOL_CALL", "TOO_MANY_TOOL_CALLS"),
-        *("MISSING_THOUGHT_SIGNATURE", "OTHER"),
-    }
-)
 LOCKED_OUT = "PUP_LIMITED_DISABLED"
+"""The account may not use the model: https://ai.google.dev/api/generate-content#FinishReason"""
+
+UNNAMED = "OTHER"
+"""Gemini broke off for a reason that it does not name. Elsewhere "other" may end a whole answer."""

@@ -218,8 +218,6 @@ class HttpEndpointDialect(Dialect):
         answer.input_tokens = answer.input_tokens if counts[0] is None else counts[0]
         answer.output_tokens = answer.output_tokens if counts[1] is None else counts[1]
         answer.finish(self._finish.find(document))
-        if answer.finish_reason == "content_filter" and not answer.refusal:
-            answer.refusal = "the provider's content filter stopped the answer"
 
 
 def _usable(handle: str) -> str:

@@ -26,7 +26,6 @@ from fairlane_workers.providers.protocols.openai.errors import (
     LATE_STATUSES,
     beside_choices,
     error_in,
-    error_of,
     read_error,
 )
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
@@ -77,7 +76,7 @@ class OpenAIChat(Dialect):
         choice = _first_choice(as_list(document.get("choices"), "choices"))
         if choice is None:
             raise UnreadableError("choices: empty")
-        if error := error_of(choice):
+        if error := choice.get("error"):  # OpenRouter's
             answer.error = error
             return
         message = as_object(choice.get("message"), "choices[0].message")
@@ -107,7 +106,7 @@ class OpenAIChat(Dialect):
         for piece in _listed(delta, "tool_calls"):
             _draft(piece, answer)
         text = _take(delta, answer)
-        answer.error = error_of(choice)
+        answer.error = choice.get("error")  # OpenRouter's
         _stop(choice.get("finish_reason"), answer)
         return text
 
@@ -211,8 +210,6 @@ def _stop(reason: object, answer: Answer) -> None:
     answer.finish(reason)
     if answer.finish_reason is not None:
         answer.take_drafts()
-    if reason == "content_filter" and not answer.refusal:
-        answer.refusal = "the provider's content filter stopped the answer"
 
 
 def _count(usage: object, answer: Answer) -> None:

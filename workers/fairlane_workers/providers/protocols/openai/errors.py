@@ -29,9 +29,6 @@ LATE_STATUSES = {
     "insufficient_system_resource": 503,
 }
 
-_BROKEN_OFF = ("error", "insufficient_system_resource")
-"""Finish reasons that are failures: of Mistral and OpenRouter, and of DeepSeek."""
-
 
 def read_error(body: bytes) -> ErrorBody:
     """The error in a reply: `ErrorBody.parse`, with the forms of compatible servers."""
@@ -48,14 +45,6 @@ def error_in(document: Mapping[str, Any]) -> object:
     if not error and isinstance(base, dict) and base.get("status_code") not in (None, 0):
         error = base
     return _explained(error) if isinstance(error, dict) else error
-
-
-def error_of(choice: Mapping[str, Any]) -> object:
-    """An error that ended the choice: inside it (OpenRouter), or only as its finish reason."""
-    reason = choice.get("finish_reason")
-    if reason not in _BROKEN_OFF:
-        return None
-    return choice.get("error") or {"code": reason, "message": f"the provider broke off ({reason})"}
 
 
 def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:

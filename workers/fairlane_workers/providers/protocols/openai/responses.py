@@ -132,8 +132,6 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
             answer.finish(reason or "incomplete")
         case _:
             answer.finish("completed")
-    if answer.finish_reason == "content_filter" and not answer.refusal:
-        answer.refusal = "the provider's content filter stopped the answer"
     answer.ended = True
 
 
