@@ -15,7 +15,7 @@ from fairlane_workers.providers.answers.answer import Answer, ToolCall, Unreadab
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.framing.google_sse import GoogleSseParser
+from fairlane_workers.providers.framing.sse import SseParser
 from fairlane_workers.providers.protocols.gemini import Gemini, Vertex
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]}
@@ -278,7 +278,7 @@ ERROR = {"error": {"code": 503, "message": "m", "status": "UNAVAILABLE"}}
 @pytest.mark.parametrize("size", [1, 3, 1000])
 def test_an_error_after_the_events_is_read_however_it_is_cut(bare: str, size: int) -> None:
     data = b'data: {"candidates": []}\r\n\r\n' + bare.encode()
-    parser, answer = GoogleSseParser(), Answer()
+    parser, answer = SseParser(), Answer()
     events = [each for at in range(0, len(data), size) for each in parser.feed(data[at : at + size])]
     first, last = events + parser.finish()
     assert (first.name, last.name) == ("message", "error")
@@ -287,7 +287,7 @@ def test_an_error_after_the_events_is_read_however_it_is_cut(bare: str, size: in
 
 
 def test_a_brace_within_an_event_is_no_error() -> None:
-    parser = GoogleSseParser()
+    parser = SseParser()
     parser.feed(b"data: ")
     assert [event.data for event in parser.feed(b'{"a": 1}\n\n') + parser.finish()] == ['{"a": 1}']
 

@@ -18,7 +18,8 @@ LINE = st.one_of(
     st.builds("data:{}".format, LINE_TEXT),
     st.builds("event: {}".format, LINE_TEXT),
     st.builds(": {}".format, LINE_TEXT),
-    st.sampled_from(["", "data", "event", "id: 1", "retry: 5", "unknown"]),
+    st.builds("error: {}".format, LINE_TEXT),
+    st.sampled_from(["", "data", "event", "id: 1", "retry: 5", "unknown", "{", '{"a": 1}', " [", "}"]),
 )
 
 
@@ -48,7 +49,8 @@ def test_chunk_boundaries_do_not_change_the_events(
 @given(texts=st.lists(LINE_TEXT, min_size=1), end=LINE_END)
 def test_every_event_comes_out_whatever_ends_the_lines(texts: list[str], end: str) -> None:
     stream = "".join(f"data: {text}{end}{end}" for text in texts).encode()
-    assert parse(stream) == [message(text) for text in texts]
+    plain = [text.encode().strip().decode() for text in texts]
+    assert parse(stream) == [message(text) for text in plain if text and not text.startswith(":")]
 
 
 @pytest.mark.parametrize(
@@ -59,8 +61,16 @@ def test_every_event_comes_out_whatever_ends_the_lines(texts: list[str], end: st
         (b": keep-alive\n\n: keep-alive\n\n", []),
         (b"event: ping\n\n", []),
         (b"data: a\ndata: b\n\n", [message("a\nb")]),
-        (b"data\n\n", [message("")]),
-        (b"data:  two spaces\n\n", [message(" two spaces")]),
+        (b"data\n\n", []),
+        (b"data:  two spaces \n\n", [message("two spaces")]),
+        (b"data: : PROCESSING\n\n", []),
+        (b"data: : PROCESSING\ndata: a\ndata: :b\n\n", [message("a\n:b")]),
+        (b"event: error\n\n", [StreamEvent("error", "")]),
+        (b"error: x\n\ndata: a\n\n", [StreamEvent("error", "x"), message("a")]),
+        (b'{"a":\n 1}\n\ndata: a\n\n', [StreamEvent("error", '{"a":\n 1}'), message("a")]),
+        (b'{"a": 1}\ndata: a\n\n', [StreamEvent("error", '{"a": 1}'), message("a")]),
+        (b"event: x\n[1]\ndata: a\n\n", [StreamEvent("error", "[1]"), message("a")]),
+        (b"data: [\n{\ndata: ]\n\n", [message("[\n]")]),
         (b"data: a:b\n\n", [message("a:b")]),
         (b"event: error\ndata: x\n\ndata: y\n\n", [StreamEvent("error", "x"), message("y")]),
         (b"\xef\xbb\xbfdata: a\n\n", [message("a")]),
@@ -71,7 +81,9 @@ def test_every_event_comes_out_whatever_ends_the_lines(texts: list[str], end: st
         (b"data: [DONE]\r", [message("[DONE]")]),
     ],
 )
-def test_lines_become_events_as_the_standard_says(stream: bytes, expected: list[StreamEvent]) -> None:
+def test_lines_become_events_as_the_standard_says_and_servers_do(
+    stream: bytes, expected: list[StreamEvent]
+) -> None:
     assert parse(stream) == expected
 
 

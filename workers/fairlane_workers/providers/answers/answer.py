@@ -146,12 +146,17 @@ def _read_arguments(text: str) -> Any:
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:
-    """The JSON object in ``text``. Raises `UnreadableError` for anything else."""
+    """The JSON object in ``text``, which may stand in a list (Google's errors do).
+
+    Raises `UnreadableError` for anything else.
+    """
     try:
         document = json.loads(text)
     except (ValueError, RecursionError):
         shown = text[:80] if isinstance(text, str) else text[:80].decode("utf-8", "replace")
         raise UnreadableError(f"not JSON: {shown!r}") from None
+    if isinstance(document, list) and len(document) == 1:
+        document = document[0]
     if not isinstance(document, dict):
         raise UnreadableError(f"a JSON object was expected, got {type(document).__name__}")
     return document
@@ -160,15 +165,19 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
 def as_object(value: object, name: str) -> dict[str, Any]:
     """``value`` if it is a JSON object; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, dict):
-        raise UnreadableError(f"{name}: an object was expected, got {type(value).__name__}")
+        raise UnreadableError(f"{name}: {_instead('an object', value)}")
     return value
 
 
 def as_list(value: object, name: str) -> list[Any]:
     """``value`` if it is a JSON array; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, list):
-        raise UnreadableError(f"{name}: an array was expected, got {type(value).__name__}")
+        raise UnreadableError(f"{name}: {_instead('an array', value)}")
     return value
+
+
+def _instead(expected: str, value: object) -> str:
+    return "missing" if value is None else f"{expected} was expected, got {type(value).__name__}"
 
 
 def output_text(value: Any) -> str | None:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import NamedTuple, Protocol
 
+ERROR = "error"
+"""The name of an event that is an error, whatever its data."""
+
 
 class StreamEvent(NamedTuple):
     """One event: its name (``message`` if the format has none) and its data, a text."""

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from fairlane_workers.providers.framing.event import StreamEvent
+import re
 
-_BOM = b"\xef\xbb\xbf"
+from fairlane_workers.providers.framing.event import ERROR, StreamEvent
+
+BOM = b"\xef\xbb\xbf"
+FIELD = re.compile(rb"(?:data|event|id|retry|error)?:|data(?=[\r\n])")
+"""How a line of server-sent events begins."""
 
 
 class SseParser:
@@ -12,6 +16,11 @@ class SseParser:
 
     The events do not depend on how the bytes are split over calls of ``feed``. Lines may end in LF, CRLF or
     CR. Comments, ``id`` and ``retry`` are skipped. Bytes that are not UTF-8 become U+FFFD.
+
+    Three things go beyond the standard, because servers do. Data has no blanks around it, and an event
+    without data, or whose data is a comment, is none: gateways keep connections alive with such. A field
+    ``error`` is an event of that name (llama.cpp before September 2025). So is JSON that stands bare between
+    events, up to a blank line (Google).
     """
 
     def __init__(self) -> None:
@@ -20,6 +29,7 @@ class SseParser:
         self._first_line = True
         self._name = ""
         self._data: list[bytes] = []
+        self._bare: list[bytes] = []
 
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Take the next bytes; returns the events they complete, in order."""
@@ -53,18 +63,42 @@ class SseParser:
         events: list[StreamEvent] = []
         if self._first_line:
             self._first_line = False
-            lines[0] = lines[0].removeprefix(_BOM)
+            lines[0] = lines[0].removeprefix(BOM)
         for line in lines:
+            if self._bare:
+                if line and not FIELD.match(line):
+                    self._bare.append(line)
+                    continue
+                events.append(StreamEvent(ERROR, _decoded(self._bare)))
+                self._bare, self._name = [], ""
             if not line:
-                if self._data:
-                    data = b"\n".join(self._data).decode("utf-8", "replace")
-                    events.append(StreamEvent(self._name or "message", data))
-                    self._data = []
-                self._name = ""
+                events.extend(self._end())
+                continue
+            if not self._data and line.startswith((b"{", b"[")):
+                self._bare.append(line)
                 continue
             field, _, value = line.partition(b":")
             if field == b"data":
                 self._data.append(value.removeprefix(b" "))
             elif field == b"event":
                 self._name = value.removeprefix(b" ").decode("utf-8", "replace")
+            elif field == b"error":
+                events.append(StreamEvent(ERROR, _decoded([value])))
         return events
+
+    def _end(self) -> list[StreamEvent]:
+        """The event that a blank line ends, if there is one."""
+        name, data = self._name or "message", self._data
+        self._name, self._data = "", []
+        begin = next((at for at, line in enumerate(data) if not _says_nothing(line)), len(data))
+        text = _decoded(data[begin:])
+        return [StreamEvent(name, text)] if text or name == ERROR else []
+
+
+def _says_nothing(line: bytes) -> bool:
+    plain = line.strip()
+    return not plain or plain.startswith(b":")
+
+
+def _decoded(lines: list[bytes]) -> str:
+    return b"\n".join(lines).strip().decode("utf-8", "replace")

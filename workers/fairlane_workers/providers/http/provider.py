@@ -21,17 +21,19 @@ from fairlane.model.outcome import (
     NetworkFailure,
     Outcome,
     PermanentFailure,
+    Success,
     TimedOut,
 )
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify, conclude
 from fairlane_workers.providers.answers.pieces import MaskedPieces
+from fairlane_workers.providers.answers.quotes import title_of
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
-from fairlane_workers.providers.http.reply_reader import ReplyReader, is_event_stream, plain, read_body
+from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, read_body
 from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.transport import Reply, Transport, TransportError
 
@@ -183,10 +185,7 @@ class HttpProvider:
             return reply
         reader = ReplyReader(dialect, call.answer, call.pieces)
         try:
-            if request.stream and dialect.streams and is_event_stream(reply):
-                await reader.read_stream(reply, request.max_response_bytes, deadline)
-            else:
-                await reader.read_whole(reply, request.max_response_bytes)
+            await reader.read(reply, request.max_response_bytes, deadline, stream=request.stream)
         finally:
             await reply.aclose()
         return reply
@@ -232,7 +231,10 @@ class HttpProvider:
         outcome = classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=secrets)
         if isinstance(outcome, AccessDenied) and outcome.reason == "auth":
             self._authorizer.reject()
-        return outcome
+        title = title_of(body) if error.message is None and reply.status >= 400 else None
+        if title is None or isinstance(outcome, Success):
+            return outcome
+        return replace(outcome, message=self._fit(f"HTTP {reply.status}: {title}"))
 
     def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
         """The outcome of a 2xx answer, as far as it could be read."""

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 
 import httpx
 
-from fairlane_workers.providers.answers.answer import Answer, UnreadableError
+from fairlane_workers.providers.answers.answer import Answer, UnreadableError, parse_object
 from fairlane_workers.providers.answers.pieces import MaskedPieces
+from fairlane_workers.providers.answers.quotes import page_named, quoted
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.framing.event import StreamEvent
+from fairlane_workers.providers.framing.event import ERROR, StreamEvent
+from fairlane_workers.providers.framing.form import BodyParser
 from fairlane_workers.transport import Reply, TransportError
 
 DRAIN_S = 0.25  # for a server to close a stream after its end mark, so that the connection can be reused
@@ -23,41 +25,35 @@ class ReplyReader:
     def __init__(self, dialect: Dialect, answer: Answer, pieces: MaskedPieces | None) -> None:
         self._dialect, self._answer, self._pieces = dialect, answer, pieces
 
-    async def read_whole(self, reply: Reply, max_bytes: int) -> None:
-        """Read one document; its text is one chunk, unless the answer is still pending."""
-        answer = self._answer
-        body, answer.problem = await read_body(reply, max_bytes)
-        if answer.problem:
-            return
-        try:
-            self._dialect.read(self._dialect.document(body), answer)
-        except UnreadableError as problem:
-            answer.error = ErrorBody.in_place_of_answer(body)
-            answer.problem = None if answer.error else str(problem)
-            return
-        if self._pieces and answer.text and answer.pending is None:
-            await self._pieces.whole(answer.text)
+    async def read(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout, *, stream: bool) -> None:
+        """Read one document, or events until the protocol's end mark. ``stream``: events were asked for.
 
-    async def read_stream(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout) -> None:
-        """Read events until the protocol's end mark; then wait briefly for the server to end its reply."""
-        answer, parser = self._answer, self._dialect.events()
+        After the end mark it waits briefly for the server to end its reply. A document's text is one chunk,
+        unless the answer is still pending.
+        """
+        answer, content_type = self._answer, reply.headers.get("content-type", "")
+        events = self._dialect.events() if self._dialect.streams else None
+        body = BodyParser(events, content_type, asked=stream)
         try:
             async with aclosing(reply.chunks(max_bytes)) as chunks:
                 async for chunk in chunks:
-                    if (
-                        answer.ended
-                    ):  # the answer is complete, but only a connection read to its end is reused
+                    if answer.ended:  # only a connection that is read to its end is used again
                         continue
-                    await self._take(parser.feed(chunk))
+                    await self._take(body.feed(chunk))
                     if answer.error:
                         return
                     if answer.ended:
                         _hurry(deadline)
-            await self._take(parser.finish())
+            await self._take(body.finish())
         except TransportError as fault:
             answer.problem = f"the answer could not be read to its end: {fault}"
         except UnreadableError as problem:
             answer.problem = str(problem)
+        else:
+            if body.document is not None:
+                await self._take_document(body.document, content_type)
+            elif body.stray and not answer.complete:
+                answer.problem = f"not JSON: {quoted(body.stray)}"
 
     async def _take(self, events: list[StreamEvent]) -> None:
         """Add events that arrived together, and pass their text on as one chunk."""
@@ -65,9 +61,40 @@ class ReplyReader:
         for event in events:
             if answer.ended or answer.error:
                 break
-            texts.append(self._dialect.fold(event, answer))
+            if event.name == ERROR:
+                self._take_error(event)
+            else:
+                texts.append(self._dialect.fold(event, answer))
         if self._pieces and (text := "".join(texts)):
             await self._pieces(text)
+
+    def _take_error(self, event: StreamEvent) -> None:
+        """Note an error event: what the protocol reads in it, else all of its data."""
+        answer = self._answer
+        with suppress(UnreadableError):
+            self._dialect.fold(event, answer)
+        if not answer.error:
+            answer.error = _words_of(event) or "an error event without words"
+
+    async def _take_document(self, body: bytes, content_type: str) -> None:
+        answer = self._answer
+        try:
+            document = self._dialect.document(body)
+        except UnreadableError as problem:
+            self._refuse(body, page_named(body, content_type) or str(problem))
+            return
+        try:
+            self._dialect.read(document, answer)
+        except UnreadableError as problem:
+            self._refuse(body, str(problem) if answer.parts else f"{problem} in {quoted(body)}")
+            return
+        if self._pieces and answer.text and answer.pending is None and not answer.error:
+            await self._pieces.whole(answer.text)
+
+    def _refuse(self, body: bytes, problem: str) -> None:
+        """Note the error that stands in place of an answer, or else the problem."""
+        self._answer.error = ErrorBody.in_place_of_answer(body)
+        self._answer.problem = None if self._answer.error else problem
 
 
 async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:
@@ -89,9 +116,11 @@ def plain(headers: httpx.Headers) -> dict[str, str]:
     return by_name if len(by_name) == len(raw) else dict(headers.items())
 
 
-def is_event_stream(reply: Reply) -> bool:
-    """Whether the reply is a stream; some servers answer ``stream: true`` with one JSON document."""
-    return not reply.headers.get("content-type", "").startswith("application/json")
+def _words_of(event: StreamEvent) -> object:
+    try:
+        return parse_object(event.data)
+    except UnreadableError:
+        return event.data
 
 
 def _hurry(deadline: asyncio.Timeout) -> None:

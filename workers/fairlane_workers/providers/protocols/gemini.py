@@ -19,8 +19,7 @@ from fairlane_workers.providers.answers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.framing.event import EventParser, StreamEvent
-from fairlane_workers.providers.framing.google_sse import GoogleSseParser
+from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
 from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES, LOCKED_OUT, UNNAMED
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
@@ -54,10 +53,6 @@ class Gemini(Dialect):
         """See `Dialect.body`."""
         return build_body(request)
 
-    def events(self) -> EventParser:
-        """See `Dialect.events`."""
-        return GoogleSseParser()
-
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
         """See `Dialect.read`."""
         self._take(document, answer)
@@ -69,10 +64,7 @@ class Gemini(Dialect):
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         """See `Dialect.fold`."""
-        data = event.data.strip()
-        if data.startswith("["):  # Google sends some errors in a list
-            data = data[1:-1]
-        return self._take(parse_object(data), answer)
+        return self._take(parse_object(event.data), answer)
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if document.get("error"):

@@ -24,6 +24,7 @@ class GeminiEmbeddings(Dialect):
     """
 
     protocol = "gemini"
+    streams = False
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:

@@ -102,9 +102,11 @@ class OpenAIChat(Dialect):
         choice = _first_choice(as_list(document.get("choices") or [], "choices"))
         if choice is None:
             return ""
-        delta = as_object(choice.get("delta") or {}, "choices[0].delta")
-        for piece in _listed(delta, "tool_calls"):
-            _draft(piece, answer)
+        # Some servers put a whole answer into one event.
+        piece = choice.get("delta") if "delta" in choice else choice.get("message")
+        delta = as_object(piece or {}, "choices[0].delta")
+        for called in _listed(delta, "tool_calls"):
+            _draft(called, answer)
         text = _take(delta, answer)
         answer.error = choice.get("error")  # OpenRouter's
         _stop(choice.get("finish_reason"), answer)

@@ -16,6 +16,7 @@ class OpenAIEmbeddings(Dialect):
     """``POST {base_url}/embeddings``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
 
     protocol = "openai"
+    streams = False
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:
