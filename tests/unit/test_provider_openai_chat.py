@@ -242,7 +242,7 @@ _BESIDE = {"choices": [{"index": 0, "delta": {"content": ""}, "finish_reason": "
             {"choices": [], "x_groq": {"id": "req_1", "error": "over capacity"}},
             ServerError("over capacity", 500),
         ),
-        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, RateLimited("rate limit", 500)),
+        ({"base_resp": {"status_code": 1002, "status_msg": "rate limit"}}, RateLimited("rate limit", 429)),
     ],
 )
 def test_an_error_in_mid_stream_is_an_error(last: dict[str, Any], expected: Outcome) -> None:

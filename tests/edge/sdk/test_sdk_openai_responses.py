@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, get_args
 
 import openai
 import pytest
 from openai import AsyncOpenAI, OpenAI
-from openai.types.responses import ResponseCompletedEvent, ResponseFunctionToolCall
+from openai.types.responses import ResponseCompletedEvent, ResponseError, ResponseFunctionToolCall
 
+from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 from tests.support.sdk_calls import FUNCTION, KEY, MODEL, QUESTION, Forecast, simulated
 
 TOOLS: Any = [{"type": "function", "strict": True, **FUNCTION}]
@@ -196,3 +197,8 @@ def test_a_refusal_is_a_part_of_its_own() -> None:
     (item,) = response.output
     assert item.type == "message"
     assert [part.type for part in item.content] == ["refusal"]
+
+
+def test_every_code_of_a_failed_response_that_rejects_the_request_is_known() -> None:
+    codes = set(get_args(ResponseError.model_fields["code"].annotation))
+    assert codes - {"server_error", "vector_store_timeout"} <= set(LATE_STATUSES)

@@ -8,6 +8,7 @@ from contextlib import aclosing, suppress
 import httpx
 
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError, parse_object
+from fairlane_workers.providers.answers.base_resp import named
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.answers.quotes import page_named, quoted
 from fairlane_workers.providers.dialect import Dialect
@@ -93,8 +94,8 @@ class ReplyReader:
 
     def _refuse(self, body: bytes, problem: str) -> None:
         """Note the error that stands in place of an answer, or else the problem."""
-        self._answer.error = ErrorBody.in_place_of_answer(body)
-        self._answer.problem = None if self._answer.error else problem
+        error = ErrorBody.in_place_of_answer(body)
+        self._answer.error, self._answer.problem = (named(error), None) if error else (None, problem)
 
 
 async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:

@@ -25,6 +25,7 @@ API_VERSION = "2023-06-01"
 
 LATE_STATUSES = {
     "invalid_request_error": 400,
+    "content_filter": 400,  # of gateways; Anthropic's own is a stop reason
     "authentication_error": 401,
     "billing_error": 402,
     "permission_error": 403,

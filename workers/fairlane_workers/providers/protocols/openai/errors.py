@@ -5,16 +5,30 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairlane_workers.providers.answers.base_resp import named
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
+
+# What a response fails with after its 200 has the status that the same code has by itself.
+_REJECTED = (
+    *("invalid_prompt", "cyber_policy", "bio_policy", "data_residency_mismatch"),
+    # https://platform.openai.com/docs/api-reference/responses/object#responses/object-error
+    *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url"),
+    *("invalid_base64_image", "image_too_large", "image_too_small", "image_parse_error"),
+    *("image_file_too_large", "image_file_not_found", "empty_image_file", "failed_to_download_image"),
+    *("unsupported_image_media_type", "image_content_policy_violation"),
+    # Alibaba's and Volcengine's checks of the content
+    *("data_inspection_failed", "datainspectionfailed", "sensitivecontentdetected"),
+    *("inputtextsensitivecontentdetected", "outputtextsensitivecontentdetected"),
+    *("inputimagesensitivecontentdetected", "outputimagesensitivecontentdetected"),
+)
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
     "context_length_exceeded": 400,
     "content_filter": 400,
     "content_policy_violation": 400,
-    "invalid_prompt": 400,
-    "image_content_policy_violation": 400,
+    **dict.fromkeys(_REJECTED, 400),
     "invalid_api_key": 401,
     "model_not_found": 404,
     "insufficient_quota": 429,
@@ -42,7 +56,7 @@ def error_in(document: Mapping[str, Any]) -> object:
     if not error and document.get("object") == "error":
         error = document
     base = document.get("base_resp")  # MiniMax sends it with every answer; 0 is success
-    if not error and isinstance(base, dict) and base.get("status_code") not in (None, 0):
+    if not error and isinstance(base, dict) and base.get("status_code") not in (None, 0, "0"):
         error = base
     return _explained(error) if isinstance(error, dict) else error
 
@@ -59,6 +73,7 @@ def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
     OpenRouter's moderation declines an input with the status of a bad key. Its ``message`` often says no more
     than that there was an error; ``raw`` is what the provider behind it said.
     """
+    error = named(error)
     metadata = error.get("metadata")
     if not isinstance(metadata, dict):
         fields = _invalid_fields(error)
