@@ -15,7 +15,9 @@ from hypothesis import strategies as st
 from fairlane_workers.providers.answers.answer import UnreadableError
 from fairlane_workers.providers.framing.aws_events import AwsEventParser
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
+from fairlane_workers.providers.framing.form import BodyParser
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
+from fairlane_workers.providers.framing.sse import SseParser
 from tests.support.wires.bedrock import event_frame, frame
 
 STREAM = event_frame("messageStart", {"role": "assistant"}) + event_frame("metadata", {"note": "grüß {} \n"})
@@ -119,3 +121,81 @@ def test_lines_are_handed_out_as_soon_as_they_end() -> None:
     assert parser.feed(b': 1}\n{"b"') == [StreamEvent("message", '{"a": 1}')]
     assert parser.finish() == [StreamEvent("message", '{"b"')]
     assert parser.finish() == []
+
+
+# What a body is
+
+PIECES = st.sampled_from(
+    [
+        *(
+            b"data:",
+            b"data",
+            b": x",
+            b"event: error",
+            b"error: no",
+            b"retry: 1",
+            b"id: 1",
+            b" ",
+            b"\t",
+            b"\r",
+        ),
+        *(
+            b"\n",
+            b"\n\n",
+            b"{",
+            b"}",
+            b"[",
+            b"]",
+            b'{"a": 1}',
+            b"<html>",
+            b"\xef\xbb\xbf",
+            b"\xef",
+            b"\0",
+            b"x",
+        ),
+    ]
+)
+OWN = st.sampled_from([SseParser, NdjsonParser, None])
+KINDS = st.sampled_from(["text/event-stream", "application/json", "text/html", "application/x-ndjson", ""])
+
+
+def parsed(
+    own: type[SseParser | NdjsonParser] | None, kind: str, asked: bool, chunks: list[bytes]
+) -> tuple[list[StreamEvent], bytes | None, bytes]:
+    body = BodyParser(own() if own else None, kind, asked=asked)
+    events = read(body, *chunks)
+    return events, body.document, body.stray
+
+
+@given(
+    body=st.lists(PIECES, max_size=12).map(b"".join),
+    cuts=st.lists(st.integers(0, 200), max_size=12),
+    own=OWN,
+    kind=KINDS,
+    asked=st.booleans(),
+)
+def test_what_a_body_is_does_not_depend_on_where_it_is_cut(
+    body: bytes, cuts: list[int], own: type[SseParser | NdjsonParser] | None, kind: str, asked: bool
+) -> None:
+    edges = [0, *sorted(min(cut, len(body)) for cut in cuts), len(body)]
+    chunks = [body[begin:end] for begin, end in pairwise(edges)]
+    whole = parsed(own, kind, asked, [body])
+    assert parsed(own, kind, asked, chunks) == whole
+    assert parsed(own, kind, asked, [bytes([each]) for each in body]) == whole
+    assert (whole[1] is None) or not whole[0]
+
+
+@given(body=st.binary(max_size=100), kind=KINDS, asked=st.booleans())
+def test_a_format_of_another_package_is_read_by_its_type_alone(body: bytes, kind: str, asked: bool) -> None:
+    class Own:
+        def feed(self, chunk: bytes) -> list[StreamEvent]:
+            return [StreamEvent("own", chunk.hex())]
+
+        def finish(self) -> list[StreamEvent]:
+            return []
+
+    parser = BodyParser(Own(), kind, asked=asked)
+    events = read(parser, body)
+    is_own = asked and kind != "application/json"
+    assert (parser.document is None) == is_own
+    assert "".join(event.data for event in events) == (body.hex() if is_own else "")

@@ -13,6 +13,9 @@ from fairlane_workers.providers.framing.sse import BOM, FIELD, SseParser
 ENOUGH = 64
 """Bytes, without blanks before them, that show a body's form if fewer do not."""
 
+SHOWN = 500
+"""Bytes of a body that was no stream after all, for a message to quote."""
+
 _BLANKS = b" \t\r\n"
 _FIELDS = (b"data:", b"event:", b"id:", b"retry:", b"error:", BOM)
 _UNCLEAR = frozenset(field[:size] for field in _FIELDS for size in range(len(field)))
@@ -48,6 +51,8 @@ class BodyParser:
     def feed(self, chunk: bytes) -> list[StreamEvent]:
         """Take the next bytes; returns the events they complete, in order."""
         if self._parser is not None:
+            if self.stray:
+                self.stray = (self.stray + chunk)[:SHOWN]
             return self._seen(self._parser.feed(chunk))
         if self._form is None and not self._held:
             chunk = chunk.lstrip(_BLANKS)
@@ -81,9 +86,12 @@ class BodyParser:
         return Form.OWN_EVENTS if self._expected else Form.DOCUMENT
 
     def _decide(self, *, over: bool) -> None:
-        head = b"".join(self._held)[:ENOUGH]
-        if over or self._size >= ENOUGH or not _is_unclear(head):
-            self._form = self._form_of(head.removeprefix(BOM).lstrip(_BLANKS))
+        held = b"".join(self._held)[:SHOWN]
+        if over or self._size >= ENOUGH or not _is_unclear(held[:ENOUGH]):
+            head = held[:ENOUGH].removeprefix(BOM).lstrip(_BLANKS)
+            self._form = self._form_of(head)
+            if self._form is Form.OWN_EVENTS and isinstance(self._own, SseParser) and not FIELD.match(head):
+                self.stray = held
 
     def _form_of(self, head: bytes) -> Form:
         own = self._own
@@ -96,7 +104,6 @@ class BodyParser:
             return Form.OWN_EVENTS if isinstance(own, SseParser) else Form.SSE
         if head.startswith(b"<"):  # a page
             return Form.DOCUMENT
-        self.stray = head
         is_events = self._type == "text/event-stream" and isinstance(own, SseParser)
         return Form.OWN_EVENTS if is_events or (not head and self._expected) else Form.DOCUMENT
 
