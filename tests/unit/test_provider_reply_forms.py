@@ -266,12 +266,21 @@ def test_a_text_in_place_of_an_answer_is_quoted(stream: bool, content_type: str 
 
 @pytest.mark.parametrize("stream", [True, False])
 @pytest.mark.parametrize(
-    "body", [{"id": "a", "status": "IN_QUEUE"}, {"errorMessage": "Task timed out", "errorType": "X"}, {}]
+    ("body", "expected"),
+    [
+        ({"id": "a", "status": "IN_QUEUE"}, InvalidResponse),
+        ({}, InvalidResponse),
+        ({"errorMessage": "Task timed out", "errorType": "X"}, ServerError),
+    ],
 )
-def test_a_document_without_an_answer_is_quoted(stream: bool, body: dict[str, Any]) -> None:
+def test_a_document_without_an_answer_is_quoted_or_read_as_an_error(
+    stream: bool, body: dict[str, Any], expected: type[Outcome]
+) -> None:
     outcome = answered(CHAT, json.dumps(body).encode(), "application/json", stream=stream)
-    assert isinstance(outcome, InvalidResponse)
-    assert outcome.message == f"choices: missing in {json.dumps(body)!r}"
+    assert isinstance(outcome, InvalidResponse | ServerError)
+    assert type(outcome) is expected
+    quoted = f"choices: missing in {json.dumps(body)!r}"
+    assert outcome.message == body.get("errorMessage", quoted)
 
 
 @pytest.mark.parametrize("wire", SPOKEN, ids=lambda wire: wire.protocol)

@@ -10,6 +10,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 _KINDS = frozenset(
     {
         *("content_filter", "content_policy_violation", "image_content_policy_violation", "cyber_policy"),
+        "bio_policy",
         *("data_inspection_failed", "datainspectionfailed", "moderation_blocked"),
     }
 )

@@ -12,14 +12,14 @@ _MOST_DETAILS = 50
 _LONGEST_KIND = 100
 _NAMES_OF_KIND = (
     *("code", "type", "status", "Code", "errorCode", "error_code", "error_type"),
-    "status_code",
+    *("status_code", "errorType"),
 )
-"""Of most providers; Tencent's, Salesforce's, Baidu's, text-generation-inference's, MiniMax'."""
+"""Of most providers; Tencent's, Salesforce's, Baidu's, text-generation-inference's, MiniMax', Lambda's."""
 _NAMES_OF_MESSAGE = (
     *("message", "faultstring", "Message", "error_msg", "msg", "status_msg", "detail"),
-    "title",
+    *("title", "errorMessage"),
 )
-"""Of most providers; Apigee's, Tencent's, Baidu's, MiniMax', and of problem documents (RFC 9457)."""
+"""Of most providers; Apigee's, Tencent's, Baidu's, MiniMax', of problem documents (RFC 9457), Lambda's."""
 _MAY_BE_JSON = ("message", "detail")
 _STATUS_NAMES = frozenset(status.phrase.lower() for status in HTTPStatus)
 
