@@ -112,6 +112,14 @@ def test_an_axis_is_reported_with_all_that_its_sources_say() -> None:
     assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
 
 
+def test_the_share_that_is_rejected_at_any_rate_is_reported_beside_the_rate() -> None:
+    axis = AxisView(allowed=590.4, source="probed", by_chance=0.052)
+    assert axis_in_words("requests", axis, NOW) == (
+        "about 590 requests/min, learned from 429s; 5.2% of calls are rejected at any rate"
+    )
+    assert "rejected at any rate" in axis_in_words("requests", AxisView(by_chance=0.2), NOW)
+
+
 def test_what_others_take_of_a_lane_is_reported() -> None:
     axes = {**IDLE.axes, "requests": AxisView(allowed=60, source="headers", foreign=31.4)}
     assert report(axes=axes).shared_in_words == "about 31.4 requests/min"

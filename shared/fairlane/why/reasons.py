@@ -92,11 +92,12 @@ def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:
 
 def rate_in_words(name: str, axis: AxisView) -> str:
     """``"about 598 requests/min, learned from 429s"``."""
+    chance = f"; {axis.by_chance:.1%} of calls are rejected at any rate" if axis.by_chance else ""
     if axis.allowed is None:
-        return f"no limit of {UNITS[name]}"
+        return f"no limit of {UNITS[name]}{chance}"
     about = "" if axis.source == "configured" else "about "
     source = f", {SOURCES[axis.source]}" if axis.source else ""
-    return f"{about}{per_minute(axis.allowed)} {UNITS[name]}{source}"
+    return f"{about}{per_minute(axis.allowed)} {UNITS[name]}{source}{chance}"
 
 
 def per_minute(rate: float) -> str:

@@ -38,7 +38,8 @@ class AxisView(NamedTuple):
     ``configured`` is the operator's limit, ``reported`` the headers' one. ``probed`` is the one detected from
     refusals, with its standard deviation ``uncertainty``. The last two have their times. ``foreign`` is what
     others use of the same key. ``level`` is what may start now (``from_ms``: then), in requests or tokens;
-    below 0, it is a debt. ``full`` is the most. A ``window`` or a day renews at ``renews_ms``.
+    below 0, it is a debt. ``full`` is the most. A ``window`` or a day renews at ``renews_ms``. Of the calls,
+    ``by_chance`` is the share that the provider rejects at any rate.
     """
 
     configured: float | None = None
@@ -56,6 +57,7 @@ class AxisView(NamedTuple):
     from_ms: int | None = None
     shape: Literal["bucket", "window", "unknown"] = "unknown"
     renews_ms: int | None = None
+    by_chance: float = 0.0
 
 
 class Places(NamedTuple):
@@ -224,6 +226,7 @@ def _axis(
         from_ms=_future(view.get("from_ms"), now_ms),
         shape=view["shape"],
         renews_ms=_whole(view.get("renews_ms")),
+        by_chance=(_number(state, "chance") or 0.0) if axis == "requests" else 0.0,
     )
 
 
