@@ -117,6 +117,8 @@ def class_of(
         return ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
         return ErrorClass.RATE_LIMITED
+    if status == 503 and "model_not_found" in kinds:  # new-api's: nobody behind it serves this model now
+        return ErrorClass.SERVER_ERROR
     if status not in CERTAIN and kinds & _OVERLOAD_KINDS:
         return ErrorClass.OVERLOADED
     return _OF_STATUS.get(status) or _OF_CLASS.get(status // 100, ErrorClass.INVALID)
