@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, check_place, default_errors
+from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, default_errors
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import base64_of, pack
+from fairlane.export.files import check_place
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage

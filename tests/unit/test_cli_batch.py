@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -58,6 +59,22 @@ class Outside:
 @pytest.fixture
 def outside(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> Outside:
     return Outside(cli, monkeypatch)
+
+
+def test_an_output_beside_which_no_file_can_be_needs_a_place_for_errors(
+    cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
+) -> None:
+    pipe, errors = tmp_path / "pipe", tmp_path / "errors.jsonl"
+    os.mkfifo(pipe)
+    options = ("batch", requests, "-o", str(pipe), "--model", "sim:fast")
+    assert "give --errors FILE" in " ".join(cli.refused(*options, code=2).replace("│", "").split())
+    assert not cli.stage.client.runs()
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    assert cli(*options, "--errors", str(errors)).exit_code == 0
+    assert len(os.read(reading, 99_999).splitlines()) == 3
+    os.close(reading)
+    assert pipe.is_fifo()
+    assert errors.read_text() == ""
 
 
 def test_a_file_is_answered_in_its_own_order(

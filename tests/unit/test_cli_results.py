@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -44,6 +45,16 @@ def test_a_format_may_be_stated(cli: CommandLine, tmp_path: Path) -> None:
     assert cli.out("results", run, "--format", "csv").splitlines()[0].startswith("item,row.question")
     cli.out("results", run, "-o", str(tmp_path / "out.txt"), "--format", "jsonl")
     assert len((tmp_path / "out.txt").read_text().splitlines()) == 2
+
+
+def test_results_go_into_a_pipe(cli: CommandLine, tmp_path: Path) -> None:
+    run, pipe = cli.completed(2), tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reading = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    cli.out("results", run, "-o", str(pipe), "--format", "csv")
+    assert os.read(reading, 9999).startswith(b"item,row.question")
+    os.close(reading)
+    assert pipe.is_fifo()
 
 
 @pytest.mark.parametrize(

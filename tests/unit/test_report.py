@@ -396,7 +396,7 @@ def test_the_command_and_the_handle_write_the_page(real_redis: Redis, tmp_path: 
     path = tmp_path / "out.html"
     shown = cli("report", run, "--html", str(path), "--examples", "2")
     assert (shown.exit_code, shown.stdout) == (0, "")
-    assert f"4 records of run {run} are in {path}" in shown.stderr
+    assert f"the report on run {run} is in {path}: it sums up 4 records" in shown.stderr
     page = path.read_text(encoding="utf-8")
     assert "script" not in Seen(page).tags
     assert page.count("<details>") == 2

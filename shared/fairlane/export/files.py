@@ -1,36 +1,82 @@
-"""Writes files that appear whole or not at all."""
+"""Writes files that appear whole or not at all; what is no regular file is written as it is."""
 
 from __future__ import annotations
 
 import errno
 import os
+import re
+import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
 from typing import BinaryIO, TextIO
+
+_DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<process>\d+)(?:/task/\d+)?/fd")
+_MOST_LINKS = 40
+"""Links that a path may lead through, as Linux has it (path_resolution(7))."""
+
+_WHILE_WRITING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
+"""Errors of a disk. They do not name the file; others may be of the network that the content comes from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where a path leads: to a regular file that is or can be there, or to what is written directly."""
+
+    target: Path
+    """The file itself, where the path is a link to it."""
+
+    before: os.stat_result | None
+    """What is there already."""
+
+    descriptor: int | None = None
+    """The open file of this process that the path stands for, as /dev/stdout and /dev/fd/3 do."""
+
+    @property
+    def direct(self) -> bool:
+        """Whether nothing may take its place: it is a pipe, a device, a socket or an open file."""
+        return self.descriptor is not None or (
+            self.before is not None and not stat.S_ISREG(self.before.st_mode)
+        )
+
+    @property
+    def folder(self) -> Path | None:
+        """Where there is room beside the file; ``None`` for a place without."""
+        return None if self.direct else self.target.parent
+
+
+def place_of(path: Path) -> Place:
+    """Follow a path. Raises ``OSError`` that names it, also for a folder and for a socket."""
+    with naming(path):
+        number = _descriptor(path)
+        try:
+            before = path.stat()
+        except FileNotFoundError:
+            if number is not None:
+                raise
+            before = None
+        if before is not None and stat.S_ISDIR(before.st_mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        if before is not None and stat.S_ISSOCK(before.st_mode) and number is None:
+            raise OSError(errno.ENXIO, "it is a socket, which only a connection can write to")
+        return Place(Path(os.path.realpath(path)), before, number)
 
 
 @contextmanager
 def whole_bytes(path: Path) -> Iterator[BinaryIO]:
     """A file to write; it gets its name when the block succeeds, and is removed when the block raises.
 
+    A link stays, and its target is written. A file that takes another's place has its mode, and its owner
+    where that is allowed. A pipe, a device or an open file (/dev/stdout) is written directly, so a part of
+    the content may be there when the block raises.
     Raises ``OSError`` that names ``path``, at once if the place is not writable.
     """
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        if path.is_dir():
-            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-        out = partial.open("wb")
-    except OSError as error:
-        raise OSError(error.errno, error.strerror, str(path)) from error
-    try:
-        with out:
-            yield out
-        partial.replace(path)
-    except BaseException:
-        partial.unlink(missing_ok=True)
-        raise
+    place = place_of(path)
+    writing = _directly(path, place) if place.direct else _beside(path, place)
+    with writing as out:
+        yield out
 
 
 @contextmanager
@@ -48,3 +94,105 @@ def as_text(out: BinaryIO) -> Iterator[TextIO]:
         yield text
     finally:
         text.detach()
+
+
+def check_place(path: Path) -> None:
+    """Raises ``OSError`` that names ``path`` where nothing can be written there; leaves nothing.
+
+    A pipe is not opened: whoever reads it would see its end.
+    """
+    place = place_of(path)
+    with naming(path):
+        if not place.direct:
+            partial = _partial(place)
+            partial.open("wb").close()
+            partial.unlink()
+        elif place.descriptor is None and not os.access(path, os.W_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+
+def remove_earlier(path: Path) -> None:
+    """Remove the regular file that a path leads to, if there is one; a link, a pipe or a device stays."""
+    place = place_of(path)
+    if not place.direct:
+        place.target.unlink(missing_ok=True)
+
+
+@contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Errors of the file system name ``path``."""
+    try:
+        yield
+    except OSError as error:
+        raise OSError(error.errno, error.strerror, str(path)) from error
+
+
+@contextmanager
+def _beside(path: Path, place: Place) -> Iterator[BinaryIO]:
+    """Write a file beside the target, and move it there."""
+    partial = _partial(place)
+    with naming(path):
+        out = partial.open("wb")
+    try:
+        with _naming_a_full_disk(path), out:
+            if place.before is not None:
+                _take_over(out.fileno(), place.before)
+            yield out
+        with naming(path):
+            partial.replace(place.target)
+    except BaseException:
+        partial.unlink(missing_ok=True)
+        raise
+
+
+@contextmanager
+def _directly(path: Path, place: Place) -> Iterator[BinaryIO]:
+    with naming(path):
+        if place.descriptor is not None:
+            number = os.dup(place.descriptor)  # goes on where others write; opened anew, it would begin again
+        else:
+            number = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+        out = open(number, "wb")  # noqa: SIM115, PTH123 - closed below
+    with _naming_a_full_disk(path), out:
+        yield out
+
+
+@contextmanager
+def _naming_a_full_disk(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except OSError as error:
+        if error.errno in _WHILE_WRITING and error.filename is None:
+            raise OSError(error.errno, os.strerror(error.errno), str(path)) from error
+        raise
+
+
+def _take_over(number: int, before: os.stat_result) -> None:
+    """Give an open file the owner and the mode of the one that it replaces."""
+    now = os.fstat(number)
+    if now.st_uid != before.st_uid:
+        with suppress(PermissionError):
+            os.fchown(number, before.st_uid, -1)
+    if now.st_gid != before.st_gid:
+        with suppress(PermissionError):
+            os.fchown(number, -1, before.st_gid)
+    os.fchmod(number, stat.S_IMODE(before.st_mode))
+
+
+def _partial(place: Place) -> Path:
+    return place.target.with_name(f".{place.target.name}.{os.getpid()}.partial")
+
+
+def _descriptor(path: Path) -> int | None:
+    """The number of the open file that a path stands for, perhaps through links: 1 for /dev/stdout."""
+    at = os.path.abspath(path)  # noqa: PTH100 - resolve() would follow the link itself
+    for _ in range(_MOST_LINKS):
+        folder, name = os.path.split(at)
+        found = _DESCRIPTORS.fullmatch(os.path.realpath(folder))
+        if found is not None and name.isdigit() and found["process"] in (None, str(os.getpid())):
+            return int(name)
+        try:
+            at = os.path.join(folder, os.readlink(at))  # noqa: PTH115, PTH118 - a path as text
+        except OSError:  # no link
+            return None
+    return None

@@ -9,7 +9,7 @@ from typing import BinaryIO, Literal, TypeAlias, get_args
 
 from fairlane.core.errors import UnknownFormat
 from fairlane.export.csv_table import write_csv
-from fairlane.export.files import as_text, whole_bytes
+from fairlane.export.files import as_text, place_of, whole_bytes
 from fairlane.export.lines import write_lines
 from fairlane.export.parquet import require_parquet, write_parquet
 from fairlane.export.spool import Spool
@@ -48,6 +48,8 @@ def export_records(
 ) -> int:
     """Write records to a file that appears whole or not at all; returns their number.
 
+    A pipe or a device is written as records come.
+
     In a table, a text that a spreadsheet would run as a formula is quoted, unless ``raw``. Raises
     `UnknownFormat`, `MissingExtra` and ``OSError`` before it reads a record.
     """
@@ -56,7 +58,7 @@ def export_records(
     if chosen == "parquet":
         require_parquet()
     with whole_bytes(target) as out:
-        return write_records(records, out, chosen, target.absolute().parent, raw=raw)
+        return write_records(records, out, chosen, place_of(target).folder, raw=raw)
 
 
 def write_records(

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.apps.batchfile.reading import REQUEST_FIELD, check_batch, read_batch
-from fairlane.apps.batchfile.writing import BatchWriter, check_place, default_errors
+from fairlane.apps.batchfile.writing import BatchWriter, default_errors
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
@@ -28,6 +28,7 @@ from fairlane.cli.runs.submitting.options import (
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
+from fairlane.export.files import check_place, place_of
 from fairlane.model.run import RunState
 
 app = typer.Typer()
@@ -105,6 +106,8 @@ def batch(
     it, the run continues, and --run writes its files later. Ends with 1 if a request failed, or if the
     run did not complete.
     """
+    if errors is None and place_of(output).direct:
+        raise typer.BadParameter(f"{output} is no file beside which errors can go: give --errors FILE")
     bad = errors or default_errors(output)
     _check_files(requests, output, bad)
     if (requests is None) == (run is None):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
@@ -12,7 +12,7 @@ from fairlane.apps.batchfile.answers import chat_completion, embeddings, respons
 from fairlane.apps.batchfile.reading import ID_FIELD, REQUEST_FIELD
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import BrokenEmbeddings
-from fairlane.export.files import whole_file
+from fairlane.export.files import remove_earlier, whole_file
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.pipeline.requests import EMBEDDINGS_URL, RESPONSES_URL, URL_FIELD
@@ -69,7 +69,7 @@ class BatchWriter:
                 bad.write(_line(self.error(record)))
                 failed += 1
         if not failed and not always:
-            errors.unlink(missing_ok=True)
+            remove_earlier(errors)
         return Written(answers, failed)
 
     def answer(self, record: Record) -> dict[str, Any]:
@@ -96,16 +96,6 @@ class BatchWriter:
                 f"run {self._run} is no batch: its rows have no {ID_FIELD} and {REQUEST_FIELD}"
             )
         return {"id": f"batch_req_{self._run}-{record.item}", ID_FIELD: name}
-
-
-class _OnlyTried(Exception):
-    """Nothing was to be written."""
-
-
-def check_place(path: Path) -> None:
-    """Raises ``OSError`` that names ``path`` where no file can be written there; leaves nothing."""
-    with suppress(_OnlyTried), whole_file(path):
-        raise _OnlyTried
 
 
 def default_errors(output: Path) -> Path:

@@ -11,6 +11,7 @@ from fairlane.apps.report.page import MOST_EXAMPLES
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
+from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.core.errors import SubmissionError
 
@@ -57,4 +58,4 @@ def report(
         except SubmissionError as refused:
             complain(str(refused))
             raise typer.Exit(FAILED) from refused
-    say(f"{count:,} records of run {found.id} are in {path}")
+    say(f"the report on run {found.id} is in {path}: it sums up {counted(count, 'record')}")
