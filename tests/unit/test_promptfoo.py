@@ -346,7 +346,7 @@ def test_the_same_problem_in_many_tests_is_reported_once(folder: Folder) -> None
     tests = [{"vars": {"other": n}} for n in range(50)]
     assert folder.refusals(config(tests=tests)) == [
         "promptfooconfig.yaml:1: prompts[0]: no variable 'word' is set here "
-        "({{ word | default('') }} allows that) (50 times)"
+        "({{ word | default('', true) }} allows that) (50 times)"
     ]
 
 

@@ -16,6 +16,7 @@ from jinja2.visitor import NodeTransformer
 
 from fairlane.templates import operations, vocabulary
 from fairlane.templates.meter import MeteredContext, RowUndefined
+from fairlane.templates.nulls import NEEDED, Printing, needed
 
 _WEIGHED = "fairlane weighed"
 _ROUNDS = "fairlane rounds"
@@ -121,7 +122,7 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
         self.filters.update(
             {name: _metered(pass_context(own)) for name, own in vocabulary.OWN_FILTERS.items()}
         )
-        self.filters.update({_WEIGHED: _weighed, _ROUNDS: _rounds})
+        self.filters.update({_WEIGHED: _weighed, _ROUNDS: _rounds, NEEDED: needed})
         self.tests.clear()
         self.tests.update({name: _metered(TESTS[name]) for name in vocabulary.JINJA_TESTS})
 
@@ -140,7 +141,7 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
                     raise TemplateSyntaxError(
                         f"there is no {kind.__name__.lower()} {node.name!r}; there are: {listed}", node.lineno
                     )
-        metered = Metering().visit(tree)
+        metered = Metering().visit(Printing(tree).visit(tree))
         if not isinstance(metered, nodes.Template):
             raise TypeError(f"a template became a {type(metered).__name__}")
         return metered

@@ -48,13 +48,13 @@ class PlainTemplate:
         self._texts_chars = sum(map(len, texts))
 
     def chars(self, names: Mapping[str, Any]) -> int | None:
-        """At most so many characters result; ``None`` if a name is missing or its value is no scalar."""
+        """At most so many characters result; ``None`` if a name is missing or null, or is no scalar."""
         total = self._texts_chars
         for name in self.names:
             value = names.get(name)
             if isinstance(value, str):
                 total += len(value)
-            elif name in names and (value is None or isinstance(value, int | float)):
+            elif isinstance(value, int | float):
                 total += _NUMBER_CHARS
             else:
                 return None
@@ -63,16 +63,16 @@ class PlainTemplate:
     def fill(self, names: Mapping[str, Any]) -> str | None:
         """The rendered text; ``None`` if only Jinja can print one of the values.
 
-        Raises `MissingVariableError`, and `WorkLimitError` for a text of more than `MAX_CHARS` characters.
+        Raises `MissingVariableError` for a name that is missing or null, and `WorkLimitError` for a text of
+        more than `MAX_CHARS` characters.
         """
         pieces, length = [self._texts[0]], len(self._texts[0])
         for name, text in zip(self.names, self._texts[1:], strict=True):
-            try:
-                value = names[name]
-            except KeyError:
-                raise MissingVariableError(f"the row has no field {name!r}", name) from None
+            value = names.get(name)
+            if value is None:
+                raise MissingVariableError(f"the row has no field {name!r}", name)
             if not isinstance(value, str):
-                if value is not None and not isinstance(value, int | float):
+                if not isinstance(value, int | float):
                     return None
                 value = str(value)
             length += len(value) + len(text)

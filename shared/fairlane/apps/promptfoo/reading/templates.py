@@ -68,7 +68,7 @@ def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problem
 def _explained(error: TemplateError) -> str:
     text = str(error).removeprefix(": ")
     if error.variable is not None and text.startswith("the row has no field"):
-        allowed = f"{{{{ {error.variable} | default('') }}}} allows that"
+        allowed = f"{{{{ {error.variable} | default('', true) }}}} allows that"
         text = f"no variable {error.variable!r} is set here ({allowed})"
     listed = text.partition("; there are:")[0]
     remedy = next((advice for word, advice in _INSTEAD.items() if word in listed), "")
