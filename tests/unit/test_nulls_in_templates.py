@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pandas
-import polars
 import pyarrow
 import pyarrow.parquet as parquet
 import pytest
@@ -43,7 +42,6 @@ def _json(folder: Path) -> Any:
     [
         *(_parquet, _jsonl, _json),
         lambda _: pandas.DataFrame(ROWS),
-        lambda _: polars.DataFrame(ROWS),
         lambda _: pyarrow.Table.from_pylist(ROWS),
         lambda _: ROWS,
     ],

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8
+from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8, unique
 
 _CHUNK = 64 * 1024
 _REMEDY = "Write an array of objects: [{…}, {…}]."
@@ -42,7 +42,7 @@ class _Text:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decode = codecs.getincrementaldecoder("utf-8-sig")()
-        self._scan = json.JSONDecoder().raw_decode
+        self._scan = json.JSONDecoder(object_pairs_hook=unique).raw_decode
         self._text, self._at, self._ended = "", 0, False
         self._lines_before = 1
 
@@ -74,6 +74,8 @@ class _Text:
         while True:
             try:
                 value, self._at = self._scan(self._text, self._at)
+            except Broken as error:
+                raise Broken(f"the element from line {self.line} on: {error}", error.remedy) from None
             except (ValueError, RecursionError) as error:
                 problem = self._problem_of(error)
                 held = len(self._text) - self._at

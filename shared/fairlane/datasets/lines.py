@@ -6,7 +6,7 @@ import codecs
 import csv
 import json
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 MAX_ROW_CHARS = 16 * 1024 * 1024
 """Most characters of one row in memory. A run's own limit is lower, but applies after a row was read."""
@@ -23,13 +23,27 @@ class Broken(Exception):
         self.remedy = remedy
 
 
+_LINE_ENDS = "Save it with LF or CRLF line ends."
+
+
+def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON, for decoders. Raises `Broken` where one of its keys stands twice."""
+    fields = dict(pairs)
+    if len(fields) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in fields if names.count(name) > 1)
+        raise Broken(f"the key {twice!r} stands twice in an object", "Give every key of an object once.")
+    return fields
+
+
 def numbered_lines(file: BinaryIO) -> Iterator[tuple[int, str]]:
     """Line numbers from 1 and lines with their ends. Raises `Broken` for bad UTF-8 and endless lines."""
     number = 0
     while line := file.readline(MAX_ROW_CHARS + 1):
         number += 1
         if len(line) > MAX_ROW_CHARS:
-            raise Broken(f"line {number} is longer than {MAX_ROW_CHARS:,} bytes", "Write one row a line.")
+            remedy = _LINE_ENDS if b"\r" in line and b"\n" not in line else "Write one row a line."
+            raise Broken(f"line {number} is longer than {MAX_ROW_CHARS:,} bytes", remedy)
         if number == 1:
             line = line.removeprefix(codecs.BOM_UTF8)
             if not line:
@@ -51,10 +65,13 @@ def read_lines(file: BinaryIO) -> Iterator[object]:
         if line.isspace():
             continue
         try:
-            row = json.loads(line.rstrip("\r\n"))
+            row = json.loads(line.rstrip("\r\n"), object_pairs_hook=unique)
+        except Broken as error:
+            raise Broken(f"line {number}: {error}", error.remedy) from None
         except json.JSONDecodeError as error:
             problem = f"line {number}, column {error.colno} is no JSON: {error.msg}"
-            raise Broken(problem, "Write one JSON object a line.") from None
+            remedy = _LINE_ENDS if "\r" in line.rstrip("\r\n") else "Write one JSON object a line."
+            raise Broken(problem, remedy) from None
         except (ValueError, RecursionError) as error:
             raise Broken(f"line {number} is no JSON: {error}", "Write one JSON object a line.") from None
         yield row
@@ -78,11 +95,12 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
                 )
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
+        kind = "TSV" if delimiter != "," else "CSV"
+        if "new-line character" in str(error):  # Python's words are for who opened the file
+            raise Broken(f"line {reader.line_num} holds a lone CR outside quotes", _LINE_ENDS) from None
         limit = f"A cell has at most {csv.field_size_limit():,} characters; use .jsonl for longer texts."
         remedy = limit if "limit" in str(error) else 'Quote cells with ", and double a quote inside them.'
-        raise Broken(
-            f"line {reader.line_num} is no {'TSV' if delimiter != ',' else 'CSV'}: {error}", remedy
-        ) from None
+        raise Broken(f"line {reader.line_num} is no {kind}: {error}", remedy) from None
 
 
 def read_tabs(file: BinaryIO) -> Iterator[object]:

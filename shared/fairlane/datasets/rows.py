@@ -172,12 +172,12 @@ def read_file(name: str, file: BinaryIO, suffix: str) -> Iterator[dict[str, Any]
 def _checked(
     path: str | Path, file: BinaryIO, reader: Callable[[BinaryIO], Iterator[object]]
 ) -> Iterator[dict[str, Any]]:
-    number, take = 0, to_row if reader is read_parquet else check_row
+    number = 0
     with file:
         rows = reader(file)
         try:
             for number, row in enumerate(rows, start=1):
-                yield take(row, number)
+                yield to_row(row, number)
         except Broken as error:
             raise SubmissionError(FIELD, str(path), str(error), error.remedy, row=number + 1) from None
         except OSError as error:

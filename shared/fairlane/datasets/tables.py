@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol
 
@@ -11,6 +11,7 @@ from fairlane.datasets.lines import Broken
 ROWS_AT_ONCE = 1000
 """Rows of a table that are Python objects at a time."""
 
+_OWN_NAMES = "Give every column a name of its own."
 _PYARROW = "Install fairlane[parquet], which brings pyarrow."
 
 
@@ -44,7 +45,9 @@ def read_parquet(file: BinaryIO) -> Iterator[object]:
     except ModuleNotFoundError:
         raise Broken("Parquet is read by pyarrow, which is not installed", _PYARROW) from None
     try:
-        for batch in parquet.ParquetFile(file).iter_batches(batch_size=ROWS_AT_ONCE):
+        opened = parquet.ParquetFile(file)
+        _check_names(opened.schema_arrow)
+        for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE):
             yield from batch.to_pylist()
     except (ValueError, OSError, NotImplementedError) as error:  # ArrowInvalid is a ValueError
         raise Broken(f"the file is no Parquet that can be read: {error}", "Write it again.") from None
@@ -60,7 +63,7 @@ def _of_pandas(frame: Any) -> Iterator[Mapping[Any, Any]]:
             raise Broken(f"the column {name!r} is no text", remedy)
     if not frame.columns.is_unique:
         twice = next(name for name in columns if columns.count(name) > 1)
-        raise Broken(f"two columns are named {twice!r}", "Give every column a name of its own.")
+        raise Broken(f"two columns are named {twice!r}", _OWN_NAMES)
     portions = (frame.iloc[start : start + ROWS_AT_ONCE] for start in range(0, len(frame), ROWS_AT_ONCE))
     return (row for portion in portions for row in portion.to_dict("records"))
 
@@ -79,8 +82,29 @@ def _of_arrow(table: Any) -> Iterator[Mapping[Any, Any]]:
         pyarrow: Any = import_module("pyarrow")
     except ModuleNotFoundError:
         raise Broken("an Arrow table is read by pyarrow, which is not installed", _PYARROW) from None
-    batches: Iterable[Any] = pyarrow.RecordBatchReader.from_stream(table)
+    batches: Any = pyarrow.RecordBatchReader.from_stream(table)
+    _check_names(batches.schema)
     return (row for batch in batches for part in _parts(batch) for row in part.to_pylist())
+
+
+def _check_names(schema: Any) -> None:
+    """Raises `Broken` for two columns, or two fields of a column, of one name: a row would hold one."""
+    _check_fields(list(schema), "columns are")
+    for column in schema:
+        waiting = [column.type]
+        while waiting:
+            kind = waiting.pop()
+            fields = [kind.field(place) for place in range(kind.num_fields)]
+            if str(kind).startswith("struct"):
+                _check_fields(fields, f"fields in the column {column.name!r} are")
+            waiting += [field.type for field in fields]
+
+
+def _check_fields(fields: Sequence[Any], what: str) -> None:
+    names = [field.name for field in fields]
+    if len(set(names)) < len(names):
+        twice = next(name for name in names if names.count(name) > 1)
+        raise Broken(f"two {what} named {twice!r}", _OWN_NAMES)
 
 
 def _parts(batch: Any) -> Iterator[Any]:

@@ -12,7 +12,7 @@ from typing import Any, BinaryIO
 
 from fairlane.apps.batchfile.bodies import ENDPOINTS, body_problems, shown
 from fairlane.core.errors import BatchFileError, SubmissionError
-from fairlane.datasets.lines import Broken, numbered_lines
+from fairlane.datasets.lines import Broken, numbered_lines, unique
 from fairlane.datasets.rows import MAX_ROW_BYTES, check_row
 from fairlane.pipeline.requests import CHAT_URL, URL_FIELD
 
@@ -104,7 +104,9 @@ def _opened(path: Path) -> BinaryIO:
 def _read(line: str, *, own_models: bool) -> tuple[list[str], dict[str, Any] | None]:
     """What is wrong with a line, and its row where it is an object."""
     try:
-        given = json.loads(line)
+        given = json.loads(line, object_pairs_hook=unique)
+    except Broken as error:
+        return [f"{error}. {error.remedy}".removesuffix(".")], None
     except (ValueError, RecursionError) as error:
         return [f"is no JSON: {error}. Write one JSON object a line"], None
     if not isinstance(given, dict):
