@@ -21,7 +21,8 @@ from fairlane.evaluators.builders import (
     regex,
 )
 from fairlane.evaluators.judge import parse_choice
-from fairlane.evaluators.scorers import Score, last_number, score
+from fairlane.evaluators.numbers import last_number
+from fairlane.evaluators.scorers import Score, score
 from fairlane.model.evaluators import EvaluatorSpec, Judge, Regex
 
 YES_NO = {"yes": 1.0, "no": 0.0}
@@ -273,7 +274,8 @@ def test_a_pattern_that_searches_for_ages_is_given_up() -> None:
     ],
 )
 def test_the_last_number_of_a_text_counts(text: str, number: float | None) -> None:
-    assert last_number(text) == number
+    found = last_number(text)
+    assert (None if found is None else float(found)) == number
 
 
 @given(

@@ -90,7 +90,10 @@ def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> Eva
 
 
 def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeric_match") -> EvaluatorSpec:
-    """1 if the last number in the output equals the row's field ``expected``, within ``tolerance``."""
+    """1 if the last number in the output equals the row's field ``expected``, within ``tolerance``.
+
+    There is no score where the field holds several numbers, except behind ``####`` or in LaTeX's box.
+    """
     if isinstance(tolerance, float) and not math.isfinite(tolerance):
         raise SubmissionError(
             FIELD, tolerance, "numeric_match: the tolerance is no finite number", "Give one."

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, assert_never
 
 from fairlane.evaluators.assertions import AssertionsError, share_met
+from fairlane.evaluators.numbers import exact, last_number, marked_answer, numbers_in
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search
 from fairlane.model.evaluators import (
     Assertions,
@@ -21,17 +20,8 @@ from fairlane.model.evaluators import (
     Regex,
 )
 
-MAX_NUMBER_CHARS = 100_000
-"""Characters at the end of a text that are searched for its last number: a bound for hostile outputs."""
-
-# A sign counts where no word ends before it: "10-5" ends in 5, "x = -5", "-$5" and "$-5" in -5. Letters may
-# follow a number ("18kg") but not precede it ("GPT4").
-_NUMBER = re.compile(
-    r"(?:(?<![\w)\]])(?P<sign>[-+−]))?(?:[$€£¥](?P<inner>[-−])?)?"
-    r"(?P<digits>(?<![\w.])\.[0-9]+|(?<!\w)(?<![0-9]\.)"
-    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?)"
-    r"(?P<exponent>[eE][-+]?[0-9]{1,3}(?!\w))?"
-)
+SHOWN = 80
+"""Characters of a field that a reason quotes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,19 +50,6 @@ def score(spec: PureSpec, output: str, row: Mapping[str, Any]) -> Score:
         case Assertions():
             return _assertions(spec, output, row)
     assert_never(spec)
-
-
-def last_number(text: str) -> float | None:
-    """The last number in a text like ``1,234.5``, ``-$3``, ``12%`` or ``#### 18.``; ``None`` without one."""
-    last: re.Match[str] | None = None
-    for found in _NUMBER.finditer(text[-MAX_NUMBER_CHARS:]):
-        last = found
-    if last is None:
-        return None
-    number = float(last["digits"].replace(",", "") + (last["exponent"] or ""))
-    if not math.isfinite(number):
-        return None
-    return -number if last["inner"] or last["sign"] in ("-", "−") else number
 
 
 def as_text(value: object) -> str:
@@ -137,11 +114,15 @@ def _no_constant(name: str) -> NoReturn:
 
 
 def _numeric(spec: NumericMatch, output: str, expected: str) -> Score:
-    wanted = last_number(expected)
-    if wanted is None:
+    wanted = set(numbers_in(marked_answer(expected)))
+    if len(wanted) > 1:
+        shown = expected if len(expected) <= SHOWN else f"{expected[:SHOWN]}…"
+        return Score(None, f"the row's field {spec.expected!r} holds several numbers: {shown!r}")
+    number = wanted.pop() if wanted else None
+    if number is None:
         return Score(None, f"the row's field {spec.expected!r} holds no number")
     given = last_number(output)
-    return Score(float(given is not None and abs(given - wanted) <= spec.tolerance))
+    return Score(float(given is not None and abs(given - number) <= exact(spec.tolerance)))
 
 
 def _assertions(spec: Assertions, output: str, row: Mapping[str, Any]) -> Score:
