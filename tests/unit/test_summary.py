@@ -20,6 +20,8 @@ from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.client.views.tally import OTHER_ERRORS, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
+from fairlane.evaluators.client_side import ClientScorer
+from fairlane.evaluators.client_side import scored as record_scored
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, Judge
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
@@ -194,9 +196,91 @@ def test_a_run_in_the_archive_has_no_scores_of_sessions() -> None:
     assert summarise(spec_of(), RunState.COMPLETED, [make_record()], {}, archived()).session_scores == {}
 
 
-def test_invalid_items_do_not_count_towards_a_model() -> None:
-    record = make_record(state=JobState.INVALID, model="whatever the row says", output=None, error="no such")
-    assert summed(record).scores_by_model == {}
+def invalid(item: int, model: str) -> Record:
+    return make_record(item, state=JobState.INVALID, model=model, output=None, scores={}, error="no field")
+
+
+def test_invalid_items_count_towards_a_model_that_is_known() -> None:
+    odd = invalid(0, "whatever the row says")
+    assert summed(odd).scores_by_model == {}
+    records = [odd, invalid(1, "sim:fast"), make_record(2, scores={"judge": 1.0}), invalid(3, "sim:fast")]
+    found = summed(*records)
+    assert found.scores["judge"] == Scores(1, 3, 1.0, None, 1.0, 1.0)
+    assert found.scores_by_model == {"sim:fast": {"judge": Scores(1, 2, 1.0, None, 1.0, 1.0)}}
+
+
+def test_a_model_all_of_whose_items_are_invalid_is_listed() -> None:
+    spec = spec_of((JUDGE,), models=("sim:fast", "sim:slow", "sim:{{ lane }}"))
+    records = [make_record(0, scores={"judge": 1.0}), invalid(1, "sim:slow"), invalid(2, "sim:{{ lane }}")]
+    found = summarise(spec, RunState.COMPLETED, records, {}).scores_by_model
+    assert {model: scores["judge"].missing for model, scores in found.items()} == {
+        "sim:fast": 0,
+        "sim:slow": 1,
+    }
+
+
+MODELS = st.sampled_from(["sim:fast", "sim:other", "any text"])
+
+
+@given(st.lists(st.tuples(MODELS, st.sampled_from([JobState.SUCCEEDED, JobState.FAILED, JobState.INVALID]))))
+def test_missing_items_by_model_add_up_in_any_order(items: list[tuple[str, JobState]]) -> None:
+    records = [
+        make_record(
+            n, model=model, state=state, scores={"judge": 1.0 if state is JobState.SUCCEEDED else None}
+        )
+        for n, (model, state) in enumerate(items)
+    ]
+    for found in (summed(*records), summed(*reversed(records))):
+        known = {"sim:fast"} | {model for model, state in items if state is not JobState.INVALID}
+        for model, scores in found.scores_by_model.items():
+            count = sum(name == model for name, _ in items)
+            assert (model in known, scores["judge"].count + scores["judge"].missing) == (True, count)
+        assert found.scores_by_model.keys() == known & {model for model, _ in items}
+
+
+def test_models_of_invalid_items_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "MOST_MODELS", 3)
+    summing = tally.Tally(spec_of((JUDGE,)), {})
+    for n in range(10):
+        summing.add(invalid(n, f"text {n}"))
+    assert len(summing._invalid_by_model) == 3
+    assert summing.summary(RunState.COMPLETED).scores["judge"] == Scores(0, 10)
+
+
+def test_a_scorer_of_the_client_that_fails_on_all_items_is_listed() -> None:
+    def failing(output: str) -> float:
+        raise KeyError(output)
+
+    mine = ClientScorer("mine", failing)
+    records = [record_scored(make_record(n, scores={"judge": 1.0}), (mine,)) for n in range(2)]
+    records.append(record_scored(invalid(2, "sim:fast"), (mine,)))
+    found = summed(*records)
+    assert found.scores["mine"] == Scores(0, 3)
+    assert found.scores_by_model["sim:fast"] == {
+        "judge": Scores(2, 1, 1.0, 0.0, 1.0, 1.0),
+        "mine": Scores(0, 3),
+    }
+
+
+def test_calls_without_a_number_of_tokens_are_counted() -> None:
+    price = {"sim:fast": Price(input=1.0, output=1.0)}
+    records = [
+        make_record(0, usage=Usage(10, 5)),
+        make_record(1, usage=Usage()),
+        make_record(2, usage=Usage(), cached=True),
+        make_record(3, usage=Usage(), state=JobState.FAILED, output=None),
+        make_record(4, usage=Usage(), model="python:app.answer"),
+    ]
+    found = summed(*records, prices=price)
+    assert (found.unreported, found.gaps) == ({"sim:fast": 1}, "1 call reported no tokens")
+    assert found.to_dict()["unreported"] == {"sim:fast": 1}
+    assert "1 call reported no tokens" in found._repr_html_()
+    assert summed(*records).gaps == "without sim:fast, 1 call reported no tokens"
+    assert summed(records[0], prices=price).gaps == ""
+    judged = summarise(
+        spec_of((JUDGE,), output_field="output", models=(), prompts=()), RunState.COMPLETED, records, {}
+    )
+    assert judged.unreported == {}
 
 
 def test_a_summary_is_ready_for_json() -> None:

@@ -95,8 +95,9 @@ def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
         if time is not None:
             yield name, _time(time)
     if summary.cost_usd is not None:
-        missing = f", without {', '.join(summary.unpriced)}" if summary.unpriced else ""
-        yield "cost", dollars(summary.cost_usd) + missing
+        yield "cost", dollars(summary.cost_usd) + (f", {summary.gaps}" if summary.gaps else "")
+    elif summary.unreported:
+        yield "cost", f"not known: {summary.gaps}"
 
 
 def _time(time: RoleTime) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from fairlane.client.views.html import Cell, note, number, table
@@ -54,7 +54,8 @@ class Summary:
     ``session_scores`` are those of whole sessions; a run in the archive has none. ``tasks`` and
     ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
     (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
-    and ``score`` that of evaluations, if the run's state still has it.
+    and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model the
+    tasks that were answered without a number of tokens: no cost covers them.
     """
 
     run: str
@@ -71,6 +72,7 @@ class Summary:
     evaluations: tuple[Spending, ...]
     predict: RoleTime | None = None
     score: RoleTime | None = None
+    unreported: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def task_tokens(self) -> int:
@@ -93,6 +95,14 @@ class Summary:
         """Models that used tokens and have no price."""
         spent = (*self.tasks, *self.evaluations)
         return tuple(sorted({each.model for each in spent if each.cost_usd is None}))
+
+    @property
+    def gaps(self) -> str:
+        """What the cost leaves out, in words; empty where it covers everything."""
+        calls = sum(self.unreported.values())
+        unpriced = f"without {', '.join(self.unpriced)}" if self.unpriced else ""
+        reported = f"{calls:,} call{'' if calls == 1 else 's'} reported no tokens" if calls else ""
+        return ", ".join(filter(None, (unpriced, reported)))
 
     def _repr_html_(self) -> str:
         return _tables(self)
@@ -139,6 +149,8 @@ def _tables(summary: Summary) -> str:
             for each in spent
         ]
         parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
+    if summary.unreported:
+        parts.append(note(f"The cost: {summary.gaps}."))
     return "".join(parts)
 
 

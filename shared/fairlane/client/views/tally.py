@@ -5,13 +5,15 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
@@ -21,6 +23,9 @@ from fairlane.pipeline.evaluations import NOT_JUDGED
 
 MOST_FAILURES = 1000
 """Different failures that are counted separately; further ones count as `OTHER_ERRORS`."""
+
+MOST_MODELS = 1000
+"""Models of invalid items that are counted: their rows may name a different one each."""
 
 OTHER_ERRORS = "other errors"
 ERROR_CHARS = 300
@@ -42,6 +47,7 @@ class Tally:
         self._sums = {name: Moments() for name in self._names}
         self._by_model: dict[str, dict[str, Moments]] = {}
         self._items_by_model, self._by_state = Counter[str](), Counter[JobState]()
+        self._invalid_by_model = Counter[str]()
         self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
         self._cached = 0
 
@@ -56,17 +62,38 @@ class Tally:
         self._cached += record.cached
         self._failures.look_at(record)
         if record.state is JobState.INVALID:
-            return  # its model may be any text of its row
+            known = record.model in self._invalid_by_model or record.model in self._spec.models
+            if known or len(self._invalid_by_model) < MOST_MODELS:
+                self._invalid_by_model[record.model] += 1
+            self._list(record.scores)
+            return
         self._items_by_model[record.model] += 1
-        of_model = self._by_model.setdefault(record.model, {name: Moments() for name in self._names})
+        of_model = self._by_model.setdefault(record.model, {})
+        self._list(record.scores)
         for name, value in record.scores.items():
             if value is not None:
-                self._sums.setdefault(name, Moments()).add(value)
+                self._sums[name].add(value)
                 of_model.setdefault(name, Moments()).add(value)
         if not record.cached:
             self._tasks.book(record.model, record.usage)
+            if (
+                record.usage.total is None
+                and record.state is JobState.SUCCEEDED
+                and self._calls(record.model)
+            ):
+                self._tasks.miss(record.model)
         for name, usage in record.eval_usage.items():
             self._evaluations.book(self._models.get(name, name), usage)
+
+    def _calls(self, model: str) -> bool:
+        """Whether a task is a call whose tokens count: no function, and no output that was there before."""
+        return bool(self._spec.models) and not model.startswith(f"{FUNCTIONS}:")
+
+    def _list(self, scores: Iterable[str]) -> None:
+        """List these, also without a value: a scorer of the client, which no spec names, may fail on all."""
+        for name in scores:
+            if name not in self._sums:
+                self._sums[name] = Moments()
 
     def add_sessions(self, sessions: Iterable[SessionRecord]) -> dict[str, Scores]:
         """Take the records of whole sessions; their scores."""
@@ -82,16 +109,22 @@ class Tally:
             by_state=dict(self._by_state),
             cached=self._cached,
             scores={name: each.scores(self.items) for name, each in self._sums.items()},
-            scores_by_model={
-                model: {name: each.scores(self._items_by_model[model]) for name, each in found.items()}
-                for model, found in self._by_model.items()
-                if found
-            },
+            scores_by_model=dict(self._scores_by_model()),
             session_scores=session_scores or {},
             failures=self._failures.all(),
             tasks=self._tasks.all(),
             evaluations=self._evaluations.all(),
+            unreported=self._tasks.unreported(),
         )
+
+    def _scores_by_model(self) -> Iterator[tuple[str, Mapping[str, Scores]]]:
+        """Scores of each model. An invalid item counts where its model is known, as its row may hold any."""
+        named = {model for model in self._spec.models if is_constant(model) and self._invalid_by_model[model]}
+        for model in dict.fromkeys((*self._by_model, *sorted(named))):
+            found, items = self._by_model.get(model, {}), self._items_by_model[model]
+            items += self._invalid_by_model[model]
+            if self._sums:
+                yield model, {name: found.get(name, Moments()).scores(items) for name in self._sums}
 
 
 def summarise(
@@ -192,6 +225,7 @@ class _Ledger:
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices
         self._booked: dict[str, tuple[int, Usage]] = {}
+        self._missed = Counter[str]()
 
     def book(self, model: str, usage: Usage) -> None:
         if usage.total is None:
@@ -200,6 +234,12 @@ class _Ledger:
         parts = ("input_tokens", "output_tokens", "cached_tokens")
         sums = ((getattr(so_far, part) or 0) + (getattr(usage, part) or 0) for part in parts)
         self._booked[model] = (calls + 1, Usage(*sums))
+
+    def miss(self, model: str) -> None:
+        self._missed[model] += 1
+
+    def unreported(self) -> Mapping[str, int]:
+        return dict(sorted(self._missed.items()))
 
     def all(self) -> tuple[Spending, ...]:
         return tuple(
