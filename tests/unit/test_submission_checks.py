@@ -107,12 +107,43 @@ def test_no_more_rows_are_held_than_are_tried_and_all_arrive(stage: Stage) -> No
 
 
 def test_a_judge_of_some_rows_is_tried_on_those_alone(stage: Stage) -> None:
-    judge = Judge(name="j", model="sim:judge", template="{{ rubric }}", choices={"yes": 1}, when="rubric")
+    text = "{{ rubric }}: {{ output }}"
+    judge = Judge(name="j", model="sim:judge", template=text, choices={"yes": 1}, when="rubric")
     submit(stage, evaluators=[judge])
     rows = [*ROWS, {"question": "3", "rubric": "polite"}]
     submit(stage, rows, evaluators=[judge])
     wrong = judge.model_copy(update={"template": "{{ rubrik }}"})
     assert "'rubric'" in str(refused(stage, rows, evaluators=[wrong]))
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "options", "name"),
+    [
+        (llm_judge("sim:judge", "Is {{ answer }} right?", {"yes": 1}), {}, "output"),
+        (llm_judge("sim:judge", "Is it right?", {"yes": 1}), {}, "output"),
+        (llm_judge("sim:judge", "{{ row | tojson }}", {"yes": 1}), {}, "output"),
+        (agent("a", "sim:judge", "{{ criteria }}", [Criterion(id="c", description="d")]), {}, "output"),
+        (llm_judge("sim:judge", "Good?", {"yes": 1}, level="session"), {"session": "question"}, "session"),
+    ],
+)
+def test_a_judge_that_does_not_see_what_it_judges_is_reported(
+    stage: Stage, evaluator: Any, options: dict[str, Any], name: str
+) -> None:
+    error = refused(stage, ROWS, evaluators=[evaluator], **options)
+    assert f"does not show the {name} that it judges" in str(error)
+    assert f"Put {{{{ {name} }}}} into it" in str(error)
+    submit(stage, ROWS, evaluators=[evaluator], check=False, **options)
+
+
+@pytest.mark.parametrize("text", ["{{ answer }}", "{{ row | tojson }}", "{{ output }}"])
+def test_a_judge_of_outputs_that_were_there_may_name_their_field(stage: Stage, text: str) -> None:
+    judge = llm_judge("sim:judge", text, {"yes": 1})
+    stage.client.submit(ROWS, output="answer", evaluators=[judge])
+
+
+@pytest.mark.parametrize("text", ["{% if output %}{{ output }}{% endif %}", "{% set x = output %}{{ x }}"])
+def test_a_judge_may_use_the_output_anywhere(stage: Stage, text: str) -> None:
+    submit(stage, ROWS, evaluators=[llm_judge("sim:judge", text, {"yes": 1})])
 
 
 def test_a_single_row_is_called_so(stage: Stage) -> None:

@@ -30,6 +30,7 @@ from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
+from fairlane.templates.template import referenced_variables
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
@@ -261,12 +262,30 @@ class _Trial:
             rows = [row for row in rows if row.get(when)]  # those that it scores, perhaps none of the first
         if rows and (expected := getattr(evaluator, "expected", None)) is not None:
             self._require(f"{field}.expected", expected, rows)
-        if not rows or not isinstance(evaluator, Judge | Agent):
+        if not isinstance(evaluator, Judge | Agent):
             return
         for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
             self._try(f"{field}.template", partial(self._evaluate, step), rows, _GIVEN)
         for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
             self._try(f"{field}.template", partial(self._evaluate_session, step), rows, _GIVEN)
+        self._require_output(f"{field}.template", evaluator)
+
+    def _require_output(self, field: str, evaluator: Judge | Agent) -> None:
+        """Raise `SubmissionError` for a template that cannot show what it is to judge.
+
+        The whole row shows outputs that were there before, and so does the field that holds them.
+        """
+        session = isinstance(evaluator, Judge) and evaluator.level == "session"
+        shows = {"session"} if session else {"output", self._spec.output_field}
+        if not session and self._spec.output_field is not None:
+            shows.add("row")
+        if shows.isdisjoint(referenced_variables(evaluator.template)):
+            name = "session" if session else "output"
+            problem = f"does not show the {name} that it judges: every score would be of the same text"
+            remedy = (
+                f"Put {{{{ {name} }}}} into it. To send it as it is, submit with check=False (--no-check)."
+            )
+            raise SubmissionError(field, evaluator.template, problem, remedy)
 
     def _evaluate(self, step: Step, row: Row) -> None:
         self._rendering.evaluation(step, row, "")
