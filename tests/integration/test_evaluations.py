@@ -178,7 +178,7 @@ def test_items_are_judged_before_further_tasks_start_on_the_same_lane(deployment
     model = deployment.new_model(output="echo", latency_ms=20)
     deployment.lanes.limit(f"sim:{model}", {"requests_per_minute": 1200, "burst_seconds": 0.2})
     rows = [{"question": f"yes {n}", "answer": "yes"} for n in range(40)]
-    judge = llm_judge(f"sim:{model}", "yes", VERDICTS)
+    judge = llm_judge(f"sim:{model}", "{% if output %}yes{% endif %}", VERDICTS)
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{model}", evaluators=[judge])
     wait_until(lambda: run.status().jobs_done >= 40)
     halfway = run.status()

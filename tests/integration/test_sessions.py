@@ -26,6 +26,7 @@ def rows_of(sessions: int, turns: int) -> list[dict[str, str]]:
 
 def test_every_session_is_judged_over_its_outputs_in_the_order_of_rows(deployment: Cluster) -> None:
     echo, judge = (deployment.new_model(output="echo", latency_ms=10) for _ in range(2))
+    each = llm_judge(f"sim:{judge}", "{% if output %}yes{% endif %}", VERDICTS, name="each")
     rows = rows_of(sessions=150, turns=4)
     run = deployment.client.submit(
         rows,
@@ -33,7 +34,7 @@ def test_every_session_is_judged_over_its_outputs_in_the_order_of_rows(deploymen
         model=f"sim:{echo}",
         repetitions=2,
         session="talk",
-        evaluators=[judge_of_sessions(judge), llm_judge(f"sim:{judge}", "yes", VERDICTS, name="each")],
+        evaluators=[judge_of_sessions(judge), each],
     )
     assert {record.scores["each"] for record in whole(run, timeout=150)} == {1.0}
     found = list(run.sessions())

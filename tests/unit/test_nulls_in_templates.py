@@ -109,6 +109,8 @@ def test_a_null_inside_an_object_is_missing_there(text: str) -> None:
         ("{{ row.get('q') }}", "an expression that it prints is null"),
         ("{{ row.get('q') | trim }}", "an expression that it prints is null"),
         ("{{ q and 1 }}", "an expression that it prints is null"),
+        ("{{ list | join(', ') }}", "a part that it joins is null"),
+        ("{{ [q, 1] | join }}", "a part that it joins is null"),
         ("{{ list[0] }}", "an expression that it prints is null"),
     ],
 )

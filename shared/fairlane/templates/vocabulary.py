@@ -23,6 +23,8 @@ def _filter_join(context: MeteredContext, value: Any, separator: str = "", attri
     for part in value:
         item = get(part)
         context.weigh(item)
+        if item is None:
+            raise ValueError("a part that it joins is null")
         pieces.append(str(item))
     return join(str(separator), pieces)
 
