@@ -56,6 +56,8 @@ LETTERS = {"A": 1.0, "B": 0.0, "C": 0.5}
                 "[ ] correct\n[x] incorrect",
                 "☐ correct\n☑ incorrect and wrong",
                 "correct/incorrect",
+                "Verdict: correct\nOn reflection, verdict: incorrect",
+                "Correct.\n\nActually, incorrect.",
                 "correct\nincorrect",
             )
         ),
@@ -145,6 +147,7 @@ def test_a_choice_in_prose_is_no_verdict(choices: Mapping[str, float], answer: s
     ("choices", "answer", "value"),
     [
         (RIGHT_WRONG, "correct.", 1),
+        (RIGHT_WRONG, "Correct\n\nWait: 2 + 2 is 4, so it is incorrect.", 0),
         (RIGHT_WRONG, "**Incorrect**", 0),
         (RIGHT_WRONG, "✅ Correct!", 1),
         (RIGHT_WRONG, "Verdict: correct", 1),

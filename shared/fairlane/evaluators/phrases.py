@@ -28,6 +28,10 @@ LABEL = re.compile(
     r"|(?P<overall>^[ *_#]{0,20}overall)[\"'*_`)]*\s*[:=][\"'*_`]*",
     re.MULTILINE,
 )
+LOOSE_LABEL = re.compile(r"\b(?:verdict|rating|score|grade|judge?ment|decision)[\"'*_`)]*(?: is)?:[\"'*_`]*")
+CLAUSE_CHARS = 200
+"""Characters before such a label that tell whose it is."""
+
 HEADING = re.compile(
     r"^[ *_#]{0,20}(?:(?:my|the|final|overall) )*(verdict|rating|score|grade|judge?ment|decision)"
     r"[ *_:]{0,20}\n\s*",

@@ -13,11 +13,13 @@ from fairlane.evaluators.phrases import (
     BOXES,
     BULLET,
     BUT,
+    CLAUSE_CHARS,
     CONCLUDING,
     ENDED,
     FOLLOWED,
     HEADING,
     LABEL,
+    LOOSE_LABEL,
     MARKUP,
     MISLEADING,
     MOST_LABELS,
@@ -142,9 +144,19 @@ class Choices:
                 unreadable |= self._only_says(next(iter(_sentences(value)), ""), alone=True) is None
         if final:
             return final
+        found.update(self._loosely_labelled(text))
         found.update(choice for box in BOXES.finditer(text) if (choice := self._alone(box[1] or box[2])))
         found.update(self._line_alone(text))
         return found or (set() if unreadable else None)
+
+    def _loosely_labelled(self, text: str) -> Iterator[str]:
+        """What labels inside a sentence say: "on reflection, verdict: no" takes an earlier label back."""
+        for label in islice(LOOSE_LABEL.finditer(text), MOST_LABELS):
+            value = text[label.end() :].partition("\n")[0].strip()
+            choice = self._alone(value) or self._leading(value, labelled=True)
+            clause = re.split(r"[,;.!?\n]", text[max(0, label.start() - CLAUSE_CHARS) : label.start()])[-1]
+            if choice is not None and not _negates(clause) and not OF_ANOTHER.search(clause):
+                yield choice
 
     def _line_alone(self, text: str) -> Iterator[str]:
         """The last line if it is a choice alone, or else the first one.
@@ -161,7 +173,9 @@ class Choices:
             if not continued and self._alone(before) in (None, last):
                 yield last
             return
-        first = self._alone(lines[0])
+        first, rest = self._alone(lines[0]), "\n".join(lines[1:])
+        if first is not None and RETRACTION.search(rest) and self._others(rest, first):
+            return
         if first is not None and (not lines[1] or ENDED.search(lines[0]) or not _goes_on(lines[1])):
             yield first
 

@@ -57,7 +57,10 @@ class Printing(NodeTransformer):
             case nodes.Const() | nodes.Concat():
                 return node
             case nodes.Or():
-                node.right = self._text(node.right)
+                node.left, node.right = self._passing(node.left), self._text(node.right)
+                return node
+            case nodes.And():
+                node.left, node.right = self._text(node.left), self._text(node.right)
                 return node
             case nodes.CondExpr():
                 node.expr1 = self._text(node.expr1)
@@ -75,8 +78,34 @@ class Printing(NodeTransformer):
                 node.items = [self._text(each) for each in node.items]
                 return node
         name, kind = self._named(node)
+        match node:
+            case nodes.Filter() if node.name in _DEFAULTS and node.node is not None:
+                node.node = self._passing(node.node)
+            case nodes.Filter() | nodes.Getitem() | nodes.Getattr() | nodes.Call() if node.node is not None:
+                node.node = self._made(node.node)
+            case nodes.BinExpr():
+                node.left, node.right = self._made(node.left), self._made(node.right)
         names: list[nodes.Expr] = [nodes.Const(name), nodes.Const(kind)]
         return nodes.Filter(node, NEEDED, names, [], None, None, lineno=node.lineno)
+
+    def _made(self, node: nodes.Expr) -> nodes.Expr:
+        """A part of a printed expression, where a filter makes text of it; any other part may be null."""
+        match node:
+            case nodes.Filter() if node.name in _AS_TEXT:
+                return self._text(node)
+            case nodes.Filter() | nodes.Getitem() | nodes.Getattr() | nodes.Call() if node.node is not None:
+                node.node = self._made(node.node)
+        return node
+
+    def _passing(self, node: nodes.Expr) -> nodes.Expr:
+        """What another value may replace: null stays null, whatever filters make text of it."""
+        at: nodes.Expr | None = node
+        while isinstance(at, nodes.Filter) and at.name in _AS_TEXT:
+            at = at.node
+        if at is node or not isinstance(at, nodes.Name | nodes.Getattr | nodes.Getitem):
+            return self._made(node)
+        null = nodes.Test(at, "none", [], [], None, None, lineno=node.lineno)
+        return nodes.CondExpr(null, nodes.Const(None), node, lineno=node.lineno)
 
     def _named(self, node: nodes.Expr) -> tuple[str | None, str]:
         """The name that an expression reads, and what has it."""
