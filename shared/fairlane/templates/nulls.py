@@ -53,6 +53,7 @@ class Printing(NodeTransformer):
         return node
 
     def _text(self, node: nodes.Expr) -> nodes.Expr:
+        """An expression that becomes text: none of the values that it may have is null."""
         match node:
             case nodes.Const() | nodes.Concat():
                 return node
@@ -66,35 +67,36 @@ class Printing(NodeTransformer):
                 node.expr1 = self._text(node.expr1)
                 node.expr2 = None if node.expr2 is None else self._text(node.expr2)
                 return node
+            case nodes.Tuple():
+                node.items = [self._text(each) for each in node.items]
+                return node
             case nodes.Filter() if node.name in _AS_TEXT and node.node is not None:
                 node.node = self._text(node.node)
                 if node.name == "format":
                     node.args = [self._text(each) for each in node.args]
                 return node
-            case nodes.Mod():
-                node.right = self._text(node.right)
-                return node
-            case nodes.Tuple():
-                node.items = [self._text(each) for each in node.items]
-                return node
         name, kind = self._named(node)
-        match node:
-            case nodes.Filter() if node.name in _DEFAULTS and node.node is not None:
-                node.node = self._passing(node.node)
-            case nodes.Filter() | nodes.Getitem() | nodes.Getattr() | nodes.Call() if node.node is not None:
-                node.node = self._made(node.node)
-            case nodes.BinExpr():
-                node.left, node.right = self._made(node.left), self._made(node.right)
         names: list[nodes.Expr] = [nodes.Const(name), nodes.Const(kind)]
-        return nodes.Filter(node, NEEDED, names, [], None, None, lineno=node.lineno)
+        return nodes.Filter(self._part(node), NEEDED, names, [], None, None, lineno=node.lineno)
 
-    def _made(self, node: nodes.Expr) -> nodes.Expr:
-        """A part of a printed expression, where a filter makes text of it; any other part may be null."""
+    def _part(self, node: nodes.Expr) -> nodes.Expr:
+        """A part of such an expression, which itself may be null. What it makes text of may not."""
         match node:
             case nodes.Filter() if node.name in _AS_TEXT:
                 return self._text(node)
+            case nodes.Filter() if node.name in _DEFAULTS and node.node is not None:
+                node.node = self._passing(node.node)
             case nodes.Filter() | nodes.Getitem() | nodes.Getattr() | nodes.Call() if node.node is not None:
-                node.node = self._made(node.node)
+                node.node = self._part(node.node)
+            case nodes.Mod():
+                node.left, node.right = self._part(node.left), self._text(node.right)
+            case nodes.Or():
+                node.left, node.right = self._passing(node.left), self._part(node.right)
+            case nodes.BinExpr():
+                node.left, node.right = self._part(node.left), self._part(node.right)
+            case nodes.CondExpr():
+                node.expr1 = self._part(node.expr1)
+                node.expr2 = None if node.expr2 is None else self._part(node.expr2)
         return node
 
     def _passing(self, node: nodes.Expr) -> nodes.Expr:
@@ -103,7 +105,7 @@ class Printing(NodeTransformer):
         while isinstance(at, nodes.Filter) and at.name in _AS_TEXT:
             at = at.node
         if at is node or not isinstance(at, nodes.Name | nodes.Getattr | nodes.Getitem):
-            return self._made(node)
+            return self._part(node)
         null = nodes.Test(at, "none", [], [], None, None, lineno=node.lineno)
         return nodes.CondExpr(null, nodes.Const(None), node, lineno=node.lineno)
 
