@@ -38,6 +38,7 @@ LETTERS = {"A": 1.0, "B": 0.0, "C": 0.5}
                 "Correct, but not entirely",
                 "Correct? Hardly.",
                 "is it correct",
+                "So is it correct",
                 "The answer would be correct if it said 5.",
                 "The student says:\nThe answer is correct.",
                 "The answer is correct. However, nobody asked.",

@@ -280,7 +280,8 @@ class Choices:
         if not SIGNS.fullmatch(signs) or MISLEADING.search(f"{signs}x") or ":" in signs:
             return None
         words = WORD.findall(SAID.sub("i say", before))
-        if not words or words[0] in ASKING or not PLAIN.issuperset(words):
+        begins = next((word for word in words if word not in CONCLUDING), "")
+        if not words or begins in ASKING or not PLAIN.issuperset(words):
             return None
         key = _key(named.choice)
         stated = not RATING.isdisjoint(words) or not CONCLUDING.isdisjoint(words[:1])
