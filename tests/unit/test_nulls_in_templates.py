@@ -154,6 +154,11 @@ def test_a_null_may_be_asked_for(text: str, shown: str) -> None:
     assert Template("prompt", text).render({"q": None}) == shown
 
 
+def test_looking_for_nulls_takes_nothing_of_a_templates_allowance() -> None:
+    text = "{% for a in q %}{% for b in q %}{{ a|upper }}{% endfor %}{% endfor %}"
+    assert len(Template("prompt", text).render({"q": "a" * 330})) == 330 * 330
+
+
 EXPRESSIONS = st.recursive(
     st.sampled_from(["q", "row.q", "row['q']", "'a'", "1"]),
     lambda inner: st.one_of(

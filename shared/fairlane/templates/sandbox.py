@@ -41,6 +41,12 @@ _REMEDY = "templates have expressions, filters, if, for, set, with and raw"
 class Metering(NodeTransformer):
     """Rejects statements that are not in `_STATEMENTS`, and meters values that could pile up."""
 
+    def __init__(self, tree: nodes.Template) -> None:
+        # Of the template as it was written: what `Printing` puts in is not charged.
+        self._costs = {
+            id(loop): sum(1 for _ in loop.find_all(nodes.Node)) + 1 for loop in tree.find_all(nodes.For)
+        }
+
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Reject a statement that is not available. Raises ``TemplateSyntaxError``."""
         if isinstance(node, nodes.Stmt) and not isinstance(node, _STATEMENTS):
@@ -52,9 +58,9 @@ class Metering(NodeTransformer):
         """Charge each pass of a loop for the nodes in its body."""
         if node.recursive:
             raise TemplateSyntaxError(f"a recursive loop is not available: {_REMEDY}", node.lineno)
-        cost = 1 + sum(1 for _ in node.find_all(nodes.Node))
         self.generic_visit(node)
-        node.iter = _filtered(node.iter, _ROUNDS, nodes.Const(cost, lineno=node.lineno))
+        cost = nodes.Const(self._costs[id(node)], lineno=node.lineno)
+        node.iter = _filtered(node.iter, _ROUNDS, cost)
         return node
 
     def visit_Assign(self, node: nodes.Assign) -> nodes.Node:  # noqa: N802
@@ -141,7 +147,8 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
                     raise TemplateSyntaxError(
                         f"there is no {kind.__name__.lower()} {node.name!r}; there are: {listed}", node.lineno
                     )
-        metered = Metering().visit(Printing(tree).visit(tree))
+        metering = Metering(tree)
+        metered = metering.visit(Printing(tree).visit(tree))
         if not isinstance(metered, nodes.Template):
             raise TypeError(f"a template became a {type(metered).__name__}")
         return metered
