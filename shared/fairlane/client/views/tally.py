@@ -8,7 +8,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.views.summary import TASK, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.model.evaluators import CallSpec
@@ -20,6 +19,7 @@ from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
 from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
+from fairlane.templates.template import plain_template
 
 MOST_FAILURES = 1000
 """Different failures that are counted separately; further ones count as `OTHER_ERRORS`."""
@@ -119,7 +119,7 @@ class Tally:
 
     def _scores_by_model(self) -> Iterator[tuple[str, Mapping[str, Scores]]]:
         """Scores of each model. An invalid item counts where its model is known, as its row may hold any."""
-        named = {model for model in self._spec.models if is_constant(model) and self._invalid_by_model[model]}
+        named = {each for each in self._spec.models if self._invalid_by_model[each] and _is_constant(each)}
         for model in dict.fromkeys((*self._by_model, *sorted(named))):
             found, items = self._by_model.get(model, {}), self._items_by_model[model]
             items += self._invalid_by_model[model]
@@ -157,6 +157,12 @@ def _of_sessions(
             for name, usage in session.eval_usage.items():
                 evaluations.book(models[name], usage)
     return {name: each.scores(count) for name, each in sums.items()} if count else {}
+
+
+def _is_constant(model: str) -> bool:
+    """Whether a model is no template over the row."""
+    plain = plain_template(model)
+    return plain is not None and not plain.names
 
 
 def _score_names(spec: RunSpec) -> list[str]:
