@@ -205,6 +205,7 @@ def test_amazons_gateway_names_a_quota_by_two_words() -> None:
             424,
             {"error": "Request failed during generation: Server error: index 1", "error_type": "generation"},
         ),
+        (503, said("No available channel for model m under group default", code="model_not_found")),
         (424, {"ErrorCode": "CLIENT_ERROR_FROM_MODEL", "OriginalStatusCode": 500, "Message": "worker died"}),
     ],
 )
