@@ -76,10 +76,10 @@ def refusal(text: str) -> TemplateError:
         ("{{ 'a\nb'|indent(1, true) }}", " a\n b"),
         ("{{ 1.256|round(1) }} {{ '7'|int + 1 }} {{ 'x'|int(5) }} {{ 'ff'|int(base=16) }}", "1.3 8 5 255"),
         ("{{ tags|sort|last }} {{ tags[0] }} {{ tags[-1][::-1] }}", "red red eulb"),
-        ("{{ 'a' ~ n ~ none }} {{ 2 ** 10 }} {{ 7 // 2 }} {{ 7 % 4 }} {{ -n }}", "a3None 1024 3 3 -3"),
+        ("{{ 'a' ~ n ~ 'b' }} {{ 2 ** 10 }} {{ 7 // 2 }} {{ 7 % 4 }} {{ -n }}", "a3b 1024 3 3 -3"),
         ("{{ 'ab' * 2 }}{{ 2 * 'c' }}{{ [1] * 2 }}{{ [1] + [2] }}", "ababcc[1, 1][1, 2]"),
         ("{{ '-'.join(['a', 'b']).replace('a', 'c').split('-') }}", "['c', 'b']"),
-        ("{{ 'safe'|safe }} {{ tags }} {{ plain }} {{ none }}", "safe ['red', 'blue'] {'a': 1, 'b': 2} None"),
+        ("{{ 'safe'|safe }} {{ tags }} {{ plain }}", "safe ['red', 'blue'] {'a': 1, 'b': 2}"),
         ("{{ 'yes' if n is odd else 'no' }}", "yes"),
     ],
 )  # fmt: skip

@@ -36,6 +36,13 @@ class MissingVariableError(UndefinedError):
         self.name = name
 
 
+class NullError(UndefinedError):
+    """The template makes text of a null: a model would be asked about the word "None"."""
+
+    def __init__(self) -> None:
+        super().__init__("a value that it prints is null")
+
+
 class RowUndefined(StrictUndefined):
     """A missing value: its first use raises an error that names the field."""
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from fairlane.templates.meter import MeteredContext, WorkLimitError, bounded
+from fairlane.templates.meter import MeteredContext, NullError, WorkLimitError, bounded
 
 _MAX_INT_BITS = 4096
 _MAX_FORMAT = 1000
@@ -70,6 +70,8 @@ def printf(template: str, values: Any) -> str:
         raise WorkLimitError(f"a format has at most {_MAX_FORMAT} characters")
     if _WIDE_FORMAT.search(template):
         raise WorkLimitError("a format's width has at most three digits")
+    if None in (values if isinstance(values, tuple) else (values,)):
+        raise NullError
     if isinstance(values, dict):  # a key may be named many times
         bounded(template.count("%") * sum(len(str(value)) for value in values.values()))
     filled: str = template % values

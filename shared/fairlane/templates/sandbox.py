@@ -15,10 +15,10 @@ from jinja2.tests import TESTS
 from jinja2.visitor import NodeTransformer
 
 from fairlane.templates import operations, vocabulary
-from fairlane.templates.meter import MeteredContext, RowUndefined
-from fairlane.templates.nulls import NEEDED, Printing, needed
+from fairlane.templates.meter import MeteredContext, NullError, RowUndefined
 
 _WEIGHED = "fairlane weighed"
+_JOINED = "fairlane joined"
 _ROUNDS = "fairlane rounds"
 """Filters put in by `Metering`; no template can name them, for a name has no space."""
 
@@ -41,12 +41,6 @@ _REMEDY = "templates have expressions, filters, if, for, set, with and raw"
 class Metering(NodeTransformer):
     """Rejects statements that are not in `_STATEMENTS`, and meters values that could pile up."""
 
-    def __init__(self, tree: nodes.Template) -> None:
-        # Of the template as it was written: what `Printing` puts in is not charged.
-        self._costs = {
-            id(loop): sum(1 for _ in loop.find_all(nodes.Node)) + 1 for loop in tree.find_all(nodes.For)
-        }
-
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Reject a statement that is not available. Raises ``TemplateSyntaxError``."""
         if isinstance(node, nodes.Stmt) and not isinstance(node, _STATEMENTS):
@@ -58,9 +52,9 @@ class Metering(NodeTransformer):
         """Charge each pass of a loop for the nodes in its body."""
         if node.recursive:
             raise TemplateSyntaxError(f"a recursive loop is not available: {_REMEDY}", node.lineno)
+        cost = 1 + sum(1 for _ in node.find_all(nodes.Node))
         self.generic_visit(node)
-        cost = nodes.Const(self._costs[id(node)], lineno=node.lineno)
-        node.iter = _filtered(node.iter, _ROUNDS, cost)
+        node.iter = _filtered(node.iter, _ROUNDS, nodes.Const(cost, lineno=node.lineno))
         return node
 
     def visit_Assign(self, node: nodes.Assign) -> nodes.Node:  # noqa: N802
@@ -86,7 +80,7 @@ class Metering(NodeTransformer):
     def visit_Concat(self, node: nodes.Concat) -> nodes.Node:  # noqa: N802
         """Weigh the parts of a concatenation, and its result."""
         self.generic_visit(node)
-        node.nodes = [_filtered(part, _WEIGHED) for part in node.nodes]
+        node.nodes = [_filtered(part, _JOINED) for part in node.nodes]
         return _filtered(node, _WEIGHED)
 
     def visit_Getitem(self, node: nodes.Getitem) -> nodes.Node:  # noqa: N802
@@ -124,11 +118,11 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
         )
         self.globals.clear()
         self.filters.clear()
-        self.filters.update({name: _metered(FILTERS[name]) for name in vocabulary.JINJA_FILTERS})
-        self.filters.update(
-            {name: _metered(pass_context(own)) for name, own in vocabulary.OWN_FILTERS.items()}
-        )
-        self.filters.update({_WEIGHED: _weighed, _ROUNDS: _rounds, NEEDED: needed})
+        known = {name: FILTERS[name] for name in vocabulary.JINJA_FILTERS}
+        known |= {name: pass_context(own) for name, own in vocabulary.OWN_FILTERS.items()}
+        for name, function in known.items():
+            self.filters[name] = _metered(function, keeps_null=name in vocabulary.TEXT_FILTERS)
+        self.filters.update({_WEIGHED: _weighed, _JOINED: _joined, _ROUNDS: _rounds})
         self.tests.clear()
         self.tests.update({name: _metered(TESTS[name]) for name in vocabulary.JINJA_TESTS})
 
@@ -147,8 +141,7 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
                     raise TemplateSyntaxError(
                         f"there is no {kind.__name__.lower()} {node.name!r}; there are: {listed}", node.lineno
                     )
-        metering = Metering(tree)
-        metered = metering.visit(Printing(tree).visit(tree))
+        metered = Metering().visit(tree)
         if not isinstance(metered, nodes.Template):
             raise TypeError(f"a template became a {type(metered).__name__}")
         return metered
@@ -204,12 +197,14 @@ def _weigh_all(context: MeteredContext, values: tuple[Any, ...]) -> None:
 
 @pass_context
 def _shown(context: MeteredContext, value: object) -> object:
-    """The text that ``{{ … }}`` prints; rejects values whose text would be an address in memory."""
+    """The text that ``{{ … }}`` prints; rejects null, and values whose text would be an address in memory."""
     if isinstance(value, str):
         return value
+    if value is None:
+        raise NullError
     if isinstance(value, (list, dict, tuple)):
         context.weigh(value)
-    elif not isinstance(value, (int, float, type(None), Undefined)):
+    elif not isinstance(value, (int, float, Undefined)):
         if callable(value):
             raise TypeError("a method is printed without being called; add ()")
         raise TypeError("a sequence is printed without |list or |join")
@@ -218,6 +213,15 @@ def _shown(context: MeteredContext, value: object) -> object:
 
 @pass_context
 def _weighed(context: MeteredContext, value: object) -> object:
+    context.weigh(value)
+    return value
+
+
+@pass_context
+def _joined(context: MeteredContext, value: object) -> object:
+    """A side of ``~``, which becomes text."""
+    if value is None:
+        raise NullError
     context.weigh(value)
     return value
 
@@ -234,13 +238,18 @@ def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
     return values
 
 
-def _metered(function: Any) -> Callable[..., Any]:
-    """``function``, a filter or test, with its arguments and its result charged to the rendering."""
+def _metered(function: Any, *, keeps_null: bool = False) -> Callable[..., Any]:
+    """``function``, a filter or test, with its arguments and its result charged to the rendering.
+
+    ``keeps_null``: it makes text of its first argument, but leaves null, which can still be asked for.
+    """
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
 
     @pass_context
     @wraps(function, updated=())
     def metered(context: MeteredContext, *args: Any, **kwargs: Any) -> Any:
+        if keeps_null and args[0] is None:
+            return None
         _weigh_all(context, args)
         _weigh_all(context, tuple(kwargs.values()))
         match passed:

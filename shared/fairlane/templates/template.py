@@ -11,7 +11,13 @@ from jinja2 import TemplateSyntaxError, meta
 from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
-from fairlane.templates.meter import MAX_CHARS, MeteredContext, MissingVariableError, WorkLimitError
+from fairlane.templates.meter import (
+    MAX_CHARS,
+    MeteredContext,
+    MissingVariableError,
+    NullError,
+    WorkLimitError,
+)
 from fairlane.templates.sandbox import RowEnvironment
 
 _MARKUP = re.compile(r"\{[{%#]")
@@ -145,8 +151,17 @@ class Template:
             raise
         except MissingVariableError as error:
             raise TemplateError(self.field, str(error), error.name) from error
+        except NullError as error:
+            raise self._null(names, error) from error
         except Exception as error:  # an expression may raise anything at all
             raise TemplateError(self.field, str(error) or type(error).__name__) from error
+
+    def _null(self, names: Mapping[str, Any], error: NullError) -> TemplateError:
+        """Where it can be one field alone that is null, that field is missing."""
+        null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
+        if len(null) == 1:
+            return TemplateError(self.field, f"the row has no field {null[0]!r}", null[0])
+        return TemplateError(self.field, str(error))
 
     def _run(self, names: dict[str, Any]) -> str:
         if self._body is None:

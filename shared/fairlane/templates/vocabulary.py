@@ -10,7 +10,7 @@ from typing import Any
 from jinja2.filters import do_int, do_round, make_attrgetter
 from jinja2.runtime import Undefined
 
-from fairlane.templates.meter import MeteredContext, bounded
+from fairlane.templates.meter import MeteredContext, NullError, bounded
 from fairlane.templates.operations import add, join, printf, replace, rfind, rindex, rpartition, rsplit, whole
 
 _MAX_INDENT = 100
@@ -24,7 +24,7 @@ def _filter_join(context: MeteredContext, value: Any, separator: str = "", attri
         item = get(part)
         context.weigh(item)
         if item is None:
-            raise ValueError("a part that it joins is null")
+            raise NullError
         pieces.append(str(item))
     return join(str(separator), pieces)
 
@@ -92,6 +92,14 @@ OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "tojson": _filter_tojson,
 }
 """Fairlane's own filters; each takes the context first."""
+
+TEXT_FILTERS = frozenset(
+    {
+        *("capitalize", "e", "escape", "indent", "lower", "replace", "safe", "string", "title", "trim"),
+        *("truncate", "upper", "urlencode", "wordcount", "wordwrap"),
+    }
+)
+"""Filters that make text of any value."""
 
 JINJA_FILTERS = (
     *(
