@@ -66,6 +66,14 @@ def test_a_rejection_for_a_moment_costs_one_call_and_no_row(deployment: Cluster)
     assert deployment.lanes.view(f"sim:{model}").parked is None
 
 
+def test_429s_by_chance_cost_no_attempt_and_are_found(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=30, faults={"error_429": 0.1})
+    run = deployment.client.submit(numbered(600), "question {{ n }}", model=f"sim:{model}")
+    records = all_succeeded(run, timeout=200.0)
+    assert {record.attempts for record in records} == {1}
+    assert deployment.served(model).errors["error_429"] > 0
+
+
 def test_jobs_wait_while_their_lane_answers_nobody(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=10, faults={"error_500": 1.0})
     lane, soon = f"sim:{model}", RetryPolicy(initial_delay=0.02, max_delay=0.05)

@@ -56,6 +56,7 @@ class Faults(_Table):
     )
     error_401: Probability = Field(default=0.0, description="401, although the key is right.")
     error_404: Probability = Field(default=0.0, description="404 without a body.")
+    error_429: Probability = Field(default=0.0, description="429 that names nothing, whatever the rate is.")
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Faults:

@@ -246,8 +246,10 @@ def _ended(work: _Work) -> Outcome:
 
 
 def _failed(message: str, status: int, hints: Hints | None = None) -> Outcome:
-    """The outcome of an error that is no 429, by its status."""
+    """The outcome of an error, by its status."""
     match status:
+        case 429:
+            return RateLimited(message, hints=hints)
         case 401 | 402 | 403:
             return AccessDenied(message, status, hints=hints)
         case 503 | 529:
@@ -261,4 +263,4 @@ def _failed(message: str, status: int, hints: Hints | None = None) -> Outcome:
 def _always(status: int | str) -> Outcome:
     if not isinstance(status, int):
         return AccessDenied(status, 429, "quota")
-    return RateLimited("too fast") if status == 429 else _failed("refused", status)
+    return _failed("too fast" if status == 429 else "refused", status)

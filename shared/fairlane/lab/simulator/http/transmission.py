@@ -30,6 +30,7 @@ _GATEWAY_PAGE = b"<html><head><title>502 Bad Gateway</title></head><body>502 Bad
 _OVERLOADED = Problem(529, "Overloaded")
 _FAILURES = {
     401: Problem(401, "The key could not be verified.", "key"),
+    429: Problem(429, "Too Many Requests"),
     500: Problem(500, "The server had an error while processing your request."),
     503: Problem(503, "The server is overloaded or not ready yet."),
     529: _OVERLOADED,

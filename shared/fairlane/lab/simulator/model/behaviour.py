@@ -27,11 +27,12 @@ class Fault(StrEnum):
     CUT_STREAM = "cut_stream"
     ERROR_401 = "error_401"
     ERROR_404 = "error_404"
+    ERROR_429 = "error_429"
 
 
 ERROR_STATUS = {
     **{Fault.ERROR_500: 500, Fault.ERROR_502: 502, Fault.ERROR_503: 503, Fault.ERROR_529: 529},
-    **{Fault.ERROR_401: 401, Fault.ERROR_404: 404},
+    **{Fault.ERROR_401: 401, Fault.ERROR_404: 404, Fault.ERROR_429: 429},
 }
 BEFORE_WORK = frozenset({*ERROR_STATUS, Fault.RESET, Fault.HANG})
 PAID = frozenset({Fault.RESET_AFTER_WORK, Fault.MALFORMED, Fault.CUT_STREAM})
