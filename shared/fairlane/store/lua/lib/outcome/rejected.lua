@@ -61,7 +61,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
-  lease.may_be_chance = may_be_places and not hints.exhausted and retry_after_ms == 0
+  local unclear = not hints.exhausted or hints.exhausted == 'requests' -- many servers call any 429 so
+  lease.may_be_chance = may_be_places and unclear and retry_after_ms == 0
   local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
   may_be_places = may_be_places and not known(row.check_rate) and not has_window(row, axis)
   if may_be_places and suspects_concurrency(row, lease, cut) then forget_rate(row, limits) end

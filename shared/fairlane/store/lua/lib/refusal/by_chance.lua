@@ -57,7 +57,7 @@ function note_answered(row, limits, lease, now)
   if known(row.check_rate) and count_checked(row, lease, 0, now) then forget_rate(row, limits) end
 end
 
--- Whether a 429 that names nothing, at `rate` a minute, says nothing of a limit.
+-- Whether a 429 that shows no limit, at `rate` a minute, says nothing of one.
 function by_chance(row, limits, lease, rate, now)
   if lease.n <= (row.sign or 0) or known(row.shut) and lease.n == row.sign + 1 then return false end
   local checking = known(row.check_rate)
