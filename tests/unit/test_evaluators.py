@@ -344,7 +344,6 @@ def test_scoring_never_raises(output: str, expected: object) -> None:
         ("There is no mistake in it, so yes.", 1),
         ("Yes\n\nThere is no mistake.", 1),
         ("There is no doubt.\nVerdict: **Yes**\n", 1),
-        ("no\nOn second thoughts:\nyes", 1),
         ("<think>yes yes no</think>\nno", 0),
         ("yes yes yes", 1),
     ],

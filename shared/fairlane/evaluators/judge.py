@@ -8,8 +8,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.evaluators.agents import json_answer
+from fairlane.evaluators.mentions import Choices
 from fairlane.evaluators.scorers import Score
-from fairlane.evaluators.verdicts import Choices
+from fairlane.evaluators.verdicts import verdict
 
 SHOWN = 200
 """Characters of an answer that an error quotes."""
@@ -52,7 +53,7 @@ def read_verdict(answer: str, choices: Mapping[str, float]) -> Verdict:
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
     """The score of the choice that ``answer`` decides for, in any case and with any markup.
 
-    JSON is read by its field "choice", or another that names a verdict. `Choices.verdict` says what counts
+    JSON is read by its field "choice", or another that names a verdict. `verdicts.verdict` says what counts
     in any other text. A choice that prose mentions is no verdict: such an answer has no score, and an error
     that quotes it. Reasoning up to ``</think>`` is left out.
     """
@@ -61,10 +62,10 @@ def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
     if document is not None:
         text = _field(document)
     vocabulary = Choices.of(tuple(choices))
-    made = vocabulary.verdict(text)
+    made = verdict(text, vocabulary)
     if made is not None:
         return Score(float(choices[made]))
-    offered, named = ", ".join(choices), len(vocabulary.named_in(text))
+    offered, named = ", ".join(choices), len(vocabulary.named(vocabulary.normalized(text)))
     if not named:
         return Score(None, f"the judge answered {_shown(answer)}, none of {offered}")
     if named > 1:
