@@ -153,6 +153,12 @@ def test_a_quota_of_hours_or_longer_holds_the_lane(
     assert outcome.hints.exhausted == "day"
 
 
+def test_a_prompt_that_is_too_long_for_the_credits_left_is_one_rows_alone() -> None:
+    words = "Prompt tokens limit exceeded: 230799 > 91442. To increase, add credits"
+    assert type(answered(402, said(words, code=402))) is PermanentFailure
+    assert type(answered(402, said("Insufficient credits", code=402))) is AccessDenied
+
+
 def test_amazons_gateway_names_a_quota_by_two_words() -> None:
     spent, throttled = (
         answered(429, {"message": "Limit Exceeded"}),

@@ -85,6 +85,9 @@ _PASSING = frozenset({408, 429, 503, 504, 529})
 """Statuses that pass. A type that stands for one counts more than a 400: Bedrock throttles with 400s, too."""
 
 _OF_MODEL = 424
+_NO_MONEY = 402
+_TOO_LONG = re.compile(r"prompt tokens limit exceeded: ", re.IGNORECASE)
+"""OpenRouter's 402 for one prompt that is longer than the account's credits allow: shorter ones may pass."""
 _LOGIN = re.compile(r"/(?:cdn-cgi/access/)?(?:log-?in|sign-?in|sso|oauth2?)(?:[/?]|$)", re.IGNORECASE)
 """Where a proxy sends who is not logged in, as Cloudflare Access and oauth2-proxy do."""
 _LONG_CALL = "__modal_function_call_id="
@@ -167,6 +170,8 @@ def _worded(error: ErrorBody, status: int) -> ErrorClass | None:
         return ErrorClass.PERMANENT
     if status == TOO_MANY_REQUESTS and lacks_capacity(error):
         return ErrorClass.OVERLOADED
+    if status == _NO_MONEY and _TOO_LONG.match(error.message or ""):
+        return ErrorClass.PERMANENT
     return ErrorClass.SERVER_ERROR if states_fault(error, status) else None
 
 
