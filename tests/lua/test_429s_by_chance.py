@@ -97,3 +97,15 @@ def test_chance_that_ends_is_forgotten(real_redis: Redis) -> None:
     world.run(2 * MINUTE_MS)
     assert world.refused(last) <= 0.1 * world.admitted(last)
     assert world.admitted(last) >= 0.9 * 2 * 600
+
+
+def test_early_429s_of_days_of_little_use_slow_nothing_down(real_redis: Redis) -> None:
+    world = _world(real_redis, ByChance(0.05, Bucket(300, 5), 7), 7)
+    world.run(MINUTE_MS)
+    lane = world.d.keys.lane(world.lane)
+    for _ in range(20):
+        granted = int(world.state("granted"))
+        days_ago = {"early": 4, "early_ms": world.d.now_ms - 3 * 24 * 60 * MINUTE_MS, "early_n": granted - 50}
+        real_redis.hset(lane, mapping=days_ago | {"early_admitted": world.admitted() - 46, "chance": ""})
+        world.run(10_000)
+        assert world.state("check_rate", 300) >= 10

@@ -279,6 +279,7 @@ ENDS = (
     End("overloaded", nothing),
     End("server_error", nothing),
     End("refused", nothing),
+    End("absent", nothing),
     End("broken", all_reserved),  # the answer was lost
     End("broken", all_reserved, again=False),
     End("broken", nothing, sent=False),  # no connection could be opened

@@ -181,7 +181,9 @@ def test_how_long_a_lane_waits_is_a_setting(real_redis: Redis) -> None:
 
 
 waits = st.none() | st.sampled_from([-5, 0, 1, 50, HOUR_MS, *ABSURD])
-signals = st.sampled_from(["ok", "ok", "limited", "overloaded", "broken", "answered", "refused", "none"])
+signals = st.sampled_from(
+    ["ok", "ok", "limited", "overloaded", "broken", "answered", "refused", "absent", "none"]
+)
 steps = st.tuples(signals, waits, st.sampled_from([0, 50, 5000, HOUR_MS]), st.booleans())
 
 

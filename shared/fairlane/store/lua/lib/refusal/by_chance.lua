@@ -3,7 +3,7 @@
 -- estimate, a check (lib/refusal/chance_check.lua) shows which of the two it is. From then on only more 429s than by
 -- chance show a limit. In a lane's hash:
 --   early, early_n, early_ms   429s before the lane was back, less others; the first one's call, and when it came
---   early_admitted             calls that were admitted until then, or until the last check
+--   early_admitted             calls that were admitted until then
 --   early_wanted               how many of them begin a check
 --   chance_odds                logarithm of the odds that more are rejected than by chance
 --   chance_from, chance_n, chance_429s   the calls from the first to the last that count for it, and their 429s
@@ -11,21 +11,19 @@
 -- GIVES: by_chance note_answered
 -- USES: lane/counts lane/state rate/curve rate/slow_start refusal/chance_check refusal/chance_constants
 
--- How many calls a minute were admitted on average since the first early 429, or since the last check.
-local function admitted_pace(row, now)
-  return (admitted(row, 'requests') - row.early_admitted) * 60000 / math.max(LEAST_PACE_MS, now - row.early_ms)
-end
-
--- Counts a 429 that begins an epoch. Where enough came early, a check begins.
-local function suspect_chance(row, lease, now)
+-- Counts a 429 that begins an epoch, at `rate` a minute. Where enough came early, a check begins at the pace at which
+-- calls were admitted meanwhile. Where that is far below the rate, jobs were scarce or the lane was shut: that shows
+-- nothing.
+local function suspect_chance(row, lease, rate, now)
   local early = row.early or 0
   if early == 0 then row.early_n, row.early_ms, row.early_admitted = lease.n, now, admitted(row, 'requests') end
   row.early = below_estimate(row, 'requests') and early + 1 or math.max(0, early - IN_TIME)
   if row.early < (row.early_wanted or EARLY) then return end
   row.early = 0
   local passed = admitted(row, 'requests') - row.early_admitted
-  if passed < EARLY then return end
-  begin_check(row, admitted_pace(row, now), 1 - passed / (lease.n - row.early_n))
+  local pace = passed * 60000 / math.max(LEAST_PACE_MS, now - row.early_ms)
+  if passed < EARLY or pace < USED * rate then return end
+  begin_check(row, pace, 1 - passed / (lease.n - row.early_n))
 end
 
 -- How many 429s in a row are not by chance.
@@ -46,9 +44,9 @@ local function is_too_many(row, lease)
 end
 
 -- More 429s than by chance at `rate` a minute: that shows a limit, or that the share has risen.
-local function check_share(row, rate, now)
+local function check_share(row, rate)
   local seen = row.chance_429s / (row.chance_n - row.chance_from + 1)
-  begin_check(row, math.max(admitted_pace(row, now), LEAST_CHECKED * rate), row.chance, rate, seen)
+  begin_check(row, rate * math.max(LEAST_CHECKED, 1 - seen), row.chance, rate, seen)
 end
 
 -- Notes that a call was answered.
@@ -71,9 +69,9 @@ function by_chance(row, limits, lease, rate, now)
     return true
   end
   if not known(row.chance) then
-    if known(row.requests_age_ms) and row.novice ~= 1 then suspect_chance(row, lease, now) end
+    if known(row.requests_age_ms) and row.novice ~= 1 then suspect_chance(row, lease, rate, now) end
     return false
   end
-  if is_too_many(row, lease) then check_share(row, rate, now) end
+  if is_too_many(row, lease) then check_share(row, rate) end
   return true
 end

@@ -26,8 +26,7 @@ end
 -- Ends a check that has found `share` by chance. What the lane was admitted during the check measures no limit.
 local function end_check(row, share, now)
   row.check_rate, row.chance_odds, row.chance_n, row.early = '', 0, row.granted, 0
-  row.early_ms, row.early_admitted = now, admitted(row, 'requests')
-  mark_opening(row, 'requests', now, row.early_admitted, row.granted)
+  mark_opening(row, 'requests', now, admitted(row, 'requests'), row.granted)
   row.requests_saved = 1
   row.chance = share >= LEAST_CHANCE and math.min(MOST_CHANCE, share) or ''
   if row.chance == '' then row.early_wanted = math.min(MOST_EARLY, 2 * (row.early_wanted or EARLY)) end

@@ -1,6 +1,6 @@
 -- Constants of 429s by chance (lib/refusal/by_chance.lua): when a check begins, and what shows chance.
 -- GIVES: EARLY MOST_EARLY IN_TIME LEAST_PACE_MS LEAST_CHANCE MOST_CHANCE LEAST_BEYOND MOST_BEYOND CHANCE_CALLS
---       CHECKED_AT LEAST_CHECKED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT DOUBT_KEPT
+--       CHECKED_AT LEAST_CHECKED USED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT DOUBT_KEPT
 --       UNDER_CHANCE OVER_LIMIT CHANCE NO_CHANCE RUN_BY_CHANCE
 
 EARLY = 5 -- early 429s that begin a check: a limit that fell is found with fewer
@@ -14,6 +14,7 @@ MOST_BEYOND = 0.9 -- share of calls that is rejected beyond a limit, at most
 CHANCE_CALLS = 250 -- calls over which the share is averaged
 CHECKED_AT = 0.85 -- share of the pace at which a check runs: a limit of that pace rejects next to nothing there
 LEAST_CHECKED = 0.1 -- share of the lane's rate that counts as that pace at least
+USED = 0.25 -- share of the rate below which a pace is no sign of how fast calls are admitted
 FIRST_CHECKED = 12 -- calls that show chance first, at least
 CHECKED_CALLS = 40 -- calls of each later check
 CHANCE_CERTAIN = 7 -- logarithm of the odds from which more 429s than by chance are believed: 1,100 to 1
