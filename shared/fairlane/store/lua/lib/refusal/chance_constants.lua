@@ -3,7 +3,7 @@
 --       CHECKED_AT LEAST_CHECKED USED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT DOUBT_KEPT
 --       UNDER_CHANCE OVER_LIMIT CHANCE NO_CHANCE RUN_BY_CHANCE
 
-EARLY = 5 -- early 429s that begin a check: a limit that fell is found with fewer
+EARLY = 6 -- early 429s that begin a check: a limit that fell is found with fewer
 MOST_EARLY = 96 -- the most that are wanted: twice as many after each check that shows no chance
 IN_TIME = 2 -- early 429s that one outweighs that was not early
 LEAST_PACE_MS = 1000 -- ms over which a pace is measured at least: what a bucket had saved is admitted at once
