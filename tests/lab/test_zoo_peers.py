@@ -2,45 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 
 from tests.benchmarks.zoo.generator import SMALL, generate
 from tests.benchmarks.zoo.measure import measure
 from tests.benchmarks.zoo.peer_client import play_peer
 from tests.benchmarks.zoo.peers import NEVER, PEERS, Aimd, Botocore, DataDesigner, Inspect, Pacing
-from tests.benchmarks.zoo.world import AxisLimit, Latency, Signals, Work, World
+from tests.benchmarks.zoo.world import AxisLimit
+from tests.support.plain_world import plain_world
 
 SLOTS = 400
 
 
-def world(**changes: object) -> World:
-    """Ten calls a second in a bucket of five, answered within 50 ms."""
-    plain = World(
-        seed=1,
-        traits=(),
-        limits=(AxisLimit("requests", 600, "bucket", 0.5),),
-        steps=(),
-        most_at_once=None,
-        at_once_status=429,
-        charge="used",
-        output_factor=1.0,
-        counts_refused=False,
-        latency=Latency("constant", 0.05, 0.0),
-        signals=Signals("protocol", "none"),
-        outages=(),
-        fault_share=0.0,
-        work=Work(100, 50.0, 0.0, 100, 400),
-        one_way_ms=1.0,
-        configured=None,
-        horizon_s=30.0,
-    )
-    return replace(plain, **changes)  # type: ignore[arg-type]
-
-
 def test_pacing_at_a_known_limit_keeps_a_deep_bucket_and_uses_it() -> None:
-    deep = world(limits=(AxisLimit("requests", 600, "bucket", 2.0),))
+    deep = plain_world(limits=(AxisLimit("requests", 600, "bucket", 2.0),))
     figures = measure(play_peer(deep, "pacing"), "pacing")
     assert figures.refused == 0
     assert figures.used_late == 1
@@ -48,7 +23,7 @@ def test_pacing_at_a_known_limit_keeps_a_deep_bucket_and_uses_it() -> None:
 
 
 def test_aimd_halves_once_in_five_seconds_and_grows_by_its_inverse() -> None:
-    peer = Aimd(world(), SLOTS)
+    peer = Aimd(plain_world(), SLOTS)
     peer.limited(0.0, None)
     peer.limited(1.0, None)
     assert peer._bucket.per_second == 5
@@ -59,7 +34,7 @@ def test_aimd_halves_once_in_five_seconds_and_grows_by_its_inverse() -> None:
 
 
 def test_inspect_doubles_until_its_first_retry_then_grows_slowly() -> None:
-    peer = Inspect(world(), SLOTS)
+    peer = Inspect(plain_world(), SLOTS)
     for _ in range(20):
         peer.succeeded(1.0)
     assert (peer.wait_s(1.0, 39), peer.wait_s(1.0, 40)) == (0, NEVER)
@@ -72,7 +47,7 @@ def test_inspect_doubles_until_its_first_retry_then_grows_slowly() -> None:
 
 
 def test_data_designer_cuts_once_in_a_row_and_stops_above_its_ceiling() -> None:
-    peer = DataDesigner(world(), SLOTS)
+    peer = DataDesigner(plain_world(), SLOTS)
     peer.limited(0.0, 4.0)
     peer.limited(0.5, None)
     assert peer.wait_s(1.0, 0) == pytest.approx(1.5), "the last 429 had no Retry-After"
@@ -84,7 +59,7 @@ def test_data_designer_cuts_once_in_a_row_and_stops_above_its_ceiling() -> None:
 
 
 def test_botocore_sends_freely_until_it_is_throttled() -> None:
-    peer = Botocore(world(), SLOTS)
+    peer = Botocore(plain_world(), SLOTS)
     assert peer.wait_s(0.0, SLOTS - 1) == 0
     for number in range(100):
         peer.succeeded(number / 20)
@@ -96,13 +71,13 @@ def test_botocore_sends_freely_until_it_is_throttled() -> None:
 
 def test_pacing_takes_the_tightest_limit() -> None:
     limits = (AxisLimit("requests", 6000, "bucket", 1.0), AxisLimit("tokens", 9000, "bucket", 1.0))
-    peer = Pacing(world(limits=limits), SLOTS)
+    peer = Pacing(plain_world(limits=limits), SLOTS)
     assert peer._bucket.per_second == pytest.approx(1.0)
 
 
 @pytest.mark.parametrize("name", ["inspect", "datadesigner", "botocore"])
 def test_a_client_that_does_not_pace_ends_every_job_where_nothing_is_short(name: str) -> None:
-    wide = world(limits=(AxisLimit("requests", 60, "bucket", 40.0),), horizon_s=0.9)
+    wide = plain_world(limits=(AxisLimit("requests", 60, "bucket", 40.0),), horizon_s=0.9)
     course = play_peer(wide, name)
     assert (course.jobs, course.failed, course.unfinished) == (40, 0, 0)
 

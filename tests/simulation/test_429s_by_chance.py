@@ -13,7 +13,8 @@ import pytest
 from tests.benchmarks.zoo import keeper
 from tests.benchmarks.zoo.playing import Course
 from tests.benchmarks.zoo.provider import ADMITTED
-from tests.benchmarks.zoo.world import AxisLimit, Latency, Outage, Shape, Signals, Work, World
+from tests.benchmarks.zoo.world import AxisLimit, Latency, Outage, Shape, Signals, World
+from tests.support.plain_world import plain_world
 
 HORIZON_S, SETTLED_S = 300.0, 200.0
 FOREVER_S = 1e9
@@ -29,23 +30,12 @@ def world(
     by_chance: float, per_minute: float, seed: int, shape: Shape = "bucket", span_s: float = 1.0
 ) -> World:
     """One limit of requests, and 429s by chance that come first."""
-    return World(
+    return plain_world(
         seed=seed,
-        traits=(),
         limits=(AxisLimit("requests", per_minute, shape, span_s),),
-        steps=(),
-        most_at_once=None,
-        at_once_status=429,
-        charge="used",
-        output_factor=1.0,
-        counts_refused=False,
         latency=Latency("lognormal", 0.5, 0.3),
         signals=Signals("openai", "none"),
         outages=(Outage(0.0, FOREVER_S, "429", by_chance),) if by_chance else (),
-        fault_share=0.0,
-        work=Work(100, 50, 10, 100, 200),
-        one_way_ms=5.0,
-        configured=None,
         horizon_s=HORIZON_S,
     )
 

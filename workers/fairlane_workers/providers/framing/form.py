@@ -108,7 +108,7 @@ class BodyParser:
         return Form.OWN_EVENTS if is_events or (not head and self._expected) else Form.DOCUMENT
 
     def _begin(self) -> list[StreamEvent]:
-        """Parse what is held, once it is known to be events."""
+        """Parse the bytes that were held back, if the body consists of events."""
         if self._parser is None and self._form in (Form.OWN_EVENTS, Form.SSE):
             self._parser = SseParser() if self._form is Form.SSE else self._own
             held, self._held = b"".join(self._held), []

@@ -55,7 +55,7 @@ function note_answered(row, limits, lease, now)
   if known(row.check_rate) and count_checked(row, lease, 0, now) then forget_rate(row, limits) end
 end
 
--- Whether a 429 that shows no limit, at `rate` a minute, says nothing of one.
+-- Whether a 429 at `rate` a minute, whose headers show no limit, counts as chance. Then it does not lower the rate.
 function by_chance(row, limits, lease, rate, now)
   if lease.n <= (row.sign or 0) or known(row.shut) and lease.n == row.sign + 1 then return false end
   local checking = known(row.check_rate)
