@@ -26,7 +26,7 @@ from tests.benchmarks.zoo.picture import svg
 from tests.benchmarks.zoo.provider import ADMITTED, TIMEOUT_MS, GeneratedProvider
 from tests.benchmarks.zoo.report import page, table, worst
 from tests.benchmarks.zoo.world import AxisLimit, Outage, OutageForm, Signals, Step, Style, View, World
-from tests.lab.test_zoo_peers import world
+from tests.support.plain_world import plain_world
 
 BEGAN_MS = 1_700_000_000_000
 
@@ -56,7 +56,7 @@ class Caller:
 
 
 def test_calls_beyond_the_bucket_are_refused_with_an_exact_wait() -> None:
-    caller = Caller(world(signals=Signals("protocol", "none", wait_form="milliseconds")))
+    caller = Caller(plain_world(signals=Signals("protocol", "none", wait_form="milliseconds")))
     caller.call(6)
     caller.pass_time(50)
     assert caller.verdicts() == [ADMITTED] * 5 + ["requests"]
@@ -67,7 +67,7 @@ def test_calls_beyond_the_bucket_are_refused_with_an_exact_wait() -> None:
 @pytest.mark.parametrize(("error", "shown_ms"), [(10.0, 1000), (0.1, 10)])
 def test_a_wrong_wait_is_wrong_by_its_factor(error: float, shown_ms: int) -> None:
     signals = Signals("protocol", "none", wait_form="milliseconds", wait_error=error)
-    caller = Caller(world(signals=signals))
+    caller = Caller(plain_world(signals=signals))
     caller.call(6)
     caller.pass_time(50)
     (refused,) = [end for _, end in caller.ends if isinstance(end, RateLimited)]
@@ -76,7 +76,7 @@ def test_a_wrong_wait_is_wrong_by_its_factor(error: float, shown_ms: int) -> Non
 
 @pytest.mark.parametrize(("counts", "admitted"), [(False, 6), (True, 5)])
 def test_refused_calls_count_where_the_world_says_so(counts: bool, admitted: int) -> None:
-    caller = Caller(world(counts_refused=counts))
+    caller = Caller(plain_world(counts_refused=counts))
     caller.call(8)
     caller.pass_time(150)
     caller.call(1)
@@ -86,7 +86,7 @@ def test_refused_calls_count_where_the_world_says_so(counts: bool, admitted: int
 
 @pytest.mark.parametrize(("status", "kind"), [(429, RateLimited), (503, Overloaded)])
 def test_calls_at_once_are_limited(status: int, kind: type) -> None:
-    caller = Caller(world(most_at_once=2, at_once_status=status))
+    caller = Caller(plain_world(most_at_once=2, at_once_status=status))
     caller.call(3)
     caller.pass_time(1000)
     assert sorted(caller.verdicts()) == [ADMITTED, ADMITTED, "concurrency"]
@@ -105,7 +105,7 @@ def test_calls_at_once_are_limited(status: int, kind: type) -> None:
     ],
 )
 def test_an_outage_fails_in_its_form_and_ends(form: OutageForm, kind: type, least_ms: int) -> None:
-    caller = Caller(world(outages=(Outage(0.0, 5.0, form),)))
+    caller = Caller(plain_world(outages=(Outage(0.0, 5.0, form),)))
     caller.call(2)
     caller.pass_time(5_500)
     caller.call(1)
@@ -118,7 +118,7 @@ def test_an_outage_fails_in_its_form_and_ends(form: OutageForm, kind: type, leas
 
 def test_a_step_changes_the_limit_and_others_take_their_share() -> None:
     steps = (Step(1.0, 0.5, 0.0), Step(3.0, 1.0, 0.8))
-    caller = Caller(world(steps=steps))
+    caller = Caller(plain_world(steps=steps))
     counts = []
     for second in range(6):
         before = caller.verdicts().count(ADMITTED)
@@ -138,7 +138,7 @@ STYLES: tuple[Style, ...] = (
 @pytest.mark.parametrize("style", STYLES)
 def test_true_headers_of_every_format_are_read_as_workers_read_them(style: Style) -> None:
     limits = (AxisLimit("requests", 600, "bucket", 60.0), AxisLimit("tokens", 600_000, "bucket", 60.0))
-    caller = Caller(world(limits=limits, signals=Signals(style, "true")))
+    caller = Caller(plain_world(limits=limits, signals=Signals(style, "true")))
     caller.call(1)
     caller.pass_time(1000)
     (_, success) = caller.ends[0]
@@ -151,7 +151,7 @@ def test_true_headers_of_every_format_are_read_as_workers_read_them(style: Style
 
 @pytest.mark.parametrize("view", ["none", "other"])
 def test_other_views_say_nothing_of_the_axis_that_binds(view: View) -> None:
-    caller = Caller(world(signals=Signals("protocol", view)))
+    caller = Caller(plain_world(signals=Signals("protocol", view)))
     caller.call(6)
     caller.pass_time(1000)
     for _, end in caller.ends:
@@ -160,7 +160,7 @@ def test_other_views_say_nothing_of_the_axis_that_binds(view: View) -> None:
 
 def test_a_stale_view_repeats_old_figures() -> None:
     limits = (AxisLimit("requests", 60, "bucket", 10.0),)
-    caller = Caller(world(limits=limits, signals=Signals("protocol", "stale", stale_s=60.0)))
+    caller = Caller(plain_world(limits=limits, signals=Signals("protocol", "stale", stale_s=60.0)))
     for second in range(5):
         caller.call(1)
         caller.pass_time((second + 1) * 1000)
@@ -169,7 +169,7 @@ def test_a_stale_view_repeats_old_figures() -> None:
 
 
 def test_headers_come_on_refusals_alone_where_the_world_says_so() -> None:
-    caller = Caller(world(signals=Signals("protocol", "true", on_success=False)))
+    caller = Caller(plain_world(signals=Signals("protocol", "true", on_success=False)))
     caller.call(6)
     caller.pass_time(1000)
     assert all((end.hints is not None) == isinstance(end, RateLimited) for _, end in caller.ends)

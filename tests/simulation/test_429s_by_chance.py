@@ -13,7 +13,7 @@ import pytest
 from tests.benchmarks.zoo import keeper
 from tests.benchmarks.zoo.playing import Course
 from tests.benchmarks.zoo.provider import ADMITTED
-from tests.benchmarks.zoo.world import AxisLimit, Latency, Outage, Shape, Signals, World
+from tests.benchmarks.zoo.world import AxisLimit, Latency, Outage, Shape, Signals, Work, World
 from tests.support.plain_world import plain_world
 
 HORIZON_S, SETTLED_S = 300.0, 200.0
@@ -34,8 +34,10 @@ def world(
         seed=seed,
         limits=(AxisLimit("requests", per_minute, shape, span_s),),
         latency=Latency("lognormal", 0.5, 0.3),
-        signals=Signals("openai", "none"),
+        signals=Signals("protocol", "none"),
         outages=(Outage(0.0, FOREVER_S, "429", by_chance),) if by_chance else (),
+        work=Work(100, 50, 10, 100, 200),
+        one_way_ms=5.0,
         horizon_s=HORIZON_S,
     )
 
