@@ -16,14 +16,14 @@ from tests.support.deployment import LEASE_MS, Deployment, entry
 
 def test_a_claim_has_the_jobs_counts_and_the_wait_of_its_permit(real_redis: Redis) -> None:
     d = Deployment(real_redis)
-    ref = d.queued_lane(requests_per_minute=0)
+    ref = d.queued_lane(jobs=1, requests_per_minute=0)
     d.defer(d.start(ref)[0], cost="attempt")
     d.defer(d.start(ref)[0], signal="limited", retry_after_ms=1, rate_limited=True)
     d.advance(1)
     again = d.take(ref, 1)[0]
     d.advance(7)
     assert again.number == 3
-    assert d.claim(again) == Claim(attempts=1, rate_limits=1, waited_ms=7)
+    assert d.claim(again) == Claim(attempts=1, rate_limits=1, waited_ms=7, rejected=1)
 
 
 def test_of_many_copies_of_a_message_one_is_claimed(real_redis: Redis) -> None:

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from fairlane.model.decision import (
     ABORTED_DELAY_MS,
+    MOST_REJECTIONS,
     Decision,
     Defer,
     Finish,
@@ -131,6 +132,35 @@ def test_equal_refusals_of_the_request_have_equal_names() -> None:
     assert refusal(400, "no parameter x") != refusal(422, "no parameter x")
     assert refusal(400, "filtered", content=True) == ""
     assert refusal(413, "too large") == ""
+
+
+REJECTIONS = (RateLimited("no room"), Overloaded("no room", 503))
+
+
+@pytest.mark.parametrize("outcome", REJECTIONS, ids=names)
+def test_a_job_that_is_rejected_alone_is_called_ever_more_rarely_and_ends(outcome: Outcome) -> None:
+    policy = RetryPolicy(jitter="added")
+    made = [
+        decide(outcome, Claim(1, 0, 0, rejected=before, alone=2), policy, random.Random(1))
+        for before in (2, 4, 20, MOST_REJECTIONS - 2, MOST_REJECTIONS - 1)
+    ]
+
+    delays = [each.delay_ms for each in made if isinstance(each, Defer)]
+    assert delays == sorted(delays)
+    assert delays[0] >= 4000
+    assert delays[-2:] == [60_000, 60_000]
+    last = made[-1]
+    assert isinstance(last, Finish)
+    assert last.error == "rejected 200 times, 2 of them while its lane answered others: no room"
+    assert last.attempts == 1, "rejections cost no attempt"
+
+
+@pytest.mark.parametrize("outcome", REJECTIONS, ids=names)
+def test_a_job_whose_lane_rejects_others_too_waits_for_its_lane_alone(outcome: Outcome) -> None:
+    made = decide(outcome, Claim(0, 0, 0, rejected=MOST_REJECTIONS), RetryPolicy(), random.Random(1))
+
+    assert isinstance(made, Defer)
+    assert (made.cost, made.delay_ms) == ("nothing", 0)
 
 
 @pytest.mark.parametrize("spent", [0, 2, 50])

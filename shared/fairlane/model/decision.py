@@ -72,6 +72,10 @@ class RetryPolicy(BaseModel):
 FORBIDDEN = 403
 """The status of denied access that may be about one request, which a firewall stops."""
 
+MOST_REJECTIONS = 200
+"""Rejections with which a job ends, if it met more of them alone than by chance. A provider that rejects 95
+of 100 calls, whatever they are, rejects one job of 28,000 so often."""
+
 ABORTED_DELAY_MS = 1000
 """Delay of a job that a worker cannot do: another worker may, and the same one must not spin on it."""
 
@@ -130,9 +134,9 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
             if claim.rate_limits + 1 >= policy.max_rate_limits:
                 error = f"rate limited {claim.rate_limits + 1} times: {outcome.message}"
                 return Finish(feedback, claim.attempts, error)
-            return Defer(feedback, rate_limited=True)
+            return _rejected(feedback, claim, policy, rng)
         case Overloaded():
-            return Defer(_feedback(outcome, "overloaded"))
+            return _rejected(_feedback(outcome, "overloaded"), claim, policy, rng)
         case ServerError():
             return _again(_feedback(outcome, "server_error"), "unproven", claim, policy, rng)
         case NetworkFailure() | TimedOut() | InvalidResponse():
@@ -160,6 +164,19 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
 def finish(decision: Defer, attempts: int) -> Finish:
     """Finish a job whose ``attempts`` are used up, with the feedback of its last one."""
     return Finish(decision.feedback, attempts, decision.feedback.reason)
+
+
+def _rejected(feedback: Feedback, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
+    """Back to its lane, which says when it is called next. A job that is rejected alone waits by itself."""
+    rejected, limited = claim.rejected + 1, feedback.signal == "limited"
+    if not claim.alone:
+        return Defer(feedback, rate_limited=limited)
+    if rejected < MOST_REJECTIONS:
+        return Defer(feedback, policy.delay_ms(rejected, rng), rate_limited=limited)
+    error = (
+        f"rejected {rejected} times, {claim.alone} of them while its lane answered others: {feedback.reason}"
+    )
+    return Finish(feedback, claim.attempts, error)
 
 
 def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:

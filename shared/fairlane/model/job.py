@@ -137,6 +137,8 @@ class Claim:
     ``sendable``: whether the lane's rate and burst still allow the call, and ``good_ms`` for how long after
     the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
+    ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered others,
+    if they are more than by chance; else it is 0.
     """
 
     attempts: int
@@ -147,6 +149,8 @@ class Claim:
     good_ms: int = 0
     unproven: int = 0
     paused: bool = False
+    rejected: int = 0
+    alone: int = 0
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -168,6 +172,8 @@ class Claim:
             claim["good_ms"],
             claim["unproven"],
             claim.get("paused", False),
+            claim.get("rejected", 0),
+            claim.get("alone", 0),
         )
 
 

@@ -3,6 +3,7 @@
 --   fails, failures, failed_ms      failures since the first that no later call has refuted, those of them that started
 --                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
+--   answered_size                   tokens that the call was expected to have which did so last
 --   usual_ms                        how long calls usually take
 -- GIVES: too_short count_end count_answer
 -- USES: circuit/access circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe
@@ -68,6 +69,7 @@ function count_answer(row, lease, signal, now)
   end
   if signal ~= 'ok' then return end
   row.answered_n, row.answered_ms = math.max(row.answered_n or 0, lease.n), now
+  row.answered_size = lease.charged.input + lease.charged.output
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   row.usual_ms = (row.usual_ms or took) + (took - (row.usual_ms or took)) / SAMPLES
   note_took(row, took)

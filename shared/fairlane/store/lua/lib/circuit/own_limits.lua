@@ -1,8 +1,8 @@
--- Finds out whose limit 429s are of (circuit/suspect): the lane's, or of one team's calls alone. Those are of a model
--- that serves none of them, and the lane forgets what it learned from them.
+-- Finds out whose limit rejections are of: the lane's, one job's (job/rejections), or one team's (circuit/suspect).
+-- A team's are of a model that serves none of its calls, and the lane forgets what it learned from them.
 -- GIVES: is_own_limit suspect_team write_judged
--- USES: circuit/circuit_constants circuit/learned_fields circuit/refused_teams circuit/suspect lane/state
---       run/model_refusals team/in_flight
+-- USES: circuit/circuit_constants circuit/learned_fields circuit/refused_teams circuit/suspect job/rejections
+--       lane/state run/model_refusals team/in_flight
 -- NEEDS: KEY.in_flight KEY.lane KEY.state
 
 local ENOUGH_ENDED = 6 -- such 429s, and answers to others: were it the lane's limit, both would be mixed
@@ -12,17 +12,17 @@ local function is_unproved(lease)
   return redis.call('HEXISTS', KEY.state, (refusal_fields(lease.kind, lease.lane))) == 0
 end
 
-local function size_of(lease)
-  return lease.charged.input + lease.charged.output
-end
-
 local function forget_suspect(row, suspect)
   row.suspect, row.suspect_before, row.suspect_trial, row.suspect_n = suspect, '', '', row.granted
 end
 
--- Whether a 429 says nothing of the lane: it is of a team whose calls alone are rejected.
-function is_own_limit(row, lease, retry_after_ms, now)
-  if not is_refused(row, team_of(lease.ref)) or not is_unproved(lease) then return false end
+-- Whether a rejection says nothing of the lane: it is of a job, or a 429 of a team, whose calls alone are rejected.
+function is_own_limit(row, lease, signal, retry_after_ms, now)
+  if lease.own and is_rejection(signal) then
+    row.own_rejected = (row.own_rejected or 0) + 1
+    return true
+  end
+  if signal ~= 'limited' or not is_refused(row, team_of(lease.ref)) or not is_unproved(lease) then return false end
   put_off(row, lease, retry_after_ms, now)
   return true
 end

@@ -5,15 +5,15 @@
 
 -- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" or a "denied" one (lib/run/blame.lua).
 -- Returns its counts, which are not saved yet.
-function charge_attempt(lease, cost)
+function charge_attempt(lease, cost, now)
   local spent = attempt_counts(KEY.jobs, lease.job)
   prove_failures(spent)
-  charge_failure(spent, lease, cost)
+  charge_failure(spent, lease, cost, now)
   return spent
 end
 
--- Puts a lease's job back at the head of its run's work on the lane.
-function requeue(lease, queue)
-  redis.call('LPUSH', queue, entry_text(lease))
+-- Puts a lease's job back at the head of its run's retries on the lane, or behind the others there.
+function requeue(lease, queue, behind)
+  redis.call(behind and 'RPUSH' or 'LPUSH', queue, entry_text(lease))
   wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
 end

@@ -1,8 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
--- USES: circuit/refused_teams circuit/shut_out circuit/unanswered core/time job/attempt_counts lane/admission
---       lane/counts lane/dominant_share run/charge_bounds team/budget_charge team/in_flight team/reserved_shares
--- NEEDS: KEY.in_flight KEY.leased KEY.leases
+-- USES: circuit/refused_teams circuit/shut_out circuit/unanswered lane/admission lane/counts lane/dominant_share
+--       lane/new_lease run/charge_bounds team/budget_charge team/reserved_shares
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 
@@ -14,18 +13,6 @@ local function usual_call_ms(row, offer, kind)
     offer.held_ms[kind] = tonumber(held_ms) or row.held_ms or HELD_FIRST_MS
   end
   return offer.held_ms[kind]
-end
-
--- Writes the lease of a job's next attempt under a number greater than any before it, which fences those out.
-local function write_lease(lease, jobs, until_ms)
-  local spent = attempt_counts(jobs, lease.job)
-  spent.number = spent.number + 1
-  lease.number = spent.number
-  save_attempt_counts(jobs, lease.job, spent)
-  local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
-  redis.call('ZADD', KEY.leases, until_ms, id)
-  redis.call('HSET', KEY.leased, id, cjson.encode(lease))
-  increment_in_flight(KEY.in_flight, lease)
 end
 
 -- Grants the job: pops it, charges lane, run and team, and leases it. Returns the permit.
@@ -51,7 +38,7 @@ function grant_permit(offer, job, admission, lease_ms)
   charge_shares(admission.shares, offer.team, job.minutes)
   charge_bounds(offer.bounds, entry, lease, now)
   charge_budget(offer.budget, entry, offer.state, lease)
-  write_lease(lease, offer.jobs, now + lease_ms)
+  write_lease(row, lease, offer.jobs, now + lease_ms)
   return {
     offer = offer.index - 1, job = entry.job, number = lease.number, input = entry.input, output = entry.output,
     kind = entry.kind, most = entry.most, guessed = entry.guessed, share = lease.share,

@@ -14,7 +14,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local retry_after_ms = math.min(asked_ms, longest_wait(limits))
   local row = edited(lane)
   local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
-  local own = signal == 'limited' and is_own_limit(row, lease, retry_after_ms, now)
+  local own = is_own_limit(row, lease, signal, retry_after_ms, now)
   if own then asked_ms, retry_after_ms, hints = 0, 0, {} end
   if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
@@ -27,10 +27,10 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   elseif signal == 'limited' and not own then
     suspect_team(row, lane, lease, retry_after_ms, now)
     news = rejected(row, limits, lease, hints, retry_after_ms, now)
-  elseif signal == 'overloaded' then
+  elseif signal == 'overloaded' and not own then
     overloaded(row, lease, now)
   end
-  local failed, access = count_end(row, lane, limits, lease, signal, reason, now)
+  local failed, access = count_end(row, lane, limits, lease, own and 'none' or signal, reason, now)
   if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
   news = access or rawget(row, 'circuit') or news
   if retry_after_ms > 0 then

@@ -35,12 +35,12 @@ local function model_of(offer, kind)
   return offer.models[kind]
 end
 
--- The first job of an offer's queues that no refusals hold: its entry, its queue, and whether its answer is learned
+-- The first job of an offer's `queues` that no refusals hold: its entry, its queue, and whether its answer is learned
 -- from. Held jobs go to the end of their queue. Where only held jobs are seen: nil, nil, nil, and when to look again
 -- (0: when woken).
-function next_allowed(offer, now)
+function next_allowed(offer, queues, now)
   local again
-  for _, queue in ipairs({ offer.hot, offer.fresh }) do
+  for _, queue in ipairs(queues) do
     local passed, text = 0, offer.emptied ~= queue and redis.call('LINDEX', queue, 0)
     if not text and queue == offer.hot then offer.emptied = queue end -- one script adds nothing to it
     while text do

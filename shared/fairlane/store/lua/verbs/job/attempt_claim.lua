@@ -4,10 +4,10 @@
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
--- RETURNS: JSON {attempts, unproven, rate_limits, waited_ms, sendable, good_ms, paused, handle} for the holder, nil for
---          a stale claim: what the job has spent, the time since the grant, whether the call may be sent, for how long
---          from now, whether it may not because its run or lane is paused, and, where there is one, the handle of a
---          call that its provider still makes.
+-- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, waited_ms, sendable, good_ms, paused, handle} for
+--          the holder, nil for a stale claim: what the job has spent and met (lib/job/attempt_counts.lua), the time
+--          since the grant, whether the call may be sent, for how long from now, whether it may not because its run or
+--          lane is paused, and, where there is one, the handle of a call that its provider still makes.
 -- A message that names another `lane` than the permit is stale, too: its call would be counted on a lane that never
 -- granted it.
 -- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
@@ -31,7 +31,8 @@ redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
 local spent = attempt_counts(KEY.jobs, ARG.job)
 prove_failures(spent)
 return cjson.encode({
-  attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited,
+  attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited, rejected = spent.rejected,
+  alone = lease.own and spent.alone or 0,
   waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
   paused = lease.paused, handle = spent.handle,
 })

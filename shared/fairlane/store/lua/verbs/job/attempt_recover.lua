@@ -19,7 +19,7 @@ local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= n
 if not lapsed and not is_lost(lease, ARG.worker, tonumber(ARG.worker_timeout_ms), now) then return 0 end
 
 if not end_lapsed(lease, ARG.attempt, now) then return 0 end
-local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing')
+local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing', now)
 if spent.attempts >= tonumber(ARG.max_attempts) then
   finish_job(lease, 'failed', ARG.payload, ARG.follow, ARG.joined, { unpack(KEY.hot, 2) }, now)
   return 2

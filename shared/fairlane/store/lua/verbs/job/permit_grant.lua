@@ -33,13 +33,8 @@ for _, i in ipairs(order) do
   local offer = open_offer(i, each, #offers, ARG.name, now)
   admission.team = offer.team
   for _ = 1, reason and 0 or each.most do
-    local job = next_job(offer, admission)
+    local job = next_job(offer, admission, delays)
     if not job then break end
-    local bound, until_ms = delayed_by(offer, job, admission)
-    if bound then
-      note_delay(delays, offer, bound, until_ms, row)
-      break
-    end
     reason, at = blocked_by(admission, job.reserved, job.margins)
     if reason then break end
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))

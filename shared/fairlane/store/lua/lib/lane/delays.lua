@@ -1,0 +1,39 @@
+-- What of its run or its team delays a job of an offer (lane/offer), and what the scheduler is told of it.
+-- GIVES: delayed_by note_delay
+-- USES: circuit/refused_teams circuit/shut_out run/bounds run/model_refusals team/budget_charge team/reserved_shares
+-- NEEDS: KEY.starved
+
+-- What of its run or its team delays a job, and until when (0: when woken); nil where nothing does.
+function delayed_by(offer, job, admission)
+  if job.held_until then return HELD_BOUND, job.held_until end
+  local entry, fresh = job.entry, job.queue == offer.fresh
+  local shut_ms = shut_bound(admission.row, offer.team, admission.now)
+  if shut_ms then return 'circuit', shut_ms end
+  local refused_ms = refused_until(admission.row, offer.team, job.learns, admission.now)
+  if refused_ms then return 'refused', refused_ms end
+  local reason, until_ms =
+    bound_reached(offer.bounds, entry, fresh, offer.ahead, admission.cluster, admission.now)
+  if not reason then reason, until_ms = over_budget(offer.budget, entry, offer.state) end
+  if not reason then reason, until_ms = beyond_shares(admission.shares, offer.team, job.minutes) end
+  return reason, until_ms
+end
+
+-- Notes why an offer gets no further permit, and arranges that the lane is woken when that ends. `delays` is {runs,
+-- reserved_until}: what is reserved for others may be free with every call, so a run that waits for it is not listed.
+function note_delay(delays, offer, bound, until_ms, row)
+  if bound == 'reserved' then
+    local ends = until_ms > 0 and until_ms or math.huge
+    delays.reserved_until = math.min(delays.reserved_until or math.huge, ends)
+    return
+  end
+  local in_flight = offer.bounds.in_flight or 0
+  table.insert(delays.runs, { offer = offer.index - 1, bound = bound, until_ms = until_ms, in_flight = in_flight })
+  if bound == 'cap' then
+    redis.call('SADD', KEY.starved, offer.lane)
+  elseif bound == 'team_share' or bound == 'circuit' then
+    -- A team that is shut out may go on with each call that ends on the lane.
+    row.teams_wait = (until_ms == 0 or bound == 'circuit') and 1 or row.teams_wait
+  elseif until_ms == 0 then
+    wake_when_released(offer.bounds)
+  end
+end

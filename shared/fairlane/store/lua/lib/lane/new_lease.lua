@@ -1,0 +1,17 @@
+-- The lease of a job's next attempt (lane/lease), as a permit grants it.
+-- GIVES: write_lease
+-- USES: core/time job/attempt_counts job/rejections team/in_flight
+-- NEEDS: KEY.in_flight KEY.leased KEY.leases
+
+-- Writes the lease under a number greater than any before it, which fences those out.
+function write_lease(row, lease, jobs, until_ms)
+  local spent = attempt_counts(jobs, lease.job)
+  spent.number = spent.number + 1
+  lease.number = spent.number
+  if meets_alone(spent, row) then lease.own = 1 end
+  save_attempt_counts(jobs, lease.job, spent)
+  local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
+  redis.call('ZADD', KEY.leases, until_ms, id)
+  redis.call('HSET', KEY.leased, id, cjson.encode(lease))
+  increment_in_flight(KEY.in_flight, lease)
+end

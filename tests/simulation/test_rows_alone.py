@@ -1,0 +1,100 @@
+"""A row that its provider never serves, in virtual time: it holds up no other row, and it ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from redis import Redis
+
+from fairlane.model.job import Attempt, JobState
+from fairlane.model.outcome import (
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    Overloaded,
+    RateLimited,
+    ServerError,
+    Success,
+    TimedOut,
+)
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
+from tests.support.scheduling import Cluster
+from tests.support.stand_ins import FakeWorker
+
+LANE, ROWS, BAD, LATENCY_S = "sim:fast", 400, 7, 0.2
+MOST_DOWN_S = 420.0
+"""Five minutes for which the last row's lane must be down, and the longest wait between two of its probes."""
+
+FAILURES: dict[str, tuple[float, Outcome]] = {
+    "503": (0.005, Overloaded("the model is overloaded", 503)),
+    "slow 503": (2.0, Overloaded("the model is overloaded", 503)),
+    "429": (0.005, RateLimited("too many requests")),
+    "429 that names a wait": (0.005, RateLimited("too many requests", retry_after_ms=1000)),
+    "slow 429": (2.0, RateLimited("too many requests")),
+    "500": (2.0, ServerError("internal error", 500)),
+    "cut connection": (2.0, NetworkFailure("connection reset")),
+    "garbage": (LATENCY_S, InvalidResponse("no JSON", "")),
+    "hang": (20.0, TimedOut("no answer within 20 s", deadline_ms=20_000)),
+}
+
+LIMITS: dict[str, tuple[Callable[[], dict[str, float | None]], float]] = {
+    "no limit": (dict, 4.0),
+    "an unknown limit": (lambda: {"requests_per_minute": None}, 4.0),
+    "20 a second": (lambda: {"requests_per_minute": 1200}, 20.0),
+    "10 at once": (lambda: {"max_concurrency": 10}, 8.0),
+}
+"""Limits of the lane, and in how many seconds the other rows are answered without the bad one, at most."""
+
+
+def cluster_with(
+    redis: Redis, limit: dict[str, float | None], failure: tuple[float, Outcome], bad: set[int]
+) -> Cluster:
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        return failure if attempt.job in bad else (LATENCY_S, Success("yes", Usage(10, 5)))
+
+    return Cluster(redis, provider=provider, workers=[FakeWorker("w1", 100)], lanes={LANE: limit})
+
+
+def count(cluster: Cluster, ref: RunRef, field: str) -> int:
+    return int(cluster.redis.hget(cluster.keys.state(ref), field) or 0)
+
+
+def run_until(cluster: Cluster, done: Callable[[], bool], limit_s: float) -> float:
+    """Virtual seconds until ``done``."""
+    began_ms = cluster.now_ms
+    while not done():
+        assert cluster.now_ms - began_ms < 1000 * limit_s, "it takes too long"
+        cluster.run_for(1)
+    return (cluster.now_ms - began_ms) / 1000
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("failure", FAILURES)
+def test_the_other_rows_are_answered_as_soon_as_without_it(
+    real_redis: Redis, failure: str, limit: str
+) -> None:
+    """They may take twice as long, and ten seconds, while the lane finds out whose the rejections are."""
+    limits, usual_s = LIMITS[limit]
+    cluster = cluster_with(real_redis, limits(), FAILURES[failure], {BAD})
+    ref = cluster.submit(ROWS)
+    run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == ROWS - 1, 2 * usual_s + 10)
+
+
+@pytest.mark.parametrize("failure", ["500", "cut connection", "garbage", "hang"])
+def test_the_last_row_ends_soon_after_the_others(real_redis: Redis, failure: str) -> None:
+    cluster = cluster_with(real_redis, {}, FAILURES[failure], {BAD})
+    ref = cluster.submit(ROWS)
+    cluster.run_until_finished(ref, limit_s=MOST_DOWN_S)
+    assert {job for job, result in cluster.results(ref).items() if result.state is JobState.FAILED} == {BAD}
+
+
+@pytest.mark.parametrize("failure", ["503", "429", "429 that names a wait"])
+def test_a_rejected_row_ends_while_others_go_on(real_redis: Redis, failure: str) -> None:
+    """And is called ever more rarely: as often as its longest back-off allows."""
+    cluster = cluster_with(real_redis, {"requests_per_minute": 120}, FAILURES[failure], {BAD})
+    ref, began_ms = cluster.submit(20_000), cluster.now_ms
+    run_until(cluster, lambda: count(cluster, ref, "n:failed") == 1, 4 * 3600)
+    assert "rejected 200 times" in str(cluster.results(ref)[BAD].error)
+    assert count(cluster, ref, "n:succeeded") >= 0.9 * 2 * (cluster.now_ms - began_ms) / 1000
