@@ -137,8 +137,8 @@ class Claim:
     ``sendable``: whether the lane's rate and burst still allow the call, and ``good_ms`` for how long after
     the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
-    ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered others,
-    if they are more than by chance; else it is 0.
+    ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
+    others, if they are more than by chance; else it is 0.
     """
 
     attempts: int
