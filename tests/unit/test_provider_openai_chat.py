@@ -191,6 +191,31 @@ def test_cached_tokens_have_more_than_one_place(usage: dict[str, Any]) -> None:
     assert (answer.input_tokens, answer.output_tokens, answer.cached_tokens) == (4, 9, 3)
 
 
+@pytest.mark.parametrize(
+    ("completion", "total", "output"),
+    [
+        (9, 1041, 1009),  # xAI counts reasoning in the total alone
+        (1009, 1041, 1009),
+        (None, 41, 9),
+        (9, None, 9),
+        (9, 0, 9),
+        (9, 32, 9),
+        (9, "1041", 9),
+        (0, 32, 0),
+        (None, None, None),
+        (None, 32, None),
+    ],
+)
+def test_reasoning_counts_also_where_the_total_alone_has_it(
+    completion: object, total: object, output: int | None
+) -> None:
+    usage = {"prompt_tokens": 32, "completion_tokens": completion, "total_tokens": total}
+    assert read({"content": "42"}, usage=usage).output_tokens == output
+    answer = Answer()
+    OpenAIChat().fold(StreamEvent("message", json.dumps({"choices": [], "usage": usage})), answer)
+    assert (answer.input_tokens, answer.output_tokens) == (32, output)
+
+
 def test_usage_that_groq_puts_aside_counts() -> None:
     answer = Answer()
     last = {

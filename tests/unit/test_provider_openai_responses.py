@@ -229,6 +229,7 @@ def test_usage_has_what_was_cached_and_all_that_was_put_out() -> None:
     }
     assert read(message(text("x")), usage=usage).usage == Usage(9, 7, 4)
     assert read(message(text("x")), usage={"input_tokens": 9}).usage == Usage(9, None, None)
+    assert read(message(text("x")), usage={**usage, "total_tokens": 21}).usage == Usage(9, 12, 4)
 
 
 def test_calls_are_the_answer() -> None:

@@ -194,3 +194,10 @@ def output_text(value: Any) -> str | None:
 def token_count(value: object) -> int | None:
     """``value`` if it is a count of tokens, else ``None``."""
     return value if type(value) is int and 0 <= value < _LARGEST_COUNT else None
+
+
+def answer_tokens(answered: object, prompt: object, total: object) -> int | None:
+    """The tokens of an answer, reasoning included: some servers count that in their ``total`` alone."""
+    counted, asked, both = token_count(answered), token_count(prompt), token_count(total)
+    rest = None if asked is None or both is None or both <= asked else both - asked
+    return max((count for count in (counted, rest) if count is not None), default=None)

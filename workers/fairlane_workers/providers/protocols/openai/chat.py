@@ -12,6 +12,7 @@ from fairlane_workers.providers.answers.answer import (
     ToolCall,
     ToolDraft,
     UnreadableError,
+    answer_tokens,
     as_list,
     as_object,
     parse_object,
@@ -219,7 +220,9 @@ def _count(usage: object, answer: Answer) -> None:
     if not isinstance(usage, dict):
         return
     answer.input_tokens = token_count(usage.get("prompt_tokens"))
-    answer.output_tokens = token_count(usage.get("completion_tokens"))
+    answer.output_tokens = answer_tokens(
+        usage.get("completion_tokens"), usage.get("prompt_tokens"), usage.get("total_tokens")
+    )
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     for place in ("prompt_cache_hit_tokens", "cached_tokens"):

@@ -10,6 +10,7 @@ from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,
+    answer_tokens,
     as_list,
     as_object,
     parse_object,
@@ -138,7 +139,9 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
 def _count(usage: object, answer: Answer) -> None:
     if isinstance(usage, dict):
         answer.input_tokens = token_count(usage.get("input_tokens"))
-        answer.output_tokens = token_count(usage.get("output_tokens"))
+        answer.output_tokens = answer_tokens(
+            usage.get("output_tokens"), usage.get("input_tokens"), usage.get("total_tokens")
+        )
         details = usage.get("input_tokens_details")
         answer.cached_tokens = (
             token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
