@@ -170,9 +170,13 @@ def test_a_table_that_is_separated_otherwise_is_reported(
         ({"max_tokens": 0}, "a whole number, 1 or more"),
         ({"max_tokens": "64"}, "a whole number, 1 or more"),
         ({"top_p": 7}, "from 0 to 1"),
+        ({"n": 4}, "repetitions= (--repetitions)"),
+        ({"logprobs": True}, "no record keeps"),
+        ({"top_logprobs": 5}, "no record keeps"),
+        ({"candidateCount": 2}, "repetitions= (--repetitions)"),
     ],
 )
-def test_a_parameter_that_no_provider_takes_is_reported(
+def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
     stage: Stage, params: dict[str, Any], words: str
 ) -> None:
     error = refused(stage, params=params)
@@ -182,7 +186,16 @@ def test_a_parameter_that_no_provider_takes_is_reported(
     assert refused(stage, evaluators=[judge]).field.startswith("evaluators['llm_judge'].params")
 
 
+def test_googles_own_form_asks_for_one_answer_too(stage: Stage) -> None:
+    error = refused(stage, params={"generationConfig": {"candidateCount": 4, "maxOutputTokens": 5}})
+    assert error.field == "params['generationConfig']['candidateCount']"
+    submit(stage, params={"generationConfig": {"candidateCount": 1, "responseLogprobs": False}})
+
+
 def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None:
+    submit(stage, params={"n": 1, "logprobs": False, "top_logprobs": 0})
+    submit(stage, params={"n": None, "logprobs": None})
+    submit(stage, params={"n": 4, "logprobs": True}, check=False)
     submit(
         stage,
         params={"my_own": 1, "top_k": 40, "min_p": 0.1, "max_tokens": 5, "temperature": 0, "seed": None},

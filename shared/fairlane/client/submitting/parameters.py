@@ -1,4 +1,4 @@
-"""Finds parameters that no provider takes: misspelt names, and values out of every documented range."""
+"""Finds parameters that no provider takes, and those that ask for what no record keeps."""
 
 from __future__ import annotations
 
@@ -43,6 +43,11 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 }
 """The widest range that a provider documents (OpenAI's, 2026)."""
 
+_ONE = frozenset({"n", "candidateCount"})
+"""How many answers a call makes. Each is paid for, and the first is kept."""
+
+_UNKEPT = frozenset({"logprobs", "top_logprobs", "responseLogprobs"})
+
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
 
@@ -69,6 +74,20 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
                 "would be rejected by every provider",
                 f"Give {wanted}. {_ANYWAY}",
             )
+    _check_kept(field, params)
+    if isinstance(googles := params.get("generationConfig"), Mapping):
+        _check_kept(f"{field}['generationConfig']", googles)
+
+
+def _check_kept(field: str, params: Mapping[str, Any]) -> None:
+    for name, value in params.items():
+        if name in _ONE and value not in (None, 1):
+            problem = "would be paid for, and all answers but the first dropped"
+            remedy = f"Leave it out; repetitions= (--repetitions) asks more than once. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
+        if name in _UNKEPT and value:
+            problem = "asks for what no record keeps"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
 
 
 def _wanted(name: str, value: object) -> str | None:
