@@ -47,7 +47,7 @@ def test_no_prompt_of_a_byte_level_tokenizer_has_more_tokens_than_its_bound(
     assert estimate.most >= estimate.most_input + estimate.output
 
 
-@pytest.mark.parametrize("name", ["tools", "functions", "response_format", "system"])
+@pytest.mark.parametrize("name", ["tools", "functions", "response_format", "system", "systemInstruction"])
 def test_what_describes_tools_counts_as_prompt(name: str) -> None:
     bare, described = estimate_call([], {}), estimate_call([], {name: [{"name": "x" * 500}]})
     assert described.most_input > bare.most_input + 500
@@ -55,7 +55,9 @@ def test_what_describes_tools_counts_as_prompt(name: str) -> None:
 
 def test_an_answer_is_guessed_where_no_parameter_limits_it() -> None:
     assert estimate_call([], {}).guessed
+    assert estimate_call([], {"options": {"num_predict": -1}}).guessed
     assert not estimate_call([], {"max_tokens": 5}).guessed
+    assert not estimate_call([], {"options": {"num_predict": 5}}).guessed
 
 
 @given(st.integers(0, 9), st.integers(0, 99), st.integers(0, 99), st.integers(0, 999), st.booleans())
@@ -80,6 +82,16 @@ def test_an_entry_is_read_as_it_was_written(
         ({"max_tokens": True}, DEFAULT_OUTPUT_TOKENS),
         ({"max_tokens": "64"}, DEFAULT_OUTPUT_TOKENS),
         ({"max_tokens": 64, "n": 0}, 64),
+        ({"generationConfig": {"maxOutputTokens": 8192}}, 8192),
+        ({"generationConfig": {"maxOutputTokens": 64, "candidateCount": 3}}, 192),
+        ({"max_tokens": 64, "generationConfig": {"maxOutputTokens": 8192}}, 8192),
+        ({"inferenceConfig": {"maxTokens": 66}}, 66),
+        ({"options": {"num_predict": 67}}, 67),
+        ({"num_predict": 68}, 68),
+        ({"options": {"num_predict": -1}}, DEFAULT_OUTPUT_TOKENS),
+        ({"input": {"max_new_tokens": 69}}, 69),
+        ({"max_new_tokens": 70}, 70),
+        ({"generationConfig": None, "options": "x", "input": [1]}, DEFAULT_OUTPUT_TOKENS),
     ],
 )
 def test_the_output_is_the_limit_that_the_parameters_set(params: dict[str, Any], output: int) -> None:

@@ -26,11 +26,23 @@ TOKENS_PER_MESSAGE = 3
 MARKS_PER_MESSAGE = 16
 """More than the tokens that mark a message's begin, role and end in any published chat format."""
 
-DESCRIBING = ("tools", "functions", "response_format", "tool_choice", "system", "instructions", "text")
+DESCRIBING = (
+    *("tools", "functions", "response_format", "tool_choice", "system", "instructions", "text"),
+    *("systemInstruction", "toolConfig"),
+)
 """Parameters whose content providers put into the prompt."""
 
-LIMITS = ("max_completion_tokens", "max_tokens", "max_output_tokens")
-"""Parameters that bound an answer's length: of chats, and of OpenAI's responses."""
+LIMITS = (
+    *("max_completion_tokens", "max_tokens", "max_output_tokens"),
+    *("maxOutputTokens", "maxTokens", "num_predict", "max_new_tokens"),
+)
+"""Parameters that bound an answer's length, in the words of every protocol."""
+
+SAMPLES = ("n", "candidateCount")
+"""Parameters that ask for so many answers at once."""
+
+SECTIONS = ("generationConfig", "inferenceConfig", "additionalModelRequestFields", "options", "input")
+"""Parameters in which Google, Bedrock, Ollama and Replicate take others."""
 
 TOOL_MARKS = 1024
 """More than the instructions that providers add where there are tools (Anthropic's: up to 530 tokens)."""
@@ -93,18 +105,18 @@ def estimate_tokens(text: str) -> int:
 def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> Estimate:
     """Tokens to reserve for one call: at least what the rule of thumb gives.
 
-    The output is the limit that ``params`` set (`LIMITS`), times ``n``, or `DEFAULT_OUTPUT_TOKENS`. A limit
-    that is no positive integer is ignored: the provider will reject it.
+    The output is the largest limit that ``params`` or a section of them sets (`LIMITS`), times the answers,
+    or `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: it limits nothing.
     """
     texts = [_text(message.get("content")) for message in messages]
     prompt = sum(estimate_tokens(text) + TOKENS_PER_MESSAGE for text in texts)
-    limits = [limit for name in LIMITS if (limit := _positive(params.get(name))) > 0]
-    asked = max(limits, default=DEFAULT_OUTPUT_TOKENS) * max(1, _positive(params.get("n")))
+    limit = _largest(params, LIMITS)
+    asked = (limit or DEFAULT_OUTPUT_TOKENS) * max(1, _largest(params, SAMPLES))
     return Estimate(
         prompt + TOKENS_PER_MESSAGE,
         min(asked, MOST_OUTPUT_TOKENS),
         most_input=_most_input(messages, params),
-        guessed=not limits,
+        guessed=not limit,
     )
 
 
@@ -128,6 +140,13 @@ def _bytes(text: str) -> int:
 def _text(content: object) -> str:
     """A message's content; a list of parts counts as its JSON."""
     return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+
+
+def _largest(params: Mapping[str, Any], names: Sequence[str]) -> int:
+    """The largest of the parameters ``names``, also of those in sections; 0 if none is positive."""
+    sections = (params.get(section) for section in SECTIONS)
+    places = [params, *(section for section in sections if isinstance(section, Mapping))]
+    return max(_positive(place.get(name)) for place in places for name in names)
 
 
 def _positive(value: object) -> int:
