@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from fairlane.model.tokens import (
     DEFAULT_OUTPUT_TOKENS,
+    MOST_PAYLOAD_TOKENS,
+    PAYLOAD_TOKENS,
     Entry,
     Estimate,
     estimate_call,
@@ -51,6 +53,56 @@ def test_no_prompt_of_a_byte_level_tokenizer_has_more_tokens_than_its_bound(
 def test_what_describes_tools_counts_as_prompt(name: str) -> None:
     bare, described = estimate_call([], {}), estimate_call([], {name: [{"name": "x" * 500}]})
     assert described.most_input > bare.most_input + 500
+
+
+IMAGE = "iVBORw0KGgo" * 40_000
+URL = f"data:image/png;base64,{IMAGE}"
+
+
+@pytest.mark.parametrize(
+    "part",
+    [
+        {"type": "image_url", "image_url": {"url": URL, "detail": "high"}},
+        {"type": "input_image", "image_url": URL},
+        {"type": "input_audio", "input_audio": {"data": IMAGE, "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": URL}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": IMAGE + "=="}},
+        {"inlineData": {"mimeType": "image/png", "data": IMAGE}},
+        {"image": {"format": "png", "source": {"bytes": IMAGE}}},
+        {"type": "tool_result", "content": [{"type": "image", "source": {"data": IMAGE}}]},
+    ],
+)
+def test_an_image_counts_as_one_however_long_its_letters_are(part: dict[str, Any]) -> None:
+    content = [{"type": "text", "text": "What is this?"}, part]
+    estimate = estimate_call([{"role": "user", "content": content}], {"max_tokens": 5})
+    assert PAYLOAD_TOKENS < estimate.input < PAYLOAD_TOKENS + 100
+    assert MOST_PAYLOAD_TOKENS < estimate.most_input < MOST_PAYLOAD_TOKENS + 300
+
+
+def test_images_beside_the_text_of_a_message_count_one_by_one() -> None:
+    message = {"role": "user", "content": "What are these?", "images": [IMAGE, IMAGE]}
+    assert 2 * MOST_PAYLOAD_TOKENS < estimate_call([message], {}).most_input < 2 * MOST_PAYLOAD_TOKENS + 100
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        IMAGE,
+        URL,
+        [{"type": "text", "text": IMAGE}],
+        [{"type": "text", "text": URL}],
+        [{"type": "document", "source": {"type": "text", "data": "word " * 80_000}}],
+    ],
+)
+def test_long_texts_are_no_images(content: object) -> None:
+    estimate = estimate_call([{"role": "user", "content": content}], {})
+    assert estimate.input > 100_000
+    assert estimate.most_input > 400_000
+
+
+@given(st.recursive(st.none() | st.booleans() | st.text() | st.floats(), st.lists, max_leaves=9))
+def test_content_of_any_form_has_an_estimate(content: object) -> None:
+    assert estimate_call([{"role": "user", "content": [content, {"text": content}]}], {}).input > 0
 
 
 def test_an_answer_is_guessed_where_no_parameter_limits_it() -> None:

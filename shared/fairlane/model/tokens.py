@@ -6,6 +6,7 @@ Usage in the response trues an estimate up.
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -46,6 +47,13 @@ SECTIONS = ("generationConfig", "inferenceConfig", "additionalModelRequestFields
 
 TOOL_MARKS = 1024
 """More than the instructions that providers add where there are tools (Anthropic's: up to 530 tokens)."""
+
+PAYLOAD = re.compile(r"data:[^,]{,200};base64,.*|[A-Za-z0-9+/_-]{1024,}+={,2}", re.DOTALL)
+"""An image, a recording or a file in a part of a message: providers count what it shows, not its letters."""
+
+PAYLOAD_TOKENS, MOST_PAYLOAD_TOKENS = 1024, 5000
+"""About what an image has, and more than most have: 258 to 2,240 at Google, up to 1,445 with GPT-4o, up to
+4,784 with Claude. A longer one, like a file of many pages, teaches the bounds of the calls after it."""
 
 DEFAULT_OUTPUT_TOKENS = 1024
 """Tokens reserved for the first answers if the parameters set no limit: longer than most answers."""
@@ -108,8 +116,10 @@ def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, An
     The output is the largest limit that ``params`` or a section of them sets (`LIMITS`), times the answers,
     or `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: it limits nothing.
     """
-    texts = [_text(message.get("content")) for message in messages]
-    prompt = sum(estimate_tokens(text) + TOKENS_PER_MESSAGE for text in texts)
+    spoken = [_spoken(message.get("content")) for message in messages]
+    prompt = sum(
+        estimate_tokens(text) + payloads * PAYLOAD_TOKENS + TOKENS_PER_MESSAGE for text, payloads in spoken
+    )
     limit = _largest(params, LIMITS)
     asked = (limit or DEFAULT_OUTPUT_TOKENS) * max(1, _largest(params, SAMPLES))
     return Estimate(
@@ -128,7 +138,8 @@ def estimate_inputs(inputs: Sequence[str]) -> Estimate:
 
 def _most_input(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> int:
     """Tokens that the prompt cannot exceed: each has at least one byte, but for those that mark messages."""
-    spoken = sum(_bytes(_text(value)) for message in messages for value in message.values())
+    values = [_spoken(value) for message in messages for value in message.values()]
+    spoken = sum(_bytes(text) + payloads * MOST_PAYLOAD_TOKENS for text, payloads in values)
     described = sum(_bytes(json.dumps(params[name], default=str)) for name in DESCRIBING if params.get(name))
     return spoken + described + MARKS_PER_MESSAGE * (len(messages) + 1) + (TOOL_MARKS if described else 0)
 
@@ -137,9 +148,28 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _text(content: object) -> str:
-    """A message's content; a list of parts counts as its JSON."""
-    return content if isinstance(content, str) else json.dumps(content, ensure_ascii=False)
+def _spoken(value: object) -> tuple[str, int]:
+    """The text of a message's value, and the number of its payloads; a list of parts counts as its JSON."""
+    if isinstance(value, str):
+        return value, 0
+    payloads: list[str] = []
+    return json.dumps(_without_payloads(value, payloads), ensure_ascii=False), len(payloads)
+
+
+def _without_payloads(value: object, payloads: list[str]) -> object:
+    """``value`` without its `PAYLOAD` texts, which are added to ``payloads``. A part's ``text`` is none."""
+    match value:
+        case str() if PAYLOAD.fullmatch(value):
+            payloads.append(value)
+            return ""
+        case list():
+            return [_without_payloads(each, payloads) for each in value]
+        case dict():
+            return {
+                name: each if name == "text" and isinstance(each, str) else _without_payloads(each, payloads)
+                for name, each in value.items()
+            }
+    return value
 
 
 def _largest(params: Mapping[str, Any], names: Sequence[str]) -> int:
