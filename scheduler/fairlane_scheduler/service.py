@@ -150,7 +150,7 @@ class Scheduler:
         )
         requests = RunRequests(runs, backlog, self._feeder, self._registry, limits)
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)
-        self._sources = Sources(runs, backlog)
+        self._sources = Sources(runs, backlog, section.limits.row_bytes)
 
         # Dispatch
         self._team_shares = TeamShares(settings.teams)

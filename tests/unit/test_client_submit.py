@@ -11,6 +11,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.client.client import Client
+from fairlane.config.sections import PayloadLimits, RedisSettings, SchedulerSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, StoreUnavailable, SubmissionError
 from fairlane.datasets.rows import decode_page
@@ -42,6 +43,23 @@ def test_the_rows_are_written_as_they_are_given(stage: Stage) -> None:
     run = submit(stage, iter(ROWS))
     page = stage.redis.hget(stage.keys.rows(RunRef("search", run.id)), "0")
     assert decode_page(page) == ROWS
+
+
+@pytest.mark.parametrize("opened", [False, True])
+def test_a_row_may_be_as_large_as_the_settings_say(stage: Stage, opened: bool) -> None:
+    def send(client: Client) -> None:
+        rows = [{"question": "what is this?", "image": "x" * 1_500_000}]
+        if not opened:
+            client.submit(rows, "{{ question }}", model="sim:fast")
+            return
+        with client.open("{{ question }}", model="sim:fast") as writer:
+            writer.extend(rows)
+
+    with pytest.raises(SubmissionError, match=r"raise scheduler\.limits\.row_bytes"):
+        send(stage.client)
+    limits = SchedulerSettings(limits=PayloadLimits(row_bytes=2_000_000))
+    raised = Settings(redis=RedisSettings(deployment="test"), team="search", scheduler=limits)
+    send(Client(settings=raised, redis=stage.redis, clock=stage.clock, waiter=stage))
 
 
 def test_an_empty_dataset_completes_as_soon_as_it_is_admitted(stage: Stage) -> None:

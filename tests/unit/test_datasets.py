@@ -311,6 +311,7 @@ def test_a_row_larger_than_allowed_is_refused_by_its_number() -> None:
     with pytest.raises(SubmissionError, match="101 bytes") as caught:
         list(pages([{"a": "x"}, {"a": "x" * 93}], 10, 100))
     assert caught.value.row == 2
+    assert "scheduler.limits.row_bytes" in caught.value.remedy
 
 
 def test_a_rows_size_is_counted_in_bytes_not_characters() -> None:

@@ -23,7 +23,7 @@ from pydantic import BaseModel
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets import tables
 from fairlane.datasets.json_check import MAX_DEPTH
-from fairlane.datasets.references import Reference, open_reference
+from fairlane.datasets.references import Reference, SourcePages, open_reference
 from fairlane.datasets.rows import read_rows
 
 ROWS = [{"q": "2 + 2?", "n": 4}, {"q": "3 + 3?", "n": 6}]
@@ -229,3 +229,9 @@ def test_tabs_separate_the_cells_of_a_tsv_file(tmp_path: Path) -> None:
     assert list(open_reference(Reference(path).source)) == list(read_rows(path))
     path.write_text("q\tn\n1\n")
     assert "Quote cells that hold tabs" in refusal(path).remedy
+
+
+def test_a_referenced_row_that_was_admitted_is_read_however_large_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_text('{"image": "%s"}' % ("x" * 1_500_000))
+    assert len(SourcePages(Reference(path).source, 10).page(0)[0]["image"]) == 1_500_000

@@ -29,6 +29,12 @@ def spec_of(**arguments: Any) -> RunSpec:
     return build_spec(run="r1", team="search", submitted_ms=1, **given | arguments)
 
 
+def test_content_in_parts_is_led_to_the_rows_own_request() -> None:
+    parts = [{"type": "image_url", "image_url": {"url": "{{ image }}"}}]
+    with pytest.raises(SubmissionError, match="that field as request="):
+        spec_of(messages=[{"role": "user", "content": parts}])
+
+
 def test_a_prompt_is_one_user_message() -> None:
     assert spec_of(prompt="Q: {{ question }}").prompts == (
         (Message(role="user", content="Q: {{ question }}"),),

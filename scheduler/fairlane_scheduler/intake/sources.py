@@ -12,7 +12,7 @@ from typing import Any
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import open_reference
-from fairlane.datasets.rows import encode_page, pages
+from fairlane.datasets.rows import MAX_ROW_BYTES, encode_page, pages
 from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
 from fairlane.model.origins import Source
@@ -47,8 +47,9 @@ class Sources:
     ``readings``: open datasets, by run. While there are none, and no run reads one, `tick` has nothing to do.
     """
 
-    def __init__(self, runs: Runs, backlog: Backlog) -> None:
-        self._runs, self._backlog = runs, backlog
+    def __init__(self, runs: Runs, backlog: Backlog, row_bytes: int = MAX_ROW_BYTES) -> None:
+        """``row_bytes``: the largest row as JSON."""
+        self._runs, self._backlog, self._row_bytes = runs, backlog, row_bytes
         self.readings: dict[RunRef, _Reading] = {}
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="fairlane-source")
 
@@ -107,7 +108,7 @@ class Sources:
         size = run.plan.spec.page_rows
         done = run.rows // size
         rows = islice(open_reference(source), done * size, None)
-        reading = _Reading(pages(rows, size), done, kept=deque(range(done)))
+        reading = _Reading(pages(rows, size, self._row_bytes), done, kept=deque(range(done)))
         self.readings[run.ref] = reading
         return reading
 

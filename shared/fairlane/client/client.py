@@ -36,7 +36,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
 from fairlane.datasets.references import Reference
-from fairlane.datasets.rows import pages, read_rows
+from fairlane.datasets.rows import Page, pages, read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -137,7 +137,7 @@ class Client:
                 rows = read_rows(dataset)
                 if offers is not None:
                     rows = checked_rows(spec, rows, dataset, offers.check_rendered)
-                run = hand_over(self._deployment, spec, pages(rows, spec.page_rows))
+                run = hand_over(self._deployment, spec, self._pages(rows, spec))
             return run.with_scorers(*mine) if mine else run
 
     def open(
@@ -199,7 +199,7 @@ class Client:
                 calls = dataset is not None or unfinished
                 scores = evaluators is not None and status.items > 0
                 rows = self._checked_again(new, rows, dataset, calls=calls, scores=scores)
-            run = hand_over(self._deployment, new, pages(rows, new.page_rows), origins)
+            run = hand_over(self._deployment, new, self._pages(rows, new), origins)
             return run.with_scorers(*mine) if mine else run
 
     def estimate(
@@ -331,6 +331,9 @@ class Client:
         if dataset is None and not scores:
             return rows
         return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
+
+    def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Iterator[Page]:
+        return pages(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
         if spec.params or spec.evaluators:

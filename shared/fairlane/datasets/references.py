@@ -9,7 +9,7 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.rows import FIELD, pages, read_file
+from fairlane.datasets.rows import FIELD, MAX_PAGE_BYTES, pages, read_file
 from fairlane.model.origins import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
@@ -75,7 +75,8 @@ class SourcePages:
         """One page; its rows are empty if this process cannot read the dataset."""
         try:
             if self._pages is None or number < self._next:
-                self._pages, self._next = pages(open_reference(self._source), self._page_rows), 0
+                rows = open_reference(self._source)
+                self._pages, self._next = pages(rows, self._page_rows, MAX_PAGE_BYTES), 0
             page: list[dict[str, Any]] = []
             while self._next <= number:
                 page = list(next(self._pages, []))  # without the rows' JSON

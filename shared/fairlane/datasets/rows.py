@@ -226,7 +226,10 @@ def pages(
         page_bytes += size + 1
         if size > max_row_bytes:
             problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
-            raise SubmissionError(FIELD, row, problem, "Shorten its longest field.", row=number)
+            remedy = (
+                "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
+            )
+            raise SubmissionError(FIELD, row, problem, remedy, row=number)
         if page_bytes > MAX_PAGE_BYTES:
             problem = f"{len(page) + 1} rows in a row have over {MAX_PAGE_BYTES:,} bytes as JSON"
             raise SubmissionError(FIELD, row, problem, "Shorten the rows.", row=number)

@@ -29,6 +29,10 @@ _OWN_PARAMS = {
     "stream": "Set stream on the connection.",
 }
 
+_PARTS_REMEDY = (
+    'For images and other parts, put {"messages": […]} into a field of each row, and name that field as '
+    "request=."
+)
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 
@@ -270,10 +274,11 @@ def _check_template(field: str, text: str) -> None:
 
 
 def _to_message(field: str, data: dict[str, Any]) -> Message:
+    remedy = _PARTS_REMEDY if isinstance(data.get("content"), list) else _MESSAGE_REMEDY
     try:
         return Message.model_validate(data, strict=True)
     except ValidationError as error:
-        raise in_our_words(error, lambda _: _MESSAGE_REMEDY, field) from None
+        raise in_our_words(error, lambda _: remedy, field) from None
 
 
 def in_our_words(

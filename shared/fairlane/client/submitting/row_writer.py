@@ -142,7 +142,8 @@ class RowWriter:
                 raise
 
     def _sending(self) -> Steps[None]:
-        (page,) = pages(self._waiting, self._spec.page_rows)
+        row_bytes = self._deployment.settings.scheduler.limits.row_bytes
+        (page,) = pages(self._waiting, self._spec.page_rows, row_bytes)
         with self._deployment.answering():
             yield from self._waiting_for_room()
             self._sent.send(encode_page(page))
