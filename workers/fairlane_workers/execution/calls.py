@@ -85,7 +85,7 @@ class Calls:
             on_pending=on_pending,
             withdrawn=lambda: held.withdrawn,
             leave=bool if held.departure is None else held.departure.leave,
-            optional=call.optional,
+            optional=call.optional | ({"stream"} if configured and configured.stream == "auto" else set()),
         )
         return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
 

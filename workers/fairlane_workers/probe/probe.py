@@ -100,7 +100,8 @@ async def probe(
     transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
     built = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
     lane = settings.lane_of(f"{name}:{question.model}")
-    stream = connection.stream is not False if question.stream is None else question.stream
+    chosen = connection.stream if question.stream is None else question.stream
+    stream = chosen is not False
     request = Request(
         question.model,
         [{"role": "user", "content": question.prompt}],
@@ -109,6 +110,7 @@ async def probe(
         question.timeout_s,
         MOST_BYTES,
         lane=lane,
+        optional=frozenset({"stream"} if chosen == "auto" else ()),
     )
     provider = AdaptingProvider(name, built, clock, logs=False)
     pieces = Pieces(clock, clock.monotonic_ms())
@@ -117,6 +119,7 @@ async def probe(
         for _ in range(MOST_ADAPTED):
             if not isinstance(outcome, UnsupportedParameter):
                 break
+            stream = stream and outcome.parameter != "stream"
             pieces = Pieces(clock, clock.monotonic_ms())
             outcome = await provider.call(request, pieces.add)
     finally:

@@ -28,7 +28,7 @@ class Request:
     attempt needs the answer, and the call is cancelled at the provider, too.
 
     ``optional`` names parameters that may be left out if the model does not support them, beside those that
-    only tune how answers are sampled.
+    only tune how answers are sampled. ``"stream"`` among them: nobody asked for a stream.
 
     A provider calls ``leave`` right before it sends the first byte; it may raise `PermitExpiredError`.
     """

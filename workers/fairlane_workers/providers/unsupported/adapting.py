@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from typing import TypeAlias
 
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
-from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
+from fairlane.model.outcome import (
+    AccessDenied,
+    Outcome,
+    PermanentFailure,
+    ServerError,
+    Success,
+    UnsupportedParameter,
+)
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.contract import OnChunk, Provider, Request
-from fairlane_workers.providers.unsupported.wording import SAMPLING, Unsupported, read_unsupported
+from fairlane_workers.providers.unsupported.wording import (
+    SAMPLING,
+    Unsupported,
+    read_unstreamable,
+    read_unsupported,
+)
 
 KEPT_MS = 3_600_000
 """A model may learn a parameter, or its name may lead to another model: after an hour, one call finds out."""
@@ -20,6 +33,10 @@ MOST_MODELS, MOST_OF_A_MODEL = 256, 16
 """A row's template may name any model, and a run any value: neither fills the worker's memory."""
 
 _STATUSES = frozenset({400, 422})
+_UNSTREAMED = frozenset({400, 403, 404, 405, 422, 501})
+"""Of rejected streams: some have an address, or a permission, of their own."""
+
+Refused: TypeAlias = PermanentFailure | AccessDenied | ServerError
 
 log = get_logger("provider")
 
@@ -30,6 +47,8 @@ class AdaptingProvider:
     The rejected call itself ends as `UnsupportedParameter`: its job needs another permit, and no attempt. A
     call that goes through without a parameter says so in ``Success.left_out``. What one call teaches applies
     to all calls of the connection to that model, in this worker, and changes nothing else of them.
+
+    The same holds for what makes an answer stream, unless the run or the connection asks for it.
     """
 
     def __init__(
@@ -46,13 +65,13 @@ class AdaptingProvider:
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
         """See `Provider.call`."""
         left_out: tuple[str, ...] = ()
-        if self._known and request.params:
+        if self._known:
             request, left_out = self._without_unsupported(request)
         outcome = await self._provider.call(request, on_chunk)
         if isinstance(outcome, Success):
             return replace(outcome, left_out=left_out) if left_out else outcome
-        if isinstance(outcome, PermanentFailure) and outcome.status in _STATUSES and request.params:
-            return self._learned(request, outcome)
+        if isinstance(outcome, Refused) and (found := _found(request, outcome)):
+            return self._learned(request, outcome, found)
         return outcome
 
     async def prepare(self) -> None:
@@ -65,11 +84,14 @@ class AdaptingProvider:
 
     def _without_unsupported(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request as the model takes it, and the names of what was left out."""
-        known = self._of(request.model)
+        known, added = self._of(request.model), _added(request)
+        streaming = [each.name for each in known if each.name in added]
         concerned = [each for each in known if _may_change(each, request) and each.concerns(request.params)]
-        if not concerned:
+        if not (streaming or concerned):
             return request, ()
         params = dict(request.params)
+        if "stream_options" in streaming:
+            params["stream_options"] = None
         for each in concerned:
             value = params.pop(each.name)
             if each.instead is not None:
@@ -77,13 +99,11 @@ class AdaptingProvider:
         if "tools" in request.params and "tools" not in params:
             params.pop("tool_choice", None)  # there is none to choose
         left_out = tuple(each.name for each in concerned if each.instead is None)
-        return replace(request, params=params), left_out
+        stream = request.stream and "stream" not in streaming
+        return replace(request, params=params, stream=stream), left_out
 
-    def _learned(self, request: Request, refused: PermanentFailure) -> Outcome:
-        """The outcome of a rejection: a call that is made again if a parameter caused it."""
-        found = read_unsupported(refused.message, request.params, request.optional)
-        if found is None:
-            return refused
+    def _learned(self, request: Request, refused: Refused, found: Unsupported) -> Outcome:
+        """The outcome of a rejection that ``found`` caused: the call is made again."""
         known = dict(self._of(request.model))
         if self._logs and found not in known:
             log.warning(
@@ -114,6 +134,23 @@ class AdaptingProvider:
             known = {each: until_ms for each, until_ms in known.items() if until_ms > now_ms}
             self._known.put(model, known)
         return known
+
+
+def _found(request: Request, refused: Refused) -> Unsupported | None:
+    """What caused a rejection, if the request can do without it."""
+    added = _added(request) if refused.status in _UNSTREAMED else frozenset()
+    found = read_unstreamable(refused.message, added)
+    if found is None and isinstance(refused, PermanentFailure) and refused.status in _STATUSES:
+        return read_unsupported(refused.message, request.params, request.optional)
+    return found
+
+
+def _added(request: Request) -> frozenset[str]:
+    """What goes with the request, and nobody asked for it, so that the answer streams."""
+    if not request.stream:
+        return frozenset()
+    options = {"stream_options"} - request.params.keys()
+    return frozenset(options | ({"stream"} & request.optional))
 
 
 def _may_change(each: Unsupported, request: Request) -> bool:

@@ -26,6 +26,13 @@ RENAMED: Mapping[str, str] = {"max_tokens": "max_completion_tokens"}
 _PENALTIES = ("presence_penalty", "frequency_penalty")
 """Both are "Penalty" to Google: "Penalty is not enabled for this model"."""
 
+STREAMING: Mapping[str, re.Pattern[str]] = {
+    "stream_options": re.compile(r"stream_?options|include_?usage", re.IGNORECASE),
+    "stream": re.compile(r"(?<!up)(?<!down)stream", re.IGNORECASE),
+}
+"""What is added to a call so that its answer streams, and the words for it in any rejection. Without it the
+answer is the same, so a word alone is enough: "Your organization must be verified to stream this model"."""
+
 MOST_VALUE_CHARS = 100
 
 _NAME = r"""[`'"“]?(?P<name>[A-Za-z_]+)[`'"”]?"""
@@ -106,6 +113,14 @@ def read_unsupported(
                 return Unsupported(name, value) if len(value or "") <= MOST_VALUE_CHARS else None
     for name, words in _FORMS.items():
         if name in optional and name in params and _lacks(words, message):
+            return Unsupported(name)
+    return None
+
+
+def read_unstreamable(message: str, added: Collection[str]) -> Unsupported | None:
+    """The first of `STREAMING` among those ``added`` that the message speaks of."""
+    for name, words in STREAMING.items():
+        if name in added and words.search(message):
             return Unsupported(name)
     return None
 
