@@ -25,6 +25,7 @@ from fairlane.model.outcome import (
 from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
+from fairlane.testing import ManualClock
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider
 from tests.support.worker_parts import ANSWER, WorkerParts, lines, on_loop
@@ -117,6 +118,24 @@ def test_release_and_end_are_reported_to_the_log() -> None:
     on_loop(scene)
 
 
+def test_after_a_connection_was_cut_in_silence_the_next_attempt_streams() -> None:
+    def cut(request: Request) -> Outcome:
+        parts_clock.advance(5.0)
+        return NetworkFailure("ServerDisconnectedError")
+
+    async def scene(parts: WorkerParts) -> None:
+        nonlocal parts_clock
+        parts_clock = parts.clock
+        attempts = parts.grant([{"q": 1}] * 3)
+        for attempt, parts.provider.answer in zip(attempts, (ANSWER, cut, ANSWER), strict=True):
+            await parts.executor.execute(attempt)
+        assert [asked.stream for asked in parts.provider.requests] == [True, False, True]
+        assert all("stream" in asked.optional for asked in parts.provider.requests)
+
+    parts_clock = ManualClock()
+    on_loop(scene)
+
+
 def test_a_judge_is_made_ready_by_its_task_and_called_with_the_output() -> None:
     async def scene(parts: WorkerParts) -> None:
         (task,) = parts.grant([{"q": 1}], judges=["sim:judge"])
@@ -131,7 +150,7 @@ def test_a_judge_is_made_ready_by_its_task_and_called_with_the_output() -> None:
         await parts.executor.execute(judge)
 
         asked = parts.provider.requests[-1]
-        assert (asked.model, asked.stream) == ("judge", False)
+        assert (asked.model, asked.stream, parts.provider.heard[-1]) == ("judge", True, None)
         assert asked.messages == [{"role": "user", "content": "yes"}]
         result = parts.judged(judge)
         assert (result.state, result.score, result.answer) == (JobState.SUCCEEDED, 1.0, "yes")

@@ -17,7 +17,16 @@ from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru
 from fairlane.model.job import Attempt
 from fairlane.model.lane import split_model
-from fairlane.model.outcome import Aborted, Outcome, PermanentFailure, Success
+from fairlane.model.outcome import (
+    Aborted,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    PermanentFailure,
+    ServerError,
+    Success,
+    TimedOut,
+)
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
@@ -29,9 +38,15 @@ from fairlane_workers.providers.contract import Provider, Request
 LOOK_AGAIN_MS = 1000  # so often at most Redis is asked for a run's listeners: a new one misses one second
 RUNS_KEPT = 1024
 
-LONG_MS = 15_000
+CUT_MS = 60_000
 """A connection that is silent for a minute may be cut on its way (nginx's ``proxy_read_timeout`` and AWS's
-load balancers: 60 s). A call that took a quarter of that may take the whole the next time."""
+load balancers: 60 s), until one is cut sooner. A call that took a `QUARTER` of that may take the whole the
+next time."""
+
+QUARTER = 0.25
+
+SILENCE_MS = 1000
+"""A connection that breaks sooner broke for another reason: nobody configures a shorter silence."""
 
 CALLS_KEPT, MODELS_KEPT = 20, 1024
 
@@ -50,9 +65,9 @@ class Calls:
         self._connections, self._providers = connections, providers
         self._streaming, self._max_response_bytes = Streaming(chunks), max_response_bytes
 
-    def note(self, model: str, took_ms: int) -> None:
-        """A call to ``model`` has ended; ``took_ms`` since its request left."""
-        self._streaming.note(model, took_ms)
+    def note(self, held: HeldAttempt, model: str, outcome: Outcome, took_ms: int) -> None:
+        """An attempt's call to ``model`` has ended; ``took_ms`` since its request left."""
+        self._streaming.note(model, outcome, took_ms, streamed=held.streams)
 
     async def make(
         self, held: HeldAttempt, inputs: JobInputs, on_pending: Callable[[str], Coroutine[Any, Any, None]]
@@ -68,14 +83,16 @@ class Calls:
         provider, configured = self._providers.get(connection), self._connections.get(connection)
         if provider is None:
             return Aborted(f"this worker has no connection {connection!r}")
-        stream = None
-        if configured is not None and inputs.evaluation is None:
-            stream = await self._streaming.of(held.attempt, call.model, configured)
+        listener, asked = None, False
+        if configured is not None and call.inputs is None:
+            attempt = held.attempt if inputs.evaluation is None else None
+            held.streams, listener = await self._streaming.of(attempt, call.model, configured)
+            asked = configured.stream is True
         request = Request(
             model=name,
             messages=call.messages,
             params=dict(call.params),
-            stream=stream is not None,
+            stream=held.streams,
             timeout_s=inputs.spec.timeout,
             max_response_bytes=self._max_response_bytes,
             arguments=call.arguments,
@@ -85,9 +102,9 @@ class Calls:
             on_pending=on_pending,
             withdrawn=lambda: held.withdrawn,
             leave=bool if held.departure is None else held.departure.leave,
-            optional=call.optional | ({"stream"} if configured and configured.stream == "auto" else set()),
+            optional=call.optional if asked else call.optional | {"stream"},
         )
-        return await (provider.call(request) if stream is None else _streamed(provider, request, stream))
+        return await (provider.call(request) if listener is None else _streamed(provider, request, listener))
 
 
 async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:
@@ -126,27 +143,42 @@ class Chunks:
 
 
 class Streaming:
-    """Knows who listens, and how long the latest calls to each model took."""
+    """Knows who listens, how long the latest calls to each model took, and after how long a call was cut."""
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks
         self._took: Lru[str, deque[int]] = Lru(MODELS_KEPT)
+        self._cut: Lru[str, int] = Lru(MODELS_KEPT)
 
-    def note(self, model: str, took_ms: int) -> None:
-        """A call to ``model`` has ended; ``took_ms`` since its request left."""
-        self._took.get_or_make(model, lambda: deque(maxlen=CALLS_KEPT)).append(took_ms)
+    def note(self, model: str, outcome: Outcome, took_ms: int, *, streamed: bool) -> None:
+        """A call to ``model`` has ended; ``took_ms`` since its request left.
 
-    async def of(self, attempt: Attempt, model: str, connection: Connection) -> AttemptStream | None:
-        """What publishes the pieces of a call's answer; ``None`` if the call is not to stream."""
+        Where a first call fails, the next is whole: not every server that is asked for a stream can send one.
+        """
+        took = self._took.get_or_make(model, lambda: deque(maxlen=CALLS_KEPT))
+        match outcome:
+            case NetworkFailure() | TimedOut(deadline_ms=None) if not streamed and took_ms >= SILENCE_MS:
+                self._cut.put(model, min(took_ms, CUT_MS))
+                took.append(took_ms)
+            case Success() | TimedOut():
+                took.append(took_ms)
+            case NetworkFailure() | ServerError() | InvalidResponse() if not took:
+                took.append(took_ms)
+
+    async def of(
+        self, attempt: Attempt | None, model: str, connection: Connection
+    ) -> tuple[bool, AttemptStream | None]:
+        """Whether a call is to stream, and what publishes its pieces; without an ``attempt`` nothing does."""
         if connection.stream is False:
-            return None
-        stream = await self._chunks.listener(attempt)
-        wanted = connection.stream is True or stream.wanted or self._may_take_long(model)
-        return stream if wanted else None
+            return False, None
+        listener = None if attempt is None else await self._chunks.listener(attempt)
+        heard = listener is not None and listener.wanted
+        streams = connection.stream is True or heard or self._may_take_long(model)
+        return streams, listener if streams else None
 
     def _may_take_long(self, model: str) -> bool:
-        took = self._took.get(model)
-        return not took or max(took) >= LONG_MS
+        took, cut_ms = self._took.get(model), self._cut.get(model) or CUT_MS
+        return not took or max(took) >= cut_ms * QUARTER
 
 
 class AttemptStream:

@@ -183,8 +183,8 @@ class Executor:
         held.wire_ms = claim.waited_ms + left_ms - claimed_ms
         took_ms = self._clock.monotonic_ms() - left_ms
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
-        if isinstance(outcome, Success | TimedOut):
-            self._calls.note(inputs.call.model, took_ms)
+        if outcome is not None and _was_sent(held, outcome):
+            self._calls.note(held, inputs.call.model, outcome, took_ms)
         if outcome is None:
             await self._requeue(held)
         else:

@@ -45,6 +45,7 @@ class HeldAttempt:
 
     Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
     have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
+    ``streams``: its call asks for a stream.
     """
 
     attempt: Attempt
@@ -53,6 +54,7 @@ class HeldAttempt:
     abort: Abort | None = None
     call: asyncio.Task[Outcome] | None = None
     handle: str | None = None
+    streams: bool = False
     wire_ms: int | None = None
     departure: Departure | None = None
     inputs: JobInputs | None = None

@@ -167,8 +167,9 @@ class Connection(Section):
     )
     stream: bool | Literal["auto"] = Field(
         default="auto",
-        description="Stream task calls. auto: those of a run that somebody listens to, and those to a model "
-        "whose latest calls took long. A model of which no call has ended yet counts as slow.",
+        description="Stream calls. auto: those of a run that somebody listens to, and those to a model whose "
+        "latest calls took long or were cut in silence. A model of which no call has ended yet counts as "
+        "slow.",
     )
     structured_output: StructuredOutput | None = Field(
         default=None,
