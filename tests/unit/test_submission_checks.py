@@ -189,7 +189,17 @@ def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
 def test_googles_own_form_asks_for_one_answer_too(stage: Stage) -> None:
     error = refused(stage, params={"generationConfig": {"candidateCount": 4, "maxOutputTokens": 5}})
     assert error.field == "params['generationConfig']['candidateCount']"
-    submit(stage, params={"generationConfig": {"candidateCount": 1, "responseLogprobs": False}})
+    submit(stage, params={"generationConfig": {"candidateCount": 1}})
+
+
+def test_a_request_of_a_row_asks_for_one_answer_too(stage: Stage) -> None:
+    body = {"messages": [{"role": "user", "content": "hi"}]}
+    rows = [{"body": {**body, "n": 1}}, {"body": {**body, "n": 3}}, {"body": None}]
+    with pytest.raises(SubmissionError, match="repetitions=") as caught:
+        stage.client.submit(rows, request="body", model="sim:fast")
+    assert (caught.value.field, caught.value.row) == ("body['n']", 2)
+    stage.client.submit(rows[:1], request="body", model="sim:fast")
+    stage.client.submit(rows, request="body", model="sim:fast", check=False)
 
 
 def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None:

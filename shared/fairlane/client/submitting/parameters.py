@@ -46,7 +46,7 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 _ONE = frozenset({"n", "candidateCount"})
 """How many answers a call makes. Each is paid for, and the first is kept."""
 
-_UNKEPT = frozenset({"logprobs", "top_logprobs", "responseLogprobs"})
+_UNKEPT = frozenset({"logprobs", "top_logprobs"})
 
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
@@ -74,20 +74,22 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
                 "would be rejected by every provider",
                 f"Give {wanted}. {_ANYWAY}",
             )
-    _check_kept(field, params)
-    if isinstance(googles := params.get("generationConfig"), Mapping):
-        _check_kept(f"{field}['generationConfig']", googles)
+    check_one_answer(field, params)
+    for name, value in params.items():
+        if name in _UNKEPT and value:
+            problem = "asks for what no record keeps"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
 
 
-def _check_kept(field: str, params: Mapping[str, Any]) -> None:
+def check_one_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:
+    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one answer."""
     for name, value in params.items():
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
             remedy = f"Leave it out; repetitions= (--repetitions) asks more than once. {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
-        if name in _UNKEPT and value:
-            problem = "asks for what no record keeps"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
+    if isinstance(googles := params.get("generationConfig"), Mapping):
+        check_one_answer(f"{field}['generationConfig']", googles, row)
 
 
 def _wanted(name: str, value: object) -> str | None:

@@ -16,6 +16,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
+from fairlane.client.submitting.parameters import check_one_answer
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
@@ -205,6 +206,8 @@ class _Trial:
         for argument, field in named.items():
             if field is not None:
                 self._require(argument, field, self._rows)
+        if spec.request_field is not None:
+            self._requests(spec.request_field)
         for number in range(len(spec.models)):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
@@ -214,6 +217,11 @@ class _Trial:
                 self._try(self._prompt(number), partial(self._rendering.task, cell), self._rows)
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
+
+    def _requests(self, field: str) -> None:
+        for number, row in enumerate(self._rows, start=1):
+            if isinstance(body := row.get(field), Mapping):
+                check_one_answer(field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:
         try:
