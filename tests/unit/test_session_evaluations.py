@@ -90,7 +90,8 @@ def test_a_session_is_judged_over_its_turns_in_the_order_of_rows() -> None:
         assert [each.job for each in done] == [0, 1, 2, 4, 3]
         asked = [each.messages[0]["content"] for each in parts.provider.requests if each.model == "judge"]
         assert asked == ["b1=B1;", "a1=A1;a2=A2;"]
-        assert not any(each.stream for each in parts.provider.requests if each.model == "judge")
+        made = zip(parts.provider.requests, parts.provider.heard, strict=True)
+        assert not any(heard for asked, heard in made if asked.model == "judge")
         assert [judge(parts.scheduler, job).score for job in (3, 4)] == [1.0, 1.0]
         state = parts.scheduler.state(REF)
         assert (state["state"], state["jobs_done"], state["jobs"]) == ("completed", "5", "5")
