@@ -171,7 +171,7 @@ class Scheduler:
         self._budgets = BudgetWatch(
             Budgets(redis, keys, auditor), settings.teams, self._sharing.canonical_lane
         )
-        self._janitor = Janitor(inbox)
+        self._janitor = Janitor(inbox, clock)
         self._lane_sampler = LaneSampler(lanes, History(redis, keys), backlog.depth)
         self._unused_lanes = UnusedLanes(lanes, self._registry, backlog, self._forget_lane)
         self._heartbeat = RunHeartbeat(RunStates(redis, keys), backlog, self._dispatcher.reason_of)
@@ -278,9 +278,7 @@ class Scheduler:
         refused = bool(self._backlog.throttled_by(REFUSED)) and self._refusals.tick(moment)
         if now >= self._heartbeat_ms:
             self._heartbeat_ms = self._heartbeat.tick(moment)
-        end_wait, spent = None, self._dispatcher.take_out_of_budget()
-        if spent or self._backlog.timed:
-            end_wait = self._early_ends.tick(spent, moment)
+        end_wait = self._early_ends.tick(self._dispatcher.take_out_of_budget(), moment)
         return [
             self._housekeeping_ms - now,
             inbox_wait,
@@ -306,7 +304,7 @@ class Scheduler:
         self._look_at_workers(moment)
         self._budgets.tick(moment.server_ms)
         self._lane_sampler.tick(moment, self._registry.names)
-        self._janitor.tick(moment.monotonic_ms)
+        self._janitor.tick()
         return more
 
     def _forget_lane(self, lane: str) -> None:

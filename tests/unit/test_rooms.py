@@ -33,7 +33,6 @@ REASONS = {
     "shared/fairlane/local/demo/questions.py": SHARED,
     "shared/fairlane/local/joining.py": ALONE,
     "shared/fairlane/testing/fixtures.py": PROCESS,
-    "scheduler/fairlane_scheduler/upkeep/janitor.py": ALONE,
     "workers/fairlane_workers/app.py": PROCESS,
     "workers/fairlane_workers/execution/answer_cache.py": SHARED,
     "workers/fairlane_workers/providers/framing/event.py": SHARED,

@@ -1,22 +1,56 @@
-"""Sweeping: index entries go with their runs, the others stay, however many there are."""
+"""Sweeping: index entries go with their runs, the others stay; a tick takes a turn of it."""
 
 from __future__ import annotations
+
+import random
 
 import pytest
 from redis import Redis
 
+from fairlane.core.clock import ManualClock
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.write.runs.inbox import Inbox
 from fairlane_scheduler.upkeep import janitor as sweeping
-from fairlane_scheduler.upkeep.janitor import EVERY_MS, Janitor
+from fairlane_scheduler.upkeep.janitor import EVERY_MS, TURN_MS, Janitor
 
 KEYS = Keys("test")
+PAGE_MS = 5
+
+
+class SlowInbox(Inbox):
+    """Each page takes time, and is counted."""
+
+    def __init__(self, redis: Redis, clock: ManualClock) -> None:
+        super().__init__(redis, KEYS)
+        self._clock, self.pages = clock, 0
+
+    def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
+        self._page()
+        return super().forget_expired(team, first, count)
+
+    def tidy(self, cursor: int) -> int:
+        self._page()
+        return super().tidy(cursor)
+
+    def _page(self) -> None:
+        self.pages += 1
+        self._clock.advance(PAGE_MS / 1000)
 
 
 @pytest.fixture
-def janitor(fake_redis: Redis) -> Janitor:
-    return Janitor(Inbox(fake_redis, KEYS))
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def inbox(fake_redis: Redis, clock: ManualClock) -> SlowInbox:
+    return SlowInbox(fake_redis, clock)
+
+
+@pytest.fixture
+def janitor(inbox: SlowInbox, clock: ManualClock) -> Janitor:
+    return Janitor(inbox, clock)
 
 
 def index(redis: Redis, team: str, runs: dict[str, bool]) -> None:
@@ -36,20 +70,26 @@ def test_entries_of_runs_that_are_gone_are_swept_for_every_team(fake_redis: Redi
     index(fake_redis, "search", {"r1": False, "r2": True, "r3": False})
     index(fake_redis, "ads", {"r1": False})
 
-    assert janitor.tick(0) == EVERY_MS
+    janitor.tick()
 
     assert left(fake_redis, "search") == ["r2"]
     assert left(fake_redis, "ads") == []
 
 
-def test_between_sweeps_nothing_is_asked(fake_redis: Redis, janitor: Janitor) -> None:
-    janitor.tick(1000)
+def test_between_sweeps_nothing_is_asked(
+    fake_redis: Redis, janitor: Janitor, inbox: SlowInbox, clock: ManualClock
+) -> None:
+    began_ms = clock.monotonic_ms()
+    janitor.tick()
     index(fake_redis, "search", {"r1": False})
+    asked = inbox.pages
 
-    assert janitor.tick(1000 + EVERY_MS - 1) == 1
-    assert left(fake_redis, "search") == ["r1"]
+    clock.advance((began_ms + EVERY_MS - 1 - clock.monotonic_ms()) / 1000)
+    janitor.tick()
+    assert inbox.pages == asked
 
-    janitor.tick(1000 + EVERY_MS)
+    clock.advance(0.001)
+    janitor.tick()
     assert left(fake_redis, "search") == []
 
 
@@ -60,17 +100,33 @@ def test_old_runs_that_last_do_not_hide_the_ones_behind_them(
     runs = {f"old{n}": True for n in range(7)} | {f"gone{n}": False for n in range(8)} | {"new": True}
     index(fake_redis, "search", runs)
 
-    janitor.tick(0)
+    for _ in range(2):
+        janitor.tick()
 
     assert left(fake_redis, "search") == [f"old{n}" for n in range(7)] + ["new"]
 
 
-def test_one_sweep_looks_at_a_bounded_number_of_runs(
-    fake_redis: Redis, janitor: Janitor, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("seed", range(5))
+def test_a_tick_takes_a_turn_and_a_sweep_reaches_everything(
+    fake_redis: Redis,
+    janitor: Janitor,
+    inbox: SlowInbox,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    seed: int,
 ) -> None:
-    monkeypatch.setattr(sweeping, "AT_ONCE", 2)
-    index(fake_redis, "search", {f"gone{n:02}": False for n in range(50)})
+    monkeypatch.setattr(sweeping, "AT_ONCE", 4)
+    rng = random.Random(seed)
+    teams = {f"t{n}": {f"r{i:02}": rng.random() < 0.5 for i in range(rng.randrange(40))} for n in range(20)}
+    for team, runs in teams.items():
+        index(fake_redis, team, runs)
+    kept = {team: [run for run, there in runs.items() if there] for team, runs in teams.items()}
 
-    janitor.tick(0)
-
-    assert len(left(fake_redis, "search")) == 50 - 2 * sweeping.MOST_PAGES
+    ticks = 0
+    while {team: left(fake_redis, team) for team in teams} != kept:
+        began_ms, asked = clock.monotonic_ms(), inbox.pages
+        janitor.tick()
+        assert clock.monotonic_ms() - began_ms <= TURN_MS + PAGE_MS
+        assert inbox.pages > asked, "no tick is without progress"
+        ticks += 1
+    assert ticks > 4

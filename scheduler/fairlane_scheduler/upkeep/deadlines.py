@@ -13,7 +13,8 @@ from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import Backlog
 from fairlane_scheduler.state.server_time import Moment
 
-AT_ONCE = 500
+AT_ONCE = 500  # jobs whose back-off has ended
+ENDED_AT_ONCE = 100  # runs: they take some tens of milliseconds of a tick
 
 log = get_logger("scheduler")
 
@@ -28,14 +29,23 @@ class EarlyEnds:
         self._backlog = backlog
         self._loader = loader
         self._lanes = lanes
+        self._spent: dict[RunRef, None] = {}
 
     def tick(self, out_of_budget: Collection[RunRef], moment: Moment) -> int | None:
-        """End runs that are due. Returns ms until the next ``max_duration`` ends; ``None`` without one."""
-        waits: list[int] = []
-        spent = {ref: run for ref in out_of_budget if (run := self._backlog.get(ref)) is not None}
+        """End runs that are due, some at a time.
+
+        Returns ms until the next ``max_duration`` ends, 0 if some are left to end; ``None`` without one.
+        """
+        waits, ended = list[int](), 0
+        self._spent |= dict.fromkeys(out_of_budget)
+        spent = {ref: run for ref in self._spent if (run := self._backlog.get(ref)) is not None}
+        self._spent = dict.fromkeys(spent)
         for run in (spent | self._backlog.timed).values():
             left_ms = run.left_ms(moment.server_ms)
             if run.ref in spent or (left_ms is not None and left_ms <= 0):
+                if ended == ENDED_AT_ONCE:
+                    return 0
+                ended += 1
                 ending = OUT_OF_BUDGET if run.ref in spent else TIMED_OUT
                 left = self._runs.end(run.ref, self._lanes(), ending, moment.epoch, moment.argument)
                 self._loader.forget(run.ref)

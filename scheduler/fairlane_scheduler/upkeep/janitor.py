@@ -2,38 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
+from fairlane.core.clock import Clock
 from fairlane.store.write.runs.inbox import Inbox
 
-EVERY_MS = 60_000
-AT_ONCE, MOST_PAGES = 1000, 10
+EVERY_MS = 60_000  # from the end of one sweep to the next
+TURN_MS = 25  # of a tick: then the sweep goes on in a later one
+AT_ONCE = 500  # index entries of a page, which takes some 5 ms
 
 
 class Janitor:
-    """Sweeps one team after the other, the oldest runs first."""
+    """Sweeps one team after the other, page by page; a tick takes a turn of it, however much there is."""
 
-    def __init__(self, inbox: Inbox) -> None:
-        self._inbox = inbox
-        self._due_ms = self._cursor = 0
+    def __init__(self, inbox: Inbox, clock: Clock) -> None:
+        self._inbox, self._clock = inbox, clock
+        self._due_ms = 0
+        self._pages: Iterator[None] | None = None
 
-    def tick(self, monotonic_ms: int) -> int:
-        """Sweep if it is due. Returns milliseconds until the next sweep."""
-        if monotonic_ms >= self._due_ms:
-            for team in self._inbox.teams():
-                self._sweep(team)
-            self._tidy()
-            self._due_ms = monotonic_ms + EVERY_MS
-        return self._due_ms - monotonic_ms
-
-    def _tidy(self) -> None:
-        for _ in range(MOST_PAGES):
-            self._cursor = self._inbox.tidy(self._cursor)
-            if self._cursor == 0:
+    def tick(self) -> None:
+        """Go on with the sweep for a turn, or begin the next one if it is due."""
+        began_ms = self._clock.monotonic_ms()
+        if began_ms < self._due_ms:
+            return
+        if self._pages is None:
+            self._pages = self._sweep()
+        for _ in self._pages:
+            if self._clock.monotonic_ms() - began_ms >= TURN_MS:
                 return
+        self._pages, self._due_ms = None, began_ms + EVERY_MS
 
-    def _sweep(self, team: str) -> None:
-        first = 0
-        for _ in range(MOST_PAGES):
-            read, removed = self._inbox.forget_expired(team, first, AT_ONCE)
-            first += read - removed
-            if read < AT_ONCE:
-                return
+    def _sweep(self) -> Iterator[None]:
+        """One step for each page of an index, and for each part of all keys."""
+        for team in self._inbox.teams():
+            first, read = 0, AT_ONCE
+            while read == AT_ONCE:
+                read, removed = self._inbox.forget_expired(team, first, AT_ONCE)
+                first += read - removed
+                yield
+        cursor = self._inbox.tidy(0)
+        while cursor:
+            yield
+            cursor = self._inbox.tidy(cursor)

@@ -26,6 +26,8 @@ class Outages:
             if outage.probe_ms <= moment.server_ms:
                 continue
             for ref in self._backlog.queued(lane):
+                if left <= 0:
+                    return True
                 run = self._backlog.get(ref)
                 if run is not None and not run.paused and _has_waited(run, outage, moment.server_ms):
                     left -= self._fail(run, lane, outage, left, moment)

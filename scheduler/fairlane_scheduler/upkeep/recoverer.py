@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from fairlane.core.events import Event
 from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
@@ -47,29 +49,38 @@ class Recoverer:
         self._timeout_ms = worker_timeout_ms
         self.due_ms = 0
         self.idle = False
+        self._taken: Counter[str] = Counter()  # leases of silent workers that are not forgotten yet
 
     def wait_for_workers(self, monotonic_ms: int) -> None:
         """Recover nothing until one worker timeout has passed."""
         self.due_ms, self.idle = monotonic_ms + self._timeout_ms, False
+        self._taken.clear()
 
     def tick(self, moment: Moment) -> None:
         """Make one pass, and set when the next is due."""
+        left = AT_ONCE
         for beat in self._workers.beats(self._redis):
-            if beat.beat_ms + self._timeout_ms < moment.server_ms:
-                self._remove_worker(beat, moment)
+            if left > 0 and beat.beat_ms + self._timeout_ms < moment.server_ms:
+                left -= self._remove_worker(beat, left, moment)
         leased = self._leases.count()
-        lapsed = self._leases.lapsed(moment.server_ms, AT_ONCE) if leased else []
+        lapsed = self._leases.lapsed(moment.server_ms, left) if leased and left > 0 else []
         for lease in lapsed:
             self._recover(lease, "", moment)
         self.idle = not (self._leases.count() if lapsed else leased)
         wait = IDLE_MS if self.idle else EVERY_MS
-        self.due_ms = moment.monotonic_ms + (wait if len(lapsed) < AT_ONCE else 0)
+        self.due_ms = moment.monotonic_ms + (wait if len(lapsed) < left else 0)
 
-    def _remove_worker(self, beat: Beat, moment: Moment) -> None:
+    def _remove_worker(self, beat: Beat, most: int, moment: Moment) -> int:
+        """Recover up to ``most`` leases of a silent worker; forget it with the last. Returns how many."""
         held = self._leases.of_worker(beat.worker)
-        taken = sum(self._recover(lease, beat.worker, moment) for lease in held)
+        some = held[:most]
+        self._taken[beat.worker] += sum(self._recover(lease, beat.worker, moment) for lease in some)
+        if len(some) < len(held):
+            return len(some)
+        taken = self._taken.pop(beat.worker)
         if self._workers.forget_silent(self._redis, beat.worker, self._timeout_ms, moment.argument):
             log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=taken)
+        return len(some)
 
     def _recover(self, lease: Lease, worker: str, moment: Moment) -> bool:
         """Recover a lease if it has lapsed, or if ``worker`` holds it and is still silent."""

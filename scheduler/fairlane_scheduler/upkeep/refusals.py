@@ -22,23 +22,26 @@ class Refusals:
         """Fail some of their jobs; true if that was not all that may be failed now."""
         left = AT_ONCE
         for lane, ref in self._backlog.throttled_by(REFUSED):
+            if left <= 0:
+                break
             run = self._backlog.get(ref)
             if run is None or run.paused:
                 continue
             if run.plan.spec.bounds.on_refusal == "hold":
-                self._note_held(run, lane)
-            elif left > 0:
+                left -= self._note_held(run, lane)
+            else:
                 left -= self._fail(run, lane, left, moment)
         return left < AT_ONCE
 
-    def _note_held(self, run: ActiveRun, lane: str) -> None:
-        """Log once, until the run is resumed, that its jobs are held on a lane."""
+    def _note_held(self, run: ActiveRun, lane: str) -> bool:
+        """Log once, until the run is resumed, that its jobs are held on a lane; false if it was logged."""
         if lane in run.held_on:
-            return
+            return False
         run.held_on.add(lane)
         (state,) = self._states.read([run.ref])
         words = next((each.words for each in rejections_in(state.texts) if each.lane == lane), "")
         log.warning(Event.RUN_HELD, run=run.ref.run, team=run.ref.team, lane=lane, reason=words)
+        return True
 
     def _fail(self, run: ActiveRun, lane: str, most: int, moment: Moment) -> int:
         (state,) = self._states.read([run.ref])

@@ -51,7 +51,9 @@ class UncalledJobs:
         self.redis, self.keys = redis, keys
 
     def first_queued(self, ref: RunRef, lane: str, most: int) -> list[QueuedJob]:
-        """The first jobs of the run's queue on a lane that has any."""
+        """The first jobs of the run's queue on a lane that has any; none for a ``most`` of 0 or less."""
+        if most <= 0:  # a range to -1 would be the whole queue
+            return []
         for queue in (self.keys.hot(ref, lane), self.keys.fresh(ref, lane)):
             if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
                 jobs = [str(Entry.parse(entry).job) for entry in found]
