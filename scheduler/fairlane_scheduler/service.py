@@ -148,7 +148,7 @@ class Scheduler:
         admission = Admission(
             runs, backlog, self._registry, limits, section, settings.connections, settings.prices, pool
         )
-        requests = RunRequests(runs, backlog, self._feeder, self._registry, limits)
+        requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)
         self._sources = Sources(runs, backlog, section.limits.row_bytes)
 

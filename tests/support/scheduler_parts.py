@@ -96,7 +96,7 @@ class Parts:
             self.settings.prices,
             pool,
         )
-        self.requests = RunRequests(self.runs, self.backlog, self.feeder, self.registry, limits)
+        self.requests = RunRequests(self.runs, self.backlog, self.loader, self.feeder, self.registry, limits)
         self.receiver = Receiver(
             self.inbox, self.admission, self.requests, self.leader, self.clock, self.settings.teams
         )

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 from redis import Redis
-from structlog.testing import capture_logs
 
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunState
@@ -72,26 +71,21 @@ def test_a_hostile_submission_is_refused_and_anothers_run_admitted(fake_redis: R
 
 
 def test_a_flood_of_requests_lets_another_teams_run_be_admitted_in_the_first_tick(fake_redis: Redis) -> None:
-    parts = limited(fake_redis, waiting_requests=1000)
+    parts = Parts(fake_redis)
     requests = [json.dumps({"op": "submit", "run": f"r{n}"}) for n in range(20_000)]
     parts.redis.rpush(parts.keys.inbox("flood"), *requests)
     ref = good(parts)
     handled = parts.inbox.peek
 
-    def slowly(team: str, first: int = 0) -> Any:
+    def slowly(team: str) -> Any:
         parts.clock.advance(0.03 if team == "flood" else 0)
-        return handled(team, first)
+        return handled(team)
 
     parts.inbox.peek = slowly  # type: ignore[method-assign]
-    with capture_logs() as logs:
-        assert parts.receiver.tick(None, parts.moment()) == 0
+    assert parts.receiver.tick(None, parts.moment()) == 0
 
     assert parts.state(ref)["state"] == RunState.RUNNING
-    assert parts.redis.llen(parts.keys.inbox("flood")) <= 1000
-    assert [(line["waiting"], line["kept"]) for line in logs if line["event"] == "inbox_cut"] == [
-        (20_000, 1000)
-    ]
-    assert "20,000 requests of the team wait, at most 1,000 may" in reason(parts, RunRef("flood", "r1000"))
+    assert parts.redis.llen(parts.keys.inbox("flood")) >= 19_000, "those behind wait, and none is dropped"
 
 
 def test_an_entry_that_is_too_long_is_passed_over_unread(fake_redis: Redis) -> None:

@@ -62,6 +62,12 @@ class RunLoader:
         self.complete = len(unknown) == len(loaded) and all(loaded)
         return any(loaded) and len(unknown) > len(loaded)
 
+    def find(self, ref: RunRef) -> ActiveRun | None:
+        """An active run, loaded at once if `refresh` has not come to it; ``None`` if it cannot be."""
+        if self._backlog.get(ref) is None and self._runs.is_active(ref):
+            self._load(ref)
+        return self._backlog.get(ref)
+
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
         self._backlog.drop_run(ref)

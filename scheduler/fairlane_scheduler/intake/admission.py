@@ -65,11 +65,6 @@ class PayloadLimits:
         self._rejected: dict[str, deque[RunRef]] = {}
 
     @property
-    def waiting_requests(self) -> int:
-        """How many requests of a team may wait in its inbox."""
-        return self._limits.waiting_requests
-
-    @property
     def spec_bytes(self) -> int:
         """How many bytes a spec may have."""
         return self._limits.spec_bytes
@@ -131,11 +126,6 @@ class PayloadLimits:
             whole = rows % spec.page_rows == 0  # a page that is not full is measured again
             self._measured[ref] = (first, total) if whole or not last else (first - 1, total - last)
         return missing
-
-    def too_many_waiting(self, waiting: int) -> str:
-        """The reason for a request beyond those that may wait."""
-        allowed = f"at most {self._limits.waiting_requests:,} may (scheduler.limits.waiting_requests)"
-        return f"inbox: {waiting:,} requests of the team wait, {allowed}: submit it again later"
 
     def note_rejected(self, ref: RunRef) -> RunRef | None:
         """Count a rejected run; returns the oldest one if its team now has too many."""
@@ -231,11 +221,6 @@ class Admission:
         )
         self._responses = tuple(name for name, each in connections.items() if each.takes_responses)
 
-    @property
-    def waiting_requests(self) -> int:
-        """How many requests of a team may wait in its inbox."""
-        return self._limits.waiting_requests
-
     def forget_all(self) -> None:
         """Forget what an earlier term has asked children for."""
         for check in self._checks.values():
@@ -274,10 +259,6 @@ class Admission:
         if admitted == 1:
             self._limits.count(ref)
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
-
-    def reject_unread(self, ref: RunRef, waiting: int, moment: Moment) -> None:
-        """Reject a run because ``waiting`` requests of its team are more than may wait."""
-        self._reject(ref, self._limits.too_many_waiting(waiting), moment)
 
     def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
         if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):

@@ -132,7 +132,6 @@ class Receiver:
     def _serve(self, team: str, moment: Moment) -> bool:
         """Act on a team's requests for a turn; false if there were none."""
         handled, started_ms = 0, self._clock.monotonic_ms()
-        self._cut(team, moment)
         for request in self._inbox.peek(team):
             if request is not None and not self._act(RunRef(team, request.run), request, moment):
                 break
@@ -163,18 +162,3 @@ class Receiver:
             if throttled_ms := self._throttle.end(ref.team, self._clock.monotonic_ms()):
                 log.warning(Event.TEAM_THROTTLED, team=ref.team, throttled_ms=throttled_ms)
         return True
-
-    def _cut(self, team: str, moment: Moment) -> None:
-        """Drop requests beyond the inbox's limit; for one turn, reject the runs that they submit."""
-        most, waiting = self._admission.waiting_requests, self._inbox.waiting(team)
-        started_ms = self._clock.monotonic_ms()
-        if waiting <= most:
-            return
-        for request in self._inbox.peek(team, most):
-            if request is not None and request.op == "submit":
-                self._admission.reject_unread(RunRef(team, request.run), waiting, moment)
-            if self._clock.monotonic_ms() - started_ms >= TURN_MS:
-                break
-        self._leader.confirm(moment.argument)
-        self._inbox.cut(team, most)
-        log.warning(Event.INBOX_CUT, team=team, waiting=waiting, kept=most)

@@ -10,6 +10,7 @@ from fairlane.store.write.runs.inbox import Request
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
+from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.intake.admission import PayloadLimits, check_jobs
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
@@ -22,9 +23,16 @@ class RunRequests:
     """Each request takes effect at most once: the scripts check the run's state."""
 
     def __init__(
-        self, runs: Runs, backlog: Backlog, feeder: Feeder, lanes: LaneRegistry, limits: PayloadLimits
+        self,
+        runs: Runs,
+        backlog: Backlog,
+        loader: RunLoader,
+        feeder: Feeder,
+        lanes: LaneRegistry,
+        limits: PayloadLimits,
     ) -> None:
         self._runs = runs
+        self._loader = loader
         self._backlog = backlog
         self._feeder = feeder
         self._lanes = lanes
@@ -60,7 +68,7 @@ class RunRequests:
 
     def _extend(self, ref: RunRef, request: Request, moment: Moment) -> None:
         """Add the rows of an open run; a run that grows too large is stopped."""
-        run = self._backlog.get(ref)
+        run = self._loader.find(ref)
         if run is None or run.plan.spec.source is not None:
             return
         try:

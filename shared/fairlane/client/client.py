@@ -122,8 +122,9 @@ class Client:
         keys, before anything is written. Without it such mistakes show as invalid or failed items. Rows of a
         `Reference` are tried if its file is on this machine, too.
 
-        Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy; or
-        `StoreUnavailable`. Neither an error nor an interrupt leaves parts of the run behind.
+        Raises `SubmissionError` that names the argument, the row if one is at fault, and the remedy;
+        `StoreUnavailable`; or `InboxFull`, after which the same call may succeed later. Neither an error nor
+        an interrupt leaves parts of the run behind.
         """
         with self._deployment.answering(), submitting() as mark:
             spec, mine = self._split(prompt, options)

@@ -171,7 +171,8 @@ class PayloadLimits(Section):
     waiting_requests: int = Field(
         default=10_000,
         ge=1,
-        description="Most unread requests of a team. Later ones are rejected.",
+        description="Most unread requests of a team: with more, its clients submit nothing and raise "
+        "`InboxFull`. Clients use their own value.",
     )
     active_runs: int = Field(default=10_000, ge=1, description="Most unfinished runs of a team.")
     lanes: int = Field(

@@ -10,6 +10,7 @@ FairlaneError
 │   ├── RunArchived         Redis has only a stub of the run            run_id
 │   └── RunLost             Redis lost a part of a submission           run_id
 ├── AmbiguousRun            several runs begin with the given id        matches
+├── InboxFull               too many requests of the team wait          team, waiting
 ├── RunEnded                rows were added to a run that has ended     run_id, state
 ├── RunTimeout              ``wait`` gave up before the run ended       run_id, timeout
 ├── LaneNotFound            no such lane                                lane
@@ -165,6 +166,24 @@ class AmbiguousRun(FairlaneError, LookupError):
         more = f" and {len(matches) - _LISTED} more" if len(matches) > _LISTED else ""
         super().__init__(f"{len(matches)} runs begin with {wanted!r}: {shown}{more}. Give more of the id")
         self.matches = matches
+
+
+class InboxFull(FairlaneError):
+    """A run was not submitted, because ``waiting`` requests of ``team`` wait for a scheduler to read them.
+
+    Nothing was written. The same submission succeeds once fewer wait.
+    """
+
+    def __init__(self, team: str, waiting: int, most: int) -> None:
+        super().__init__(
+            f"{waiting:,} requests of team {team} wait for a scheduler to read them; nothing is submitted "
+            f"while {most:,} or more do (scheduler.limits.waiting_requests). Submit it again later; "
+            "`fairlane doctor` says whether a scheduler leads"
+        )
+        self.team, self.waiting, self.most = team, waiting, most
+
+    def __reduce__(self) -> tuple[type[InboxFull], tuple[str, int, int]]:
+        return InboxFull, (self.team, self.waiting, self.most)
 
 
 class RunEnded(FairlaneError):

@@ -50,7 +50,6 @@ class Event(StrEnum):
     SESSIONS_UNREADABLE = "sessions_unreadable"  # page, error
 
     # Teams
-    INBOX_CUT = "inbox_cut"  # waiting, kept
     TOKENIZERS_MISSING = "tokenizers_missing"  # reason
     TEAM_THROTTLED = "team_throttled"  # throttled_ms
     WORK_CUT_OFF = "work_cut_off"  # what, reason

@@ -289,6 +289,10 @@ class RunQueries:
         """Runs that are not finished."""
         return self._states.active()
 
+    def is_active(self, ref: RunRef) -> bool:
+        """Whether a run was admitted and is not finished."""
+        return bool(self.redis.sismember(self.keys.active, str(ref)))
+
     def spec_text(self, ref: RunRef, most: int = -1) -> bytes | None:
         """A submitted spec as its client wrote it; of one that is longer than ``most`` bytes, a byte more."""
 

@@ -9,7 +9,7 @@ from typing import Any, Self, TypeAlias
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait, finish
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.handle import Run
-from fairlane.client.submitting.submission import ask_to_start
+from fairlane.client.submitting.submission import ask_to_start, require_room
 from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.errors import RunEnded, SubmissionError
 from fairlane.datasets.rows import encode_page, pages, read_rows
@@ -27,7 +27,11 @@ FirstRows: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], None]
 
 
 def announce(deployment: Deployment, spec: RunSpec, check: FirstRows | None = None) -> RowWriter:
-    """Submit a run whose rows follow; ``check`` sees the first of them before they are sent."""
+    """Submit a run whose rows follow; ``check`` sees the first of them before they are sent.
+
+    Raises `InboxFull`.
+    """
+    require_room(deployment, spec.team)
     _check_rows_may_follow(spec)
     announced = spec.model_copy(update={"open": True, "page_rows": OPEN_PAGE_ROWS})
     ask_to_start(deployment, announced)

@@ -33,7 +33,7 @@ from fairlane.client.submitting.arguments import (
 from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
 from fairlane.config.problems import did_you_mean
-from fairlane.core.errors import RunLost, SubmissionError
+from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.sessions import Numbering
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
@@ -237,8 +237,9 @@ def hand_over(
 ) -> Run:
     """Upload the rows of a run and submit it; ``origins`` if it continues another.
 
-    Raises `RunLost` if Redis has lost some of the rows by then.
+    Raises `RunLost` if Redis has lost some of the rows by then, and `InboxFull`.
     """
+    require_room(deployment, spec.team)
     outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
     taken, numbering = sent.watch(bounded_pages(rows, spec), deployment.checkpoint), None
     if origins is not None:
@@ -272,6 +273,13 @@ class _Counted:
             checkpoint()
             self.pages += 1
             yield page
+
+
+def require_room(deployment: Deployment, team: str) -> None:
+    """Raise `InboxFull` while as many requests of the team wait as may."""
+    most, waiting = deployment.settings.scheduler.limits.waiting_requests, deployment.outbox.waiting(team)
+    if waiting >= most:
+        raise InboxFull(team, waiting, most)
 
 
 def ask_to_start(deployment: Deployment, spec: RunSpec) -> None:

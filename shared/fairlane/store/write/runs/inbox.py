@@ -136,6 +136,10 @@ class Outbox:
         """Extend an open run to ``rows`` rows; ``last``: it gets no more."""
         self._ask(ref, "extend", rows=rows, last=last)
 
+    def waiting(self, team: str) -> int:
+        """Requests of a team that no scheduler has acted on."""
+        return read_hostile(lambda: int(self._redis.llen(self._keys.inbox(team)))) or 0
+
     def submit(self, spec: RunSpec) -> None:
         """Submit an uploaded run."""
         ref = RunRef(spec.team, spec.run)
@@ -252,25 +256,17 @@ class Inbox:
         """Add the team to those that have sent a request, so that the scheduler looks after its runs."""
         self._redis.sadd(self._keys.teams, team)
 
-    def peek(self, team: str, first: int = 0) -> Iterator[Request | None]:
-        """Requests in order, from the ``first``; ``None`` for an entry that is none. They stay until `drop`.
+    def peek(self, team: str) -> Iterator[Request | None]:
+        """The first requests in order; ``None`` for an entry that is none. They stay until `drop`.
 
         What is no list goes away: nothing could ever be asked for again.
         """
-        bounds = {"first": first, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
+        bounds = {"first": 0, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
         for raw in script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds).run(self._redis):
             try:
                 yield Request.model_validate_json(raw)
             except ValidationError:
                 yield None
-
-    def waiting(self, team: str) -> int:
-        """Entries that lie there."""
-        return read_hostile(lambda: int(self._redis.llen(self._keys.inbox(team)))) or 0
-
-    def cut(self, team: str, count: int) -> None:
-        """Forget all but the first ``count`` entries."""
-        self._redis.ltrim(self._keys.inbox(team), 0, count - 1)
 
     def drop(self, team: str, count: int) -> None:
         """Forget the first ``count`` entries: they have been acted on."""
