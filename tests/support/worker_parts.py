@@ -27,6 +27,7 @@ from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.telemetry.metrics import WorkerMetrics
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat
+from fairlane_workers.upkeep.served_lanes import ServedLanes
 from tests.support.scheduler_parts import LEASE_MS, Parts
 
 WORKER = "w1"
@@ -136,6 +137,7 @@ class WorkerParts:
             keys=self.keys,
             executor=self.executor,
             settings=self.settings.worker,
+            served=ServedLanes(self.settings.worker, self.settings.connections),
             lease_ms=LEASE_MS,
             worker=WORKER,
             info=WorkerInfo("worker-1", 10, (), "0", 1, "host", 0),

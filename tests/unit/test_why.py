@@ -29,9 +29,15 @@ class Asked:
         self.weights: dict[str, float] = {}
         self.worker()
 
-    def worker(self, slots: int = 100, lanes: tuple[str, ...] = (LANE, "sim:judge")) -> None:
-        info = WorkerInfo("w1", slots, lanes, "1", 1, "box", 0)
-        self.d.workers.beat("w1", info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
+    def worker(
+        self,
+        slots: int = 100,
+        lanes: tuple[str, ...] = (LANE, "sim:judge"),
+        name: str = "w1",
+        connections: tuple[str, ...] = (),
+    ) -> None:
+        info = WorkerInfo(name, slots, lanes, "1", 1, "box", 0, connections=connections)
+        self.d.workers.beat(name, info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
 
     def why(self, target: str, team: str = "search") -> Waiting:
         return Explainer(self.d.redis, self.d.keys, team, self.weights, self.d.now_ms).why(target)
@@ -136,6 +142,25 @@ def test_a_lane_that_no_worker_serves_waits_for_one(asked: Asked) -> None:
     found = asked.why(LANE)
     assert (found.constraint, found.eta.at_ms) == ("slots", None)
     assert "no worker serves sim:fast" in found.sentence
+
+
+@pytest.mark.parametrize(
+    ("connections", "says"),
+    [
+        ((("other",), ("other", "more")), "none has a connection 'sim'"),
+        ((("other",), ()), "start one, or let one serve it"),
+        ((("other",), ("sim",)), "start one, or let one serve it"),
+    ],
+)
+def test_a_lane_whose_connection_no_worker_has_names_it(
+    asked: Asked, connections: tuple[tuple[str, ...], ...], says: str
+) -> None:
+    for number, each in enumerate(connections, 1):
+        asked.worker(lanes=("other:m",), name=f"w{number}", connections=each)
+    asked.d.queued_lane(jobs=3)
+    found = asked.why(LANE)
+    assert found.sentence.startswith("no worker serves sim:fast: ")
+    assert says in found.sentence
 
 
 def test_without_a_leader_nothing_starts(asked: Asked) -> None:

@@ -56,6 +56,7 @@ from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import fingerprints
 from fairlane_workers.upkeep.health import WorkerHealth
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
+from fairlane_workers.upkeep.served_lanes import ServedLanes
 
 if TYPE_CHECKING:
     from fairlane_workers.telemetry.spans import Spans
@@ -256,6 +257,7 @@ class Engine:
             host=socket.gethostname(),
             started_ms=clock.now_ms(),
             modules=settings.worker.modules,
+            connections=tuple(settings.connections),
             messages=READS_BUNDLES,
         )
         self._heartbeat = Heartbeat(
@@ -264,6 +266,7 @@ class Engine:
             keys=keys,
             executor=self._executor,
             settings=settings.worker,
+            served=ServedLanes(settings.worker, settings.connections),
             lease_ms=lease_ms,
             worker=self.worker,
             info=info,

@@ -13,6 +13,9 @@ QUEUE_PREFIX = "fairlane.lane."
 FUNCTIONS = "python"
 """The connection whose models are Python functions: ``python:package.module:function``."""
 
+ENDPOINT_PREFIXES = ("http", "https", "id")
+"""How the names of endpoints' lanes begin: `endpoint_id`."""
+
 LaneScope = Literal["model", "connection", "endpoint"]
 
 ENDPOINT_CONCURRENCY = 4

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from fairlane.model.lane import ENDPOINT_PREFIXES, FUNCTIONS
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
@@ -11,7 +12,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.lanes.lanes import Lanes
-from fairlane.store.write.workers import Workers
+from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane.why.eta import Cost, start_of
 from fairlane.why.queues import Queues, ahead_of, share_of
 from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
@@ -23,6 +24,16 @@ MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
 
 def _refused(refusing: Refusal) -> str:
     return f"{refusing.problem}: nothing starts or is recorded until that ends. {refusing.remedy}"
+
+
+def _lacking(lane: str, workers: Sequence[WorkerInfo]) -> str:
+    """The connection that a lane is named after, if no worker has it; empty where that is not known."""
+    connection = lane.partition(":")[0]
+    told = bool(workers) and all(info.connections for info in workers)
+    named = connection not in (FUNCTIONS, *ENDPOINT_PREFIXES)
+    return (
+        connection if told and named and all(connection not in each.connections for each in workers) else ""
+    )
 
 
 class Surroundings:
@@ -46,10 +57,11 @@ class Surroundings:
         self.queues = self._queues.on(lanes, team)
         beats = if_allowed(lambda: Workers(keys).beats(redis), None)
         self._in_part = beats is None
-        self._slots = dict.fromkeys(lanes, MANY_SLOTS)
+        self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, str]()
         if beats is not None:
             working = [beat.info for beat in beats if not beat.info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
+            self._lacking = {lane: _lacking(lane, working) for lane in lanes}
         self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
         self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
         server = DeploymentReader(redis, keys).server()
@@ -84,7 +96,8 @@ class Surroundings:
         if queued and self.refusing is not None:
             return self.refusing
         share = 1.0 if team is None else self.share(team, lane)
-        found = reason_of(self.views[lane], queued, self._slots[lane], led=self.led, share=share)
+        slots, lacking = self._slots[lane], self._lacking.get(lane, "")
+        found = reason_of(self.views[lane], queued, slots, led=self.led, share=share, lacking=lacking)
         if own is None or found is None:
             return own or found
         used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import replace
-from fnmatch import fnmatchcase
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -14,7 +13,6 @@ from redis.exceptions import RedisError
 from fairlane.config.sections import WorkerSettings
 from fairlane.core.events import Event
 from fairlane.core.pause import Pause, sleep
-from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
@@ -25,6 +23,7 @@ from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.held import Abort
 from fairlane_workers.functions.catalog import claims
 from fairlane_workers.upkeep.capacity import Capacity
+from fairlane_workers.upkeep.served_lanes import ServedLanes
 
 log = get_logger("heartbeat")
 
@@ -69,6 +68,7 @@ class Heartbeat:
         keys: Keys,
         executor: Executor,
         settings: WorkerSettings,
+        served: ServedLanes,
         lease_ms: int,
         worker: str,
         info: WorkerInfo,
@@ -79,7 +79,7 @@ class Heartbeat:
         capacity: Capacity | None = None,
     ) -> None:
         """``capacity`` decides how many slots are reported; left out, those of ``info``."""
-        self._capacity = capacity
+        self._capacity, self._served = capacity, served
         self._redis, self._batcher, self._keys = redis, batcher, keys
         self._executor, self._settings, self._worker = executor, settings, worker
         self._workers, self._info, self._subscribe = Workers(keys), info, subscribe
@@ -107,12 +107,13 @@ class Heartbeat:
 
         An operator's request to drain is read first.
         """
-        lanes, wish = await asyncio.gather(
+        lanes, catalog, wish = await asyncio.gather(
             self._batcher.send(("SMEMBERS", self._keys.lanes)),
+            self._batcher.send(("GET", self._keys.catalog)),
             self._batcher.send(("HGET", self._keys.drains, self._worker)),
         )
         self._obey(wish)
-        self._subscribe([lane for lane in sorted(lane.decode() for lane in lanes) if self._serves(lane)])
+        self._subscribe(self._served.of((lane.decode() for lane in lanes), catalog))
         if self._capacity is not None:
             self._info = replace(self._info, slots=self._capacity.update(self._executor.busy))
         info = replace(self._info, busy=self._executor.busy, pending=self._executor.pending)
@@ -196,13 +197,6 @@ class Heartbeat:
             if not draining:
                 self._info = replace(self._info, lanes=tuple(sorted(self._serving)))
             log.info(Event.WORKER_DRAINING if draining else Event.WORKER_RESUMED, busy=self._executor.busy)
-
-    def _serves(self, lane: str) -> bool:
-        """Whether this worker takes a lane's calls. Calls of functions need ``worker.modules``."""
-        bound, modules = self._settings.lanes, self._settings.modules
-        if lane.startswith(f"{FUNCTIONS}:") and not modules:
-            return False
-        return not bound or any(fnmatchcase(lane, pattern) for pattern in bound)
 
 
 class OtherWorkers:

@@ -17,7 +17,7 @@ from fairlane.core.lru import Lru
 from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState
-from fairlane.model.lane import FUNCTIONS, lane_key, split_model
+from fairlane.model.lane import FUNCTIONS, endpoint_id, lane_key, split_model
 from fairlane.model.record import Record
 from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
@@ -332,7 +332,12 @@ class LaneDirectory:
         cls, redis: RedisClient, keys: Keys, connections: Mapping[str, Connection] = _NONE
     ) -> LaneDirectory:
         """The directory now. A change affects items fed afterwards; a run's evaluations keep their lanes."""
-        return cls(_published(redis.get(keys.catalog)), connections)
+        return cls.parse(redis.get(keys.catalog), connections)
+
+    @classmethod
+    def parse(cls, catalog: bytes | None, connections: Mapping[str, Connection] = _NONE) -> LaneDirectory:
+        """The directory out of what a scheduler has published; ``None`` if none has."""
+        return cls(_published(catalog), connections)
 
     def lane_of(self, model: str, stated: str | None = None) -> str | None:
         """``"<connection>:<model>"`` → lane; a function's may be ``stated``. ``None`` where it is unknown."""
@@ -346,6 +351,15 @@ class LaneDirectory:
         if "lanes" in entry:
             return f"{entry['lanes']}:{name}" if entry.get("scope") == "model" else str(entry["lanes"])
         return lane_key(connection, name, known.scope, known.base_url) if known else None
+
+    def lanes_of(self, connection: str) -> set[str]:
+        """What the lanes of a connection's calls are named after: itself, and the one whose lanes it shares;
+        or the one lane of its endpoint.
+        """
+        entry, known = self._published.get(connection, {}), self._connections.get(connection)
+        if known is not None and known.scope == "endpoint":
+            return {endpoint_id(known.base_url)}
+        return {connection, str(entry.get("lanes", connection))}
 
     def models_of(self, connection: str) -> tuple[str, ...]:
         """The models that the connection lists, also as patterns; none if it lists none."""

@@ -31,7 +31,8 @@ class WorkerInfo:
     takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
     ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
     calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
-    of the keys that it holds, by connection.
+    of the keys that it holds, by connection. ``connections`` are those that it is configured with; none if it
+    does not say.
     """
 
     name: str
@@ -49,6 +50,7 @@ class WorkerInfo:
     messages: int = 1
     pending: int = 0
     credentials: Mapping[str, str] = field(default_factory=dict)
+    connections: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,5 +135,5 @@ def _beat(worker: str, record: str) -> Beat:
     beat_ms, _, text = record.partition(" ")
     data: dict[str, Any] = json.loads(text)
     known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
-    known["lanes"], known["modules"] = tuple(data["lanes"]), tuple(data.get("modules", ()))
+    known |= {name: tuple(data.get(name, ())) for name in ("lanes", "modules", "connections")}
     return Beat(worker, int(beat_ms), WorkerInfo(**known))
