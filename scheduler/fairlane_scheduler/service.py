@@ -316,7 +316,11 @@ class Scheduler:
     def _note_metrics(self) -> None:
         if self._metrics is not None:
             self._metrics.note(
-                self._backlog, self._registry.names(), self._team_shares.weight, self._budgets.latest
+                self._backlog,
+                self._registry.names(),
+                self._team_shares.weight,
+                self._budgets.latest,
+                self._dispatcher.reason_of,
             )
 
     def _look_at_workers(self, moment: Moment) -> None:

@@ -24,6 +24,7 @@ from fairlane.store.write.permits import Grant, Offer
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.metrics_server import LabelValues
+from fairlane_scheduler.monitoring.resting_runs import resting
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 
 MOST_PAIRS = 2000
@@ -42,7 +43,8 @@ class LeaderSample:
     """The leader's state at its last housekeeping.
 
     By lane: jobs ``queued``, and those that could start (``ready``). By team label: jobs that could start
-    (``waiting``), and ``weights``. ``held_runs``: runs that have jobs which refusals hold.
+    (``waiting``), and ``weights``. ``held_runs``: runs that have jobs which refusals hold. ``resting``: runs
+    that wait as they are meant to.
     """
 
     queued: Mapping[str, int] = field(default_factory=dict)
@@ -51,6 +53,7 @@ class LeaderSample:
     weights: Mapping[str, float] = field(default_factory=dict)
     budgets: Sequence[Allowance] = ()
     held_runs: int = 0
+    resting: frozenset[RunRef] = frozenset()
     known: bool = False
 
 
@@ -129,8 +132,12 @@ class SchedulerMetrics:
         lanes: Iterable[str],
         weight: Callable[[str], float],
         budgets: Sequence[Allowance],
+        reason_of: Callable[[str], str] = lambda lane: "",
     ) -> None:
-        """Keep the leader's state for the next scrapes. Called on the loop's thread."""
+        """Keep the leader's state for the next scrapes. Called on the loop's thread.
+
+        ``reason_of``: why a lane granted no more permits when it was asked last.
+        """
         waiting, ready = Tally[str](), Tally[str]()
         queued = {lane: backlog.depth(lane) for lane in lanes}
         for lane, depth in queued.items():
@@ -140,7 +147,10 @@ class SchedulerMetrics:
                 waiting[self.teams.of(ref.team)[0]] += count
         weights = {team: weight(team) for (team,) in self.teams.known()}
         held = len({ref for _, ref in backlog.throttled_by(REFUSED)})
-        self.leader_sample = LeaderSample(queued, ready, waiting, weights, tuple(budgets), held, known=True)
+        rest = resting(backlog, reason_of)
+        self.leader_sample = LeaderSample(
+            queued, ready, waiting, weights, tuple(budgets), held, rest, known=True
+        )
 
 
 def scheduler_metrics(settings: Settings) -> SchedulerMetrics:

@@ -20,7 +20,8 @@ LOOKED_AT_ONCE = 500
 class RunTotals:
     """All active runs together. ``jobs`` by state, of all their jobs; ``progress``: the share that is over.
 
-    ``standstill_s``: the longest that a run which is not paused has gone without the end of a job.
+    ``standstill_s``: the longest that a run has gone without the end of a job. Time in which it is paused, or
+    waits as it is meant to (`resting`), does not count.
     """
 
     running: int = 0
@@ -34,6 +35,7 @@ class RunTotals:
 class _Seen:
     run: RunProgress
     moved_ms: int
+    rests: bool
 
 
 class RunTally:
@@ -72,8 +74,9 @@ class RunTally:
 
     def _note(self, ref: RunRef, run: RunProgress) -> None:
         before, now = self._seen.pop(ref, None), self._clock.monotonic_ms()
-        still = before is not None and not run.paused and before.run.jobs_done == run.jobs_done
-        self._seen[ref] = _Seen(run, before.moved_ms if before is not None and still else now)
+        rests = run.paused or (ref in self._metrics.leader_sample.resting and not run.in_flight)
+        still = before is not None and not rests and before.run.jobs_done == run.jobs_done
+        self._seen[ref] = _Seen(run, before.moved_ms if before is not None and still else now, rests)
 
     def _figures(self) -> RunTotals:
         jobs, progress = Counter[JobState](), [seen.run for seen in self._seen.values()]
@@ -83,7 +86,7 @@ class RunTally:
             jobs[JobState.LEASED] += run.in_flight
         total, done = sum(each.jobs for each in progress), sum(each.jobs_done for each in progress)
         paused = sum(run.paused for run in progress)
-        moved = [seen.moved_ms for seen in self._seen.values() if not seen.run.paused]
+        moved = [seen.moved_ms for seen in self._seen.values() if not seen.rests]
         now = self._clock.monotonic_ms()
         return RunTotals(
             running=len(self._known) - paused,

@@ -150,6 +150,11 @@ class LaneQueue:
         """The bound that throttles a run; empty if none does."""
         return self._throttled.get(ref, _NOT).bound
 
+    def bounds(self) -> Iterator[tuple[RunRef, str]]:
+        """Runs with queued jobs, each with the bound that throttles it or an empty text."""
+        yield from ((ref, "") for runs in self.waiting.values() for ref in runs)
+        yield from ((ref, each.bound) for ref, each in self._throttled.items())
+
     def throttled_by(self, bound: str) -> list[RunRef]:
         """Runs that this bound throttles."""
         return [ref for ref, each in self._throttled.items() if each.bound == bound]
@@ -258,6 +263,10 @@ class Backlog:
         """Drop the queue of a lane that has no jobs."""
         if name in self._lanes and not self._lanes[name].depth:
             del self._lanes[name]
+
+    def lanes(self) -> Iterator[tuple[str, LaneQueue]]:
+        """All queues, by lane."""
+        yield from self._lanes.items()
 
     def lane(self, name: str) -> LaneQueue:
         """The queue of a lane."""
