@@ -105,6 +105,21 @@ def test_redis_is_recent_enough_from_6_2_on(version: str) -> None:
     assert next(iter(check_server(replace(SOUND, version=version)))).grade is Grade.OK
 
 
+@pytest.mark.parametrize(
+    ("frees_in_background", "grades"), [(True, [Grade.OK]), (False, [Grade.WARN]), (None, [])]
+)
+def test_a_server_that_frees_expired_runs_itself_is_to_be_set(
+    frees_in_background: bool | None, grades: list[Grade]
+) -> None:
+    found = [
+        each
+        for each in examine(replace(WELL, frees_in_background=frees_in_background))
+        if each.check == "redis expiry"
+    ]
+    assert [each.grade for each in found] == grades
+    assert all("lazyfree-lazy-expire yes" in each.remedy for each in found if each.grade is Grade.WARN)
+
+
 def test_valkey_counts_by_its_own_numbers() -> None:
     found = next(iter(check_server(replace(SOUND, program="Valkey", version="8.0"))))
     assert (found.grade, found.detail) == (Grade.OK, "Valkey 8.0")

@@ -30,6 +30,7 @@ def test_it_finds_everything_in_a_deployment_that_works(cli: CommandLine) -> Non
         "redis version": "ok",
         "redis persistence": "warn",  # the tests' server keeps nothing on disk
         "redis memory": "ok",
+        "redis expiry": "ok",
         "clock": "ok",
         "scheduler": "ok",
         "workers": "ok",

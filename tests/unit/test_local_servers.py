@@ -85,6 +85,7 @@ def test_every_write_goes_to_a_file_and_only_this_machine_is_served(tmp_path: Pa
         "--appendfsync": "everysec",
         "--save": "",
         "--maxmemory-policy": "noeviction",
+        "--lazyfree-lazy-expire": "yes",
         "--daemonize": "no",
     }
 

@@ -39,6 +39,8 @@ class Server:
     def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
         """How to start it: every write appended to a file that is synchronised once a second.
 
+        Expired runs are freed in the background.
+
         With ``socket`` it listens there alone, else on ``port`` of the loopback address.
         """
         if self.kind is ServerKind.FAKE:
@@ -52,6 +54,7 @@ class Server:
             "appendfsync": "everysec",
             "save": "",
             "maxmemory-policy": "noeviction",
+            "lazyfree-lazy-expire": "yes",
             "daemonize": "no",
         }
         if socket:

@@ -85,6 +85,7 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         lanes=read_lanes(deployment, lanes.names()),
         broker=_broker(settings),
         carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
+        frees_in_background=deployment.reader.frees_in_background(),
     )
 
 

@@ -60,6 +60,7 @@ class Seen:
     """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
 
     ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
+    ``frees_in_background``: whether Redis does that with expired runs; ``None`` where it does not say.
     """
 
     settings: Settings
@@ -73,3 +74,4 @@ class Seen:
     lanes: Sequence[LaneReport]
     broker: BrokerView | None = None
     carriers: Mapping[str, str] = field(default_factory=dict)
+    frees_in_background: bool | None = None

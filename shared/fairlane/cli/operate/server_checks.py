@@ -34,6 +34,15 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
     yield _check_memory(server)
 
 
+def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
+    """Does Redis go on serving while it frees a run that has expired? Nothing where that is not known."""
+    if frees_in_background:
+        yield Finding("redis expiry", Grade.OK, "expired runs are freed in the background")
+    elif frees_in_background is False:
+        detail = "Redis serves nobody while it frees an expired run: 1 ms for about 1,500 results"
+        yield Finding("redis expiry", Grade.WARN, detail, "Set `lazyfree-lazy-expire yes`.")
+
+
 def check_broker(seen: Seen) -> Iterator[Finding]:
     """Does the broker answer, and take our queues, where it is not the state's Redis?"""
     broker = seen.broker

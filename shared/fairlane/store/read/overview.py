@@ -71,6 +71,15 @@ class DeploymentReader:
             return None
         return _server(info, self._refused()) if "redis_version" in info else None
 
+    def frees_in_background(self) -> bool | None:
+        """Whether a thread of its own frees expired keys; ``None`` where the server does not say."""
+        try:
+            found = self._redis.config_get("lazyfree-lazy-expire")
+        except ResponseError:
+            return None
+        value = next(iter(found.values()), None)
+        return None if value is None else value in ("yes", b"yes")
+
     def _refused(self) -> Refusal | None:
         """Why the server refuses to delete a key that there is not: INFO has only some of the reasons."""
         try:
