@@ -9,9 +9,11 @@ from typing import Any
 
 import fakeredis
 
+from fairlane.config.connections.lane_identity import servers_of
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Attempt
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef
@@ -106,7 +108,8 @@ class WorkerParts:
         self.pauses: list[float] = []
         self.batcher = GatedBatcher(self.redis, self._pause)
         self.provider = ScriptedProvider()
-        self.providers: dict[str, Any] = {"sim": self.provider}
+        self.providers: dict[str, Any] = {"sim": self.provider, FUNCTIONS: ScriptedProvider()}
+        self.servers = servers_of(self.settings.connections)
         self.children = ChildWork(self.batcher, self.keys, pool, hold_after=2) if pool else None
         self.inputs = InputReader(self.batcher, self.keys, self.children)
         self.chunks = Chunks(self.redis, self.batcher, self.keys, self.clock)
@@ -127,6 +130,7 @@ class WorkerParts:
             clock=self.clock,
             rng=random.Random(1),
             children=self.children,
+            servers=self.servers,
         )
         self.wanted: list[list[str]] = []
         self.intake: list[bool] = []  # for each request, whether the worker had paused its queues

@@ -34,7 +34,6 @@ REASONS = {
     "shared/fairlane/local/joining.py": ALONE,
     "shared/fairlane/testing/fixtures.py": PROCESS,
     "workers/fairlane_workers/app.py": PROCESS,
-    "workers/fairlane_workers/execution/answer_cache.py": SHARED,
     "workers/fairlane_workers/providers/framing/event.py": SHARED,
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
     "workers/fairlane_workers/providers/protocols/gemini_errors.py": DATA,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from fairlane.core.lru import Lru
 from fairlane.model.job import JobState
 from fairlane.model.origins import Continuation
 from fairlane.model.outcome import Success
-from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.results import JudgeResult, TaskResult, stored_state
 from fairlane.model.run import Cell, RunRef, RunSpec
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult
 from fairlane.pipeline.rendering import Call, RunItem
@@ -25,41 +25,43 @@ MOST_ROW = 1_000_000_000
 class KnownResults:
     """Finds results by item, for a batch of items at a time."""
 
-    def __init__(self, runs: Runs) -> None:
+    def __init__(self, runs: Runs, servers: Mapping[str, str]) -> None:
+        """``servers``: what each connection calls; the cache has answers of these alone."""
         self._continued = _ContinuedRun(runs)
-        self._answers = Answers(runs.redis, runs.keys)
+        self._answers, self._servers = Answers(runs.redis, runs.keys), servers
 
     def tasks(
         self, ref: RunRef, spec: RunSpec, placed: Sequence[tuple[RunItem, Call | None]]
     ) -> dict[int, FinishedJob]:
         """Finished tasks by item number; each of ``placed`` is an item with its call, if it has one."""
         known: dict[int, FinishedJob] = {}
+        failed: set[int] = set()
         if spec.continues is not None:
             for item, _ in placed:
                 old = self._continued.task(ref, spec, spec.continues, item)
                 if old is not None:
                     known[item.number] = old
+                elif 0 in self._continued.failed(ref, spec, spec.continues, item):
+                    failed.add(item.number)
         if not spec.cache.reads:
             return known
-        digests = {
-            item.number: call.digest(item.cell.repetition)
-            for item, call in placed
-            if call is not None and item.number not in known
-        }
-        return known | self._cached(ref.team, digests)
+        calls = ((i, call) for i, call in placed if call and i.number not in known and i.number not in failed)
+        keys = ((item.number, call.digest(item.cell.repetition, self._servers)) for item, call in calls)
+        return known | self._cached(ref.team, {number: key for number, key in keys if key is not None})
 
     def evaluations(
-        self, ref: RunRef, spec: RunSpec, item: RunItem, digests: Mapping[int, str]
+        self, ref: RunRef, spec: RunSpec, item: RunItem, output: str, digests: Mapping[int, str]
     ) -> dict[int, KnownResult]:
-        """Finished evaluations of an item, by step; ``digests`` are the keys of the cache, by step."""
+        """Finished evaluations of an item's ``output``, by step; ``digests`` are the keys of the cache."""
         known: dict[int, KnownResult] = {}
+        failed: set[int] = set()
         if spec.continues is not None:
-            known.update(self._continued.evaluations(ref, spec, spec.continues, item))
-        if not spec.cache.reads:
-            return known
-        return known | self._cached(
-            ref.team, {step: digest for step, digest in digests.items() if step not in known}
-        )
+            known.update(self._continued.evaluations(ref, spec, spec.continues, item, output))
+            failed = self._continued.failed(ref, spec, spec.continues, item)
+        if spec.cache.reads:
+            asked = {step: key for step, key in digests.items() if step not in known and step not in failed}
+            known.update(self._cached(ref.team, asked))
+        return known
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -92,18 +94,21 @@ class _ContinuedRun:
         return FinishedJob(answer, None, result.attempts, result.latency_ms, result.cached)
 
     def evaluations(
-        self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem
+        self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem, output: str
     ) -> dict[int, JudgeResult]:
-        """The evaluations of an item that need no call, by step."""
+        """The evaluations of an item's ``output`` that need no call, by step."""
         kept = {JobState.SUCCEEDED} if old.retry_errors else {JobState.SUCCEEDED, JobState.FAILED}
         stored = self._stored(ref, spec, old, item)
-        known: dict[int, JudgeResult] = {}
-        for number, old_step in enumerate(old.steps, start=1):
-            text = stored[old_step] if 0 < old_step < len(stored) else None
-            result = JudgeResult.from_json(text) if text else None
-            if result is not None and result.state in kept:
-                known[number] = result
-        return known
+        if not stored or stored[0] is None or TaskResult.from_json(stored[0]).output != output:
+            return {}
+        results = ((number, JudgeResult.from_json(text)) for number, text in _evaluations(old, stored))
+        return {number: result for number, result in results if result.state in kept}
+
+    def failed(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> set[int]:
+        """Steps of an item that failed there, its task's being 0: an answer from the cache may be why."""
+        stored = self._stored(ref, spec, old, item)
+        texts = [*((0, text) for text in stored[:1] if text), *_evaluations(old, stored)]
+        return {number for number, text in texts if stored_state(text) == JobState.FAILED}
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -146,6 +151,14 @@ class _ContinuedRun:
         if not isinstance(origins, list) or not all(type(each) is int for each in origins):
             return []
         return [each if each <= MOST_ROW else -1 for each in origins]
+
+
+def _evaluations(old: Continuation, stored: Sequence[bytes | None]) -> Iterator[tuple[int, bytes]]:
+    """What is stored of an item's evaluations, by their steps in the new run."""
+    for number, step in enumerate(old.steps, start=1):
+        text = stored[step] if 0 < step < len(stored) else None
+        if text:
+            yield number, text
 
 
 def _at(indices: Sequence[int], place: int) -> int:

@@ -175,7 +175,7 @@ class Placement:
         self._pages = RowPages(runs, most_row_bytes, pool)
         self._work = None if pool is None else ChildWork(pool)
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
-        self._uncalled = UncalledItems(runs, self._work)
+        self._uncalled = UncalledItems(runs, self._work, lanes.servers)
         self._surprising: set[RunRef] = set()
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 

@@ -23,10 +23,10 @@ from fairlane_scheduler.state.backlog import ActiveRun
 class UncalledItems:
     """Finds results that exist, and scores them: by ``work`` where that may take long."""
 
-    def __init__(self, runs: Runs, work: ChildWork | None) -> None:
-        self._runs, self._work = runs, work
+    def __init__(self, runs: Runs, work: ChildWork | None, servers: Mapping[str, str]) -> None:
+        self._runs, self._work, self._servers = runs, work, servers
         self._sessions = SessionIndex(runs)
-        self._known = KnownResults(runs)
+        self._known = KnownResults(runs, servers)
 
     def known(self, run: ActiveRun, placed: Sequence[PlacedItem]) -> dict[int, FinishedJob]:
         """Tasks that the continued run or the team's cache has, by item."""
@@ -59,8 +59,10 @@ class UncalledItems:
             known: dict[int, KnownResult] = {}
             if output is not None:
                 rendered = render_evaluations(item, output)
-                digests = rendered.digests(item.cell.repetition) if spec.cache.reads else {}
-                known = self._known.evaluations(run.ref, spec, item, digests)
+                digests = {}
+                if spec.cache.reads:
+                    digests = rendered.digests(item.cell.repetition, self._servers)
+                known = self._known.evaluations(run.ref, spec, item, output, digests)
             return complete_task(
                 item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
             )
@@ -84,9 +86,9 @@ class UncalledItems:
         if finished.answer is not None and not work.is_asked(run.ref, item.number, CompleteTask):
             digests: dict[int, str] = {}
             if spec.evals and spec.cache.reads:
-                piece = EvaluationDigests(item.number, item.row, finished.answer.output)
+                piece = EvaluationDigests(item.number, item.row, finished.answer.output, self._servers)
                 digests = work.result(run, piece)
-            known = self._known.evaluations(run.ref, spec, item, digests)
+            known = self._known.evaluations(run.ref, spec, item, finished.answer.output, digests)
         call = placed.call if memory is not None and finished.answer is not None else None
         completion: Completion = work.result(
             run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)

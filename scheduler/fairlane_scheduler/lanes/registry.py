@@ -6,6 +6,7 @@ import difflib
 from collections.abc import Callable, Mapping
 
 from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.lane_identity import servers_of
 from fairlane.core.errors import UnknownModel
 from fairlane.core.events import Event
 from fairlane.model.lane import (
@@ -50,6 +51,8 @@ class LaneRegistry:
         self._connections = connections
         self._configured = configured
         self._limits_of = limits_of
+        self.servers = servers_of(connections)
+        """What each connection calls."""
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
         self._openers: dict[str, str] = {}

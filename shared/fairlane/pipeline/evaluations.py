@@ -36,7 +36,7 @@ class FinishedJob:
 
 
 KnownResult: TypeAlias = FinishedJob | JudgeResult
-"""An evaluation that needs no call: an answer, which is scored again, or its result."""
+"""An evaluation that needs no call: a cached answer, if this run can read it, or its result."""
 
 NextJob: TypeAlias = ReadyJob | RecordedJob
 """An evaluation that may be called now, or that is recorded without a call."""
@@ -49,6 +49,11 @@ class EvaluationEnd(NamedTuple):
     follow: tuple[NextJob, ...] = ()
     malformed: tuple[str, ...] = ()
 
+    @property
+    def readable(self) -> bool:
+        """Whether the answer could be read."""
+        return self.result.state is JobState.SUCCEEDED
+
 
 @dataclass(frozen=True, slots=True)
 class RenderedEvaluations:
@@ -60,9 +65,11 @@ class RenderedEvaluations:
     calls: Mapping[int, Call | str] = field(default_factory=dict)
     skipped: Mapping[int, str] = field(default_factory=dict)
 
-    def digests(self, repetition: int) -> dict[int, str]:
-        """The cache key of each call, by step."""
-        return {n: call.digest(repetition) for n, call in self.calls.items() if isinstance(call, Call)}
+    def digests(self, repetition: int, servers: Mapping[str, str]) -> dict[int, str]:
+        """The cache key of each call that has one, by step: see `Call.digest`."""
+        calls = ((number, call) for number, call in self.calls.items() if isinstance(call, Call))
+        keys = ((number, call.digest(repetition, servers)) for number, call in calls)
+        return {number: key for number, key in keys if key is not None}
 
 
 def render_evaluations(item: RunItem, output: str) -> RenderedEvaluations:
@@ -148,8 +155,7 @@ def _each(
         found = known.get(number)
         if isinstance(found, JudgeResult):
             yield _recorded(item, number, found)
-        elif found is not None:
-            end = end_evaluation(item, number, found, output, known)
+        elif found is not None and (end := end_evaluation(item, number, found, output, known)).readable:
             yield _recorded(item, number, end.result)
             yield from end.follow
         else:

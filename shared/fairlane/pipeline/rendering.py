@@ -57,10 +57,17 @@ class Call:
             return estimate_inputs(self.inputs)
         return estimate_call(self.messages, self.params)
 
-    def digest(self, repetition: int) -> str:
-        """Its cache key: equal calls have equal keys, except in different repetitions."""
+    def digest(self, repetition: int, servers: Mapping[str, str]) -> str | None:
+        """Its cache key: equal calls to one server have equal keys, except in different repetitions.
+
+        ``servers``: what each connection calls. ``None`` for a call to none of them. So a function has no
+        key: its name does not say what its code is today.
+        """
+        server = servers.get(self.model.partition(":")[0])
+        if server is None:
+            return None
         asked = self.messages if self.inputs is None else {"inputs": self.inputs}
-        content = [self.model, asked, dict(self.params), self.arguments, repetition]
+        content = [server, self.model, asked, dict(self.params), repetition]
         text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
         return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fairlane.model.outcome import Success
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.keys import Keys
-from fairlane.store.write.answer_cache import read_answer, written_answer
+from fairlane.store.write.answer_cache import is_whole, read_answer, written_answer
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.inputs import JobInputs
 
@@ -15,8 +15,9 @@ from fairlane_workers.execution.inputs import JobInputs
 class AnswerCache:
     """Answers of all the team's runs, by the digests of their calls."""
 
-    def __init__(self, batcher: Batcher, keys: Keys) -> None:
-        self._batcher, self._keys = batcher, keys
+    def __init__(self, batcher: Batcher, keys: Keys, servers: Mapping[str, str]) -> None:
+        """``servers``: what each connection of this worker calls."""
+        self._batcher, self._keys, self.servers = batcher, keys, servers
 
     async def known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
         """Evaluations that the cache answers, by the caller's own numbers. Raises `RedisError`."""
@@ -30,7 +31,14 @@ class AnswerCache:
         }
 
     def write(self, inputs: JobInputs, answer: Success) -> None:
-        """Write the answer of an item's job. The write may be lost: then the provider is asked again."""
+        """Write the answer of an item's job that has succeeded, if the run caches its like.
+
+        The write may be lost: then the provider is asked again.
+        """
         spec = inputs.spec
-        key = self._keys.answer(spec.team, inputs.call.digest(inputs.item.cell.repetition))
-        self._batcher.offer(("SET", key, written_answer(answer), "PX", round(spec.cache.ttl * 1000)))
+        if not spec.cache.writes or inputs.session is not None or not is_whole(answer):
+            return
+        digest = inputs.call.digest(inputs.item.cell.repetition, self.servers)
+        if digest is not None:
+            key, kept_ms = self._keys.answer(spec.team, digest), round(spec.cache.ttl * 1000)
+            self._batcher.offer(("SET", key, written_answer(answer), "PX", kept_ms))

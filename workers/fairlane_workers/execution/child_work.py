@@ -103,7 +103,7 @@ class ChildWork:
         item, spec = inputs.item, inputs.spec
         digests: dict[int, str] = {}
         if finished.answer is not None and spec.evals and spec.cache.reads:
-            piece = EvaluationDigests(item.number, item.row, finished.answer.output)
+            piece = EvaluationDigests(item.number, item.row, finished.answer.output, cache.servers)
             digests = await self._of_run(inputs, piece)
         return await self._completion(
             inputs,

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import defaultdict
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -68,13 +68,17 @@ class Executor:
         rng: random.Random,
         observers: Sequence[Observer] = (),
         children: ChildWork | None = None,
+        servers: Mapping[str, str] | None = None,
     ) -> None:
-        """``batcher`` sends claims, ``reports`` what follows a call: no claim waits for it."""
+        """``batcher`` sends claims, ``reports`` what follows a call: no claim waits for it.
+
+        ``servers``: what each connection calls; no answer of others is cached.
+        """
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
         self._batcher, self._inputs, self._calls = batcher, inputs, calls
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, reports, keys, observers)
-        self._completions = Completions(AnswerCache(reports, keys), children)
+        self._completions = Completions(AnswerCache(reports, keys, servers or {}), children)
         self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None

@@ -102,11 +102,18 @@ class Completions:
         self._cache, self._children = cache, children
 
     async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
-        """Complete a job after its last outcome. Raises `RedisError` if the cache cannot be read."""
+        """Complete a job after its last outcome; its answer is cached if it is of use.
+
+        Raises `RedisError` if the cache cannot be read.
+        """
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
         finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms)
-        if answer is not None and inputs.spec.cache.writes and inputs.session is None:
+        completion = await self._completion(inputs, finished)
+        if answer is not None and completion.state is JobState.SUCCEEDED:
             self._cache.write(inputs, answer)
+        return completion
+
+    async def _completion(self, inputs: JobInputs, finished: FinishedJob) -> Completion:
         if self._children is not None and not _is_linear(inputs, finished):
             return await self._children.completed(inputs, finished, self._cache)
         if inputs.session is not None:
@@ -128,7 +135,8 @@ class Completions:
         if finished.answer is not None and spec.evals:
             rendered = render_evaluations(item, finished.answer.output)
             if spec.cache.reads:
-                known = await self._cache.known(spec.team, rendered.digests(item.cell.repetition))
+                digests = rendered.digests(item.cell.repetition, self._cache.servers)
+                known = await self._cache.known(spec.team, digests)
         remembers = finished.answer is not None and inputs.memory is not None
         return complete_task(
             item,

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import open_reference
-from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
 from fairlane.model.origins import Continuation
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RunStatus
@@ -78,10 +78,13 @@ def continued_spec(
 
 def _old_steps(old: RunSpec, new: RunSpec) -> tuple[int, ...]:
     """Where each evaluation of the new run was in the old one: the same scorer under the same name; else
-    -1.
+    -1. A function is called again: its name does not say what its code is today.
     """
     before = {_identity(step): number for number, step in enumerate(old.evals, start=1)}
-    return tuple(before.get(_identity(step), -1) for step in new.evals)
+    return tuple(
+        -1 if isinstance(step.evaluator, FunctionScorer) else before.get(_identity(step), -1)
+        for step in new.evals
+    )
 
 
 def _identity(step: Any) -> str:

@@ -1,7 +1,9 @@
-"""What a provider's limit hangs on: calls that agree in all of it share one, whatever their connection is."""
+"""What calls have in common, whatever their connection is named: a provider's limit, or the server itself."""
 
 from __future__ import annotations
 
+import hashlib
+import json
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, urlsplit
 
@@ -42,6 +44,14 @@ def lane_identity(connection: Connection, model: str, credential: str | None = N
     if "model" in parts:
         values["model"] = model
     return " ".join(f"{part}={quote(value, safe='/:@+,$')}" for part, value in values.items())
+
+
+def servers_of(connections: Mapping[str, Connection]) -> dict[str, str]:
+    """A digest of all that decides who answers a connection's calls, and how they are asked, by connection.
+
+    Calls to equal ones have equal answers. It has no credential, no limit, and nothing of the network.
+    """
+    return {name: _server(connection) for name, connection in connections.items()}
 
 
 def share_lanes(
@@ -87,6 +97,13 @@ def lane_under(lane: str, connection: str) -> str:
     """The lane of the same model, or of all, under the name of another connection."""
     _, separator, model = lane.partition(":")
     return f"{connection}{separator}{model}"
+
+
+def _server(connection: Connection) -> str:
+    url = _plain(connection.base_url)
+    decides = {"protocol", "region", "project", "api_version", "headers", "endpoint"}
+    text = json.dumps([url, connection.model_dump(mode="json", include=decides)], sort_keys=True)
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _credential(connection: Connection, reported: str | None) -> str | None:

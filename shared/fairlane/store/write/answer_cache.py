@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
+from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.outcome import Success
 from fairlane.model.results import packed, unpacked
 from fairlane.model.tokens import Usage
@@ -29,6 +30,11 @@ class Answers:
             for number, text in zip(digests, stored, strict=True)
             if text is not None and (answer := read_answer(text)) is not None
         }
+
+
+def is_whole(answer: Success) -> bool:
+    """Whether an answer is worth keeping: it has a text, and that was not cut at the limit of tokens."""
+    return bool(answer.output.strip()) and ending_of(answer.finish_reason) is not Ending.LENGTH
 
 
 def written_answer(answer: Success) -> str | bytes:
