@@ -90,8 +90,7 @@ class _ContinuedRun:
             return FinishedJob(None, result.error, result.attempts, result.latency_ms)
         if result.state is not JobState.SUCCEEDED or result.output is None:
             return None
-        answer = Success(result.output, result.usage)
-        return FinishedJob(answer, None, result.attempts, result.latency_ms, result.cached)
+        return FinishedJob(result.as_success(), None, result.attempts, result.latency_ms, result.cached)
 
     def evaluations(
         self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem, output: str

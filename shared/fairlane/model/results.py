@@ -12,6 +12,7 @@ from typing import Any
 from pydantic_core import from_json
 
 from fairlane.model.job import JobState
+from fairlane.model.outcome import Success
 from fairlane.model.record import Record, note_of, reason_of
 from fairlane.model.run import Cell, RunSpec, cell_of
 from fairlane.model.steps import Step
@@ -48,6 +49,10 @@ class TaskResult:
     cached: bool = False
     finish_reason: str | None = None
     left_out: tuple[str, ...] = ()
+
+    def as_success(self) -> Success:
+        """The answer that it was made of, with all that a record shows of it."""
+        return Success(self.output or "", self.usage, self.finish_reason, left_out=self.left_out)
 
     def to_json(self, *, short: bool = False) -> str:
         """The stored form: JSON with short keys, without what is ``None``.
