@@ -14,7 +14,7 @@ from fairlane_scheduler.state.backlog import ActiveRun
 from tests.support.worker_parts import WorkerParts
 
 LANES = ("sim:fast", "sim:judge", "python:m.f")
-MOST_ROUNDS = 200
+MOST_ROUNDS = 60
 
 Rows = Sequence[Mapping[str, Any]]
 
@@ -25,6 +25,7 @@ async def played(parts: WorkerParts, run: ActiveRun) -> list[Record]:
     for _ in range(MOST_ROUNDS):
         parts.scheduler.clock.advance(2.5)
         parts.scheduler.leader.tick(parts.scheduler.clock.monotonic_ms(), parts.scheduler.now_ms)
+        run.may_feed_next = True
         parts.scheduler.feed_all()
         for lane in LANES:
             queued = redis.llen(keys.fresh(run.ref, lane)) + redis.llen(keys.hot(run.ref, lane))
@@ -52,7 +53,7 @@ def continued(
     before = [dict(row) for row in reader.rows(old.rows)]
     spec = continued_spec(old.plan.spec, run, parts.scheduler.now_ms, evaluators, **options)
     content = before if rows is None else [dict(row) for row in rows]
-    origins = Origins() if rows is None else Origins(before)
+    origins = Origins() if rows is None else Origins(before, spec.order)
     list(origins.watch([content[at : at + spec.page_rows] for at in range(0, len(content), spec.page_rows)]))
     parts.scheduler.outbox.note(RunRef(spec.team, run), origins.fields())
     fields = {name: getattr(spec, name) for name in RunSpec.model_fields if name != "rows"}

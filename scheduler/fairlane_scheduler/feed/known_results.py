@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from fairlane.core.lru import Lru
 from fairlane.model.job import JobState
@@ -11,6 +12,7 @@ from fairlane.model.origins import Continuation
 from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult, stored_state
 from fairlane.model.run import Cell, RunRef, RunSpec
+from fairlane.pipeline.conversation import changed_field
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult
 from fairlane.pipeline.rendering import Call, RunItem
 from fairlane.store.write.answer_cache import Answers
@@ -22,6 +24,17 @@ MOST_ROW = 1_000_000_000
 """A run has fewer rows."""
 
 
+@dataclass(frozen=True, slots=True)
+class KnownTasks:
+    """``finished``: tasks that need no call. ``memory``: what it says from then on that others are called.
+
+    Both by item.
+    """
+
+    finished: dict[int, FinishedJob] = field(default_factory=dict)
+    memory: dict[int, dict[str, str]] = field(default_factory=dict)
+
+
 class KnownResults:
     """Finds results by item, for a batch of items at a time."""
 
@@ -31,23 +44,52 @@ class KnownResults:
         self._answers, self._servers = Answers(runs.redis, runs.keys), servers
 
     def tasks(
-        self, ref: RunRef, spec: RunSpec, placed: Sequence[tuple[RunItem, Call | None]]
-    ) -> dict[int, FinishedJob]:
-        """Finished tasks by item number; each of ``placed`` is an item with its call, if it has one."""
-        known: dict[int, FinishedJob] = {}
+        self,
+        ref: RunRef,
+        spec: RunSpec,
+        placed: Sequence[tuple[RunItem, Call | None]],
+        memory: Mapping[bytes, bytes],
+    ) -> KnownTasks:
+        """Known tasks; each of ``placed`` is an item with its call, or without one if it can never run.
+
+        In a run with a ``memory`` a task is taken over while all that came before it were.
+        """
+        known = KnownTasks()
         failed: set[int] = set()
         if spec.continues is not None:
-            for item, _ in placed:
-                old = self._continued.task(ref, spec, spec.continues, item)
-                if old is not None:
-                    known[item.number] = old
-                elif 0 in self._continued.failed(ref, spec, spec.continues, item):
-                    failed.add(item.number)
-        if not spec.cache.reads:
-            return known
-        calls = ((i, call) for i, call in placed if call and i.number not in known and i.number not in failed)
-        keys = ((item.number, call.digest(item.cell.repetition, self._servers)) for item, call in calls)
-        return known | self._cached(ref.team, {number: key for number, key in keys if key is not None})
+            failed = self._take_over(ref, spec, spec.continues, placed, memory, known)
+        if spec.cache.reads:
+            settled = known.finished.keys() | failed
+            calls = ((item, call) for item, call in placed if call and item.number not in settled)
+            keys = ((item.number, call.digest(item.cell.repetition, self._servers)) for item, call in calls)
+            cached = self._cached(ref.team, {number: key for number, key in keys if key is not None})
+            known.finished.update(cached)
+        return known
+
+    def _take_over(
+        self,
+        ref: RunRef,
+        spec: RunSpec,
+        old: Continuation,
+        placed: Sequence[tuple[RunItem, Call | None]],
+        memory: Mapping[bytes, bytes],
+        known: KnownTasks,
+    ) -> set[int]:
+        """Add the tasks that the continued run has; returns those that failed there."""
+        failed: set[int] = set()
+        changed = {name.decode() for name in memory}
+        for item, call in placed:
+            mark = changed_field(item.rendering, item.cell, item.row) if spec.order.remembers else None
+            found = None if mark in changed else self._continued.task(ref, spec, old, item)
+            if found is not None and call is not None:
+                known.finished[item.number] = found
+            elif 0 in self._continued.failed(ref, spec, old, item):
+                failed.add(item.number)
+            alike = found is not None if call is not None else found is None or found.answer is None
+            if mark is not None and not alike:
+                changed.add(mark)
+                known.memory[item.number] = {mark: "1"}
+        return failed
 
     def evaluations(
         self, ref: RunRef, spec: RunSpec, item: RunItem, output: str, digests: Mapping[int, str]

@@ -35,6 +35,7 @@ from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
 from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
+from fairlane_scheduler.feed.known_results import KnownTasks
 from fairlane_scheduler.feed.tokenizers import Tokenizers
 from fairlane_scheduler.feed.uncalled_items import UncalledItems
 from fairlane_scheduler.lanes.registry import LaneRegistry
@@ -210,7 +211,10 @@ class Placement:
         if stopped:
             self._asked_until[run.ref] = max(position, self._asked_until.get(run.ref, 0))
         batch, end = FeedBatch(), stop if stopped else position
-        return batch, self._queue_or_record(run, placed, batch, end)
+        known = KnownTasks()
+        if run.plan.spec.continues is not None or run.plan.spec.cache.reads:
+            known = self._uncalled.known(run, placed, memory or {})
+        return batch, self._queue_or_record(run, placed, known, batch, end)
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -275,18 +279,17 @@ class Placement:
         call: Call = self._work.result(run, RenderCall(item.number, item.row, memory=memory))
         return call
 
-    def _queue_or_record(self, run: ActiveRun, placed: list[PlacedItem], batch: FeedBatch, end: int) -> int:
+    def _queue_or_record(
+        self, run: ActiveRun, placed: list[PlacedItem], known: KnownTasks, batch: FeedBatch, end: int
+    ) -> int:
         """Queue tasks that need a call; record those whose result is given, cached or taken over, and items
         that can never run. Returns where it stopped: at an item that a child scores, or at ``end``.
         """
-        spec, stop = run.plan.spec, None
-        known: dict[int, FinishedJob] = {}
-        if spec.continues is not None or spec.cache.reads:
-            known = self._uncalled.known(run, placed)
+        stop = None
         for each in placed:
-            finished = (
-                known.get(each.item.number) if each.output is None else FinishedJob(Success(each.output))
-            )
+            finished = known.finished.get(each.item.number)
+            if each.output is not None:
+                finished = FinishedJob(Success(each.output))
             completion = None
             try:
                 if each.problem is not None:
@@ -300,6 +303,7 @@ class Placement:
             if stop is not None:
                 continue
             batch.items += 1
+            batch.memory |= known.memory.get(each.item.number, {})
             if completion is not None:
                 batch.add(each.item, completion)
             elif each.call is not None:

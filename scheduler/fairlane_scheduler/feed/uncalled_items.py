@@ -15,7 +15,7 @@ from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests
 from fairlane.store.write.runs.runs import Runs
 from fairlane_scheduler.feed.child_work import ChildWork
 from fairlane_scheduler.feed.feed_batch import PlacedItem
-from fairlane_scheduler.feed.known_results import KnownResults
+from fairlane_scheduler.feed.known_results import KnownResults, KnownTasks
 from fairlane_scheduler.feed.session_index import SessionIndex
 from fairlane_scheduler.state.backlog import ActiveRun
 
@@ -28,10 +28,12 @@ class UncalledItems:
         self._sessions = SessionIndex(runs)
         self._known = KnownResults(runs, servers)
 
-    def known(self, run: ActiveRun, placed: Sequence[PlacedItem]) -> dict[int, FinishedJob]:
-        """Tasks that the continued run or the team's cache has, by item."""
-        runnable = [each for each in placed if each.problem is None]
-        return self._known.tasks(run.ref, run.plan.spec, [(each.item, each.call) for each in runnable])
+    def known(
+        self, run: ActiveRun, placed: Sequence[PlacedItem], memory: Mapping[bytes, bytes]
+    ) -> KnownTasks:
+        """Tasks that the continued run or the team's cache has; ``memory`` is the run's."""
+        items = [(each.item, each.call) for each in placed]
+        return self._known.tasks(run.ref, run.plan.spec, items, memory)
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""

@@ -194,7 +194,9 @@ class Client:
                 )
             )
             before = rows_of(self._deployment, spec, status.items // spec.cells_per_row)
-            rows, origins = (before, Origins()) if dataset is None else (read_rows(dataset), Origins(before))
+            rows, origins = (
+                (before, Origins()) if dataset is None else (read_rows(dataset), Origins(before, new.order))
+            )
             if check:
                 unfinished = status.state is not RunState.COMPLETED or (retry_errors and status.failed > 0)
                 calls = dataset is not None or unfinished

@@ -13,6 +13,7 @@ CONVERSATION = "_conversation"
 """The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``."""
 
 _REGISTER = "register:"
+_CHANGED = "changed"
 
 
 def recalled(
@@ -47,6 +48,16 @@ def remembered(
         turns = [*_turns(rendering, cell, row, stored), turn]
         fields[_conversation(rendering, cell, row)] = json.dumps(turns, ensure_ascii=False)
     return fields
+
+
+def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str:
+    """The field of the run's memory which says that later items read other outputs than in the continued run.
+
+    A stored output may be read by all of them, and a conversation by its own turns.
+    """
+    if rendering.spec.order.store_output_as is not None:
+        return _CHANGED
+    return f"{_CHANGED}:{_conversation(rendering, cell, row)}"
 
 
 def _turns(

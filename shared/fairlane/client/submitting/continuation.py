@@ -16,8 +16,10 @@ from fairlane.core.errors import SubmissionError
 from fairlane.datasets.references import open_reference
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
 from fairlane.model.origins import Continuation
-from fairlane.model.run import RunSpec, RunState
+from fairlane.model.run import Order, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
+
+NO_ORDER = Order()
 
 
 def require_finished(status: RunStatus) -> None:
@@ -99,14 +101,17 @@ def _json(part: BaseModel | None) -> str:
 class Origins:
     """Finds rows in an earlier run by content, equal rows in order.
 
-    Without ``old_rows`` a row keeps its number.
+    Without ``old_rows`` a row keeps its number. If later items read outputs of earlier ones, rows are the
+    same only as far as the two runs begin alike.
     """
 
-    def __init__(self, old_rows: Iterable[Mapping[str, Any]] | None = None) -> None:
-        self._same, self._count = old_rows is None, 0
+    def __init__(self, old_rows: Iterable[Mapping[str, Any]] | None = None, order: Order = NO_ORDER) -> None:
+        self._same, self._count, self._order = old_rows is None, 0, order
         self._places: defaultdict[bytes, deque[int]] = defaultdict(deque)
-        for number, row in enumerate(old_rows or ()):
-            self._places[_content(row)].append(number)
+        self._old_count = 0
+        for row in old_rows or ():
+            self._places[_content(row)].append(self._old_count)
+            self._old_count += 1
         self._pages: list[list[int]] = []
 
     def watch(self, pages: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
@@ -117,8 +122,19 @@ class Origins:
 
     def fields(self) -> Iterator[tuple[str, bytes]]:
         """Fields to store beside the rows: for each page the old numbers of its rows, -1 for new rows."""
+        alike = self._alike() if self._order.remembers and not self._same else self._count
         for number, rows in enumerate(self._pages):
-            yield f"from:{number}", json.dumps(rows, separators=(",", ":")).encode()
+            kept, alike = rows[:alike], max(0, alike - len(rows))
+            found = [*kept, *([-1] * (len(rows) - len(kept)))]
+            yield f"from:{number}", json.dumps(found, separators=(",", ":")).encode()
+
+    def _alike(self) -> int:
+        """With how many equal rows the two runs begin. Where some go first, which may be anywhere, all must
+        be there.
+        """
+        places = enumerate(row for page in self._pages for row in page)
+        alike = next((place for place, old in places if place != old), self._count)
+        return 0 if self._order.serial_field is not None and alike < self._old_count else alike
 
     def _take(self, row: Mapping[str, Any]) -> int:
         self._count += 1
