@@ -234,4 +234,4 @@ def test_tabs_separate_the_cells_of_a_tsv_file(tmp_path: Path) -> None:
 def test_a_referenced_row_that_was_admitted_is_read_however_large_it_is(tmp_path: Path) -> None:
     path = tmp_path / "rows.jsonl"
     path.write_text('{"image": "%s"}' % ("x" * 1_500_000))
-    assert len(SourcePages(Reference(path).source, 10).page(0)[0]["image"]) == 1_500_000
+    assert len(SourcePages(Reference(path).source, 10, lambda _: None).page(0)[0]["image"]) == 1_500_000

@@ -6,13 +6,12 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
-from itertools import islice
 from typing import Any
 
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
-from fairlane.datasets.references import open_reference
-from fairlane.datasets.rows import MAX_ROW_BYTES, encode_page, pages
+from fairlane.datasets.references import SourcePages, digest_of
+from fairlane.datasets.rows import MAX_ROW_BYTES, encode_page
 from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
 from fairlane.model.origins import Source
@@ -97,7 +96,7 @@ class Sources:
         page, reading.next = reading.next.result(), None
         if page is not None:
             check_jobs(run.plan.spec, run.rows + len(page))
-            self._runs.append(run.ref, reading.count, encode_page(page))
+            self._runs.append(run.ref, reading.count, encode_page(page), digest_of(page))
             reading.kept.append(reading.count)
             reading.count += 1
         extend(self._runs, run, run.rows + len(page or ()), moment, last=page is None)
@@ -107,8 +106,9 @@ class Sources:
         """Read on after the run's rows so far: an earlier leader may have read some."""
         size = run.plan.spec.page_rows
         done = run.rows // size
-        rows = islice(open_reference(source), done * size, None)
-        reading = _Reading(pages(rows, size, self._row_bytes), done, kept=deque(range(done)))
+        digests = [self._runs.digest(run.ref, number) for number in range(done)]
+        following = _following(source, size, digests, self._row_bytes)
+        reading = _Reading(following, done, kept=deque(range(done)))
         self.readings[run.ref] = reading
         return reading
 
@@ -121,3 +121,20 @@ class Sources:
             if self._runs.over_within(run.ref, number * bits // 8, (number + 1) * bits // 8 - 1) < bits:
                 return
             self._runs.drop_page(run.ref, reading.kept.popleft())
+
+
+def _following(
+    source: Source, size: int, digests: Sequence[str | None], row_bytes: int
+) -> Iterator[list[dict[str, Any]]]:
+    """The pages behind those of ``digests``. Raises `DatasetChanged` where one of those has other rows."""
+
+    def digest(number: int) -> str | None:
+        return digests[number] if number < len(digests) else None
+
+    dataset = SourcePages(source, size, digest, row_bytes)
+    for number in range(len(digests)):
+        dataset.page(number)
+    number = len(digests)
+    while page := dataset.page(number):
+        yield page
+        number += 1

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import sys
+import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -47,7 +48,8 @@ def fairlane(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` defaults to the process's own."""
     try:
-        with terminable():
+        with terminable(), warnings.catch_warnings():
+            warnings.showwarning = _show_warning
             app(args=arguments, prog_name="fairlane")
         sys.stdout.flush()
     except SystemExit as end:
@@ -59,6 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         leave_quietly()
         return exit_code_of(error)
     return 0
+
+
+def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
+    """Show a warning as this command's own words: no user looks for the line of code."""
+    say(str(message))
 
 
 def _exit_code(end: SystemExit) -> int:

@@ -3,7 +3,8 @@
 FairlaneError
 ├── ConfigurationError      a setting is wrong or unknown               field, value, remedy
 ├── SubmissionError         an argument of ``submit`` is wrong          field, value, row, remedy
-│   └── BatchFileError      lines of a batch file cannot be sent        problems
+│   ├── BatchFileError      lines of a batch file cannot be sent        problems
+│   └── DatasetChanged      a dataset is not what a run read from it    field, value, remedy
 ├── UnsupportedError        a promptfoo configuration cannot be run     problems
 ├── TemplateError           a template does not compile or render       template_field, variable
 ├── RunNotFound             no such run, or it has expired              run_id
@@ -95,6 +96,14 @@ class SubmissionError(FairlaneError, ValueError):
         where = field if row is None else f"{field}, row {row}"
         super().__init__(_explained(where, value, problem, remedy))
         self.field, self.value, self.remedy, self.row = field, value, remedy, row
+
+
+class DatasetChanged(SubmissionError):
+    """A dataset by reference has other rows than a run has read from it: ``first`` to ``last``, from 1."""
+
+    def __init__(self, url: str, first: int, last: int) -> None:
+        problem = f"has changed since the run read it: rows {first:,} to {last:,} are other rows now, or gone"
+        super().__init__("dataset", url, problem, "Restore it as it was, or submit its rows as a new run.")
 
 
 class BatchFileError(SubmissionError):

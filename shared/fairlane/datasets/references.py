@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.rows import FIELD, MAX_PAGE_BYTES, pages, read_file
 from fairlane.model.origins import Source
 
@@ -44,7 +46,8 @@ class Reference:
 
 def open_reference(source: Source) -> Iterator[dict[str, Any]]:
     """Its rows in order, one in memory at a time. Raises `SubmissionError` if it cannot be read."""
-    return read_file(source.url, _open(source.url), f".{source.format}")
+    with _open(source.url) as file:
+        yield from read_file(source.url, file, f".{source.format}")
 
 
 def _open(url: str) -> BinaryIO:
@@ -63,25 +66,58 @@ def _open(url: str) -> BinaryIO:
         raise SubmissionError(FIELD, url, f"cannot be read: {error}", "Check the URL.") from None
 
 
+def digest_of(page: Sequence[Mapping[str, Any]]) -> str:
+    """What a run keeps of a page that it has read: how many rows it had, and a digest of them."""
+    text = json.dumps(page, ensure_ascii=False, separators=(",", ":"))
+    content = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12)
+    return f"{len(page)}:{content.hexdigest()}"
+
+
 class SourcePages:
     """Pages of a referenced dataset: read forwards, and from the start again if a reader goes back."""
 
-    def __init__(self, source: Source, page_rows: int) -> None:
-        self._source, self._page_rows = source, page_rows
+    def __init__(
+        self,
+        source: Source,
+        page_rows: int,
+        digest: Callable[[int], str | None],
+        row_bytes: int = MAX_PAGE_BYTES,
+    ) -> None:
+        """``digest``: what the run keeps of a page; ``None``: nothing, as an earlier version read it.
+
+        ``row_bytes``: the largest row as JSON. A reader takes all that the run took.
+        """
+        self._source, self._page_rows, self._digest = source, page_rows, digest
+        self._row_bytes = row_bytes
         self._next = 0
         self._pages: Iterator[list[dict[str, Any]]] | None = None
 
     def page(self, number: int) -> list[dict[str, Any]]:
-        """One page; its rows are empty if this process cannot read the dataset."""
+        """One page, as the run read it: rows that follow by now are left out.
+
+        Raises `DatasetChanged`, and `SubmissionError` if this process cannot read the dataset.
+        """
+        page = self._read(number)
+        stored = self._digest(number)
+        if stored is None:
+            return page
+        count = stored.partition(":")[0]
+        rows = page[: int(count)] if count.isdecimal() else page
+        if digest_of(rows) != stored:
+            first = number * self._page_rows
+            raise DatasetChanged(self._source.url, first + 1, first + self._page_rows)
+        return rows
+
+    def _read(self, number: int) -> list[dict[str, Any]]:
         try:
             if self._pages is None or number < self._next:
                 rows = open_reference(self._source)
-                self._pages, self._next = pages(rows, self._page_rows, MAX_PAGE_BYTES), 0
+                self._pages, self._next = pages(rows, self._page_rows, self._row_bytes), 0
             page: list[dict[str, Any]] = []
             while self._next <= number:
-                page = list(next(self._pages, []))  # without the rows' JSON
+                page = next(self._pages, [])
                 self._next += 1
         except SubmissionError:
             self._pages = None
-            return [{}] * self._page_rows
+            raise
         return page

@@ -51,7 +51,9 @@ class Keys:
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:spec"
 
     def rows(self, ref: RunRef) -> str:
-        """Hash: page number → compressed rows; and their sessions (`fairlane.model.sessions`)."""
+        """Hash: page number → compressed rows; and their sessions (`fairlane.model.sessions`), origins, and
+        digests of what was read by reference (`digest_field`).
+        """
         return f"{self.prefix}team:{ref.team}:run:{ref.run}:rows"
 
     def client_scores(self, ref: RunRef) -> str:
@@ -150,3 +152,8 @@ class Keys:
     def limits(self, lane: str) -> str:
         """Hash: a lane's configured limits."""
         return f"{self.prefix}lane:{lane}:limits"
+
+
+def digest_field(page: int) -> str:
+    """The field, beside a run's rows, of the digest of a page that was read by reference."""
+    return f"digest:{page}"

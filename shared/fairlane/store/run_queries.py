@@ -14,10 +14,13 @@ from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import LaneProgress, Pause, Rejection, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Keys, digest_field
 
 ORIGINS = "from:"
 """Prefix of the fields that hold the places of a page's rows in the continued run."""
+
+MOST_DIGEST_BYTES = 64
+"""Of a number of rows and a digest in hexadecimal."""
 
 MOST_ORIGINS_BYTES = 1 << 18
 """Of a number or two for each of the ten thousand rows of a page, as JSON."""
@@ -344,6 +347,11 @@ class RunQueries:
         ``None`` for one that is longer than any.
         """
         return self._bounded(ref, f"{ORIGINS}{number}", MOST_ORIGINS_BYTES)
+
+    def digest(self, ref: RunRef, number: int) -> str | None:
+        """The digest of a page that was read by reference; ``None`` if an earlier version read it."""
+        stored = self._bounded(ref, digest_field(number), MOST_DIGEST_BYTES)
+        return None if stored is None else stored.decode(errors="replace")
 
     def memberships(self, ref: RunRef, number: int) -> bytes | None:
         """The stored memberships of one page's rows, for `fairlane.model.sessions.decode_memberships`."""

@@ -6,14 +6,12 @@ import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import islice
 from typing import Any
 
 from pydantic import BaseModel
 
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.references import open_reference
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
 from fairlane.model.origins import Continuation
 from fairlane.model.run import Order, RunSpec, RunState
@@ -34,10 +32,9 @@ def require_finished(status: RunStatus) -> None:
 def rows_of(deployment: Deployment, spec: RunSpec, count: int) -> Iterator[dict[str, Any]]:
     """The ``count`` rows of a run, in order. Raises `RunNotFound` where one is lost.
 
-    Those of a dataset by reference are read here, too. Raises `SubmissionError` where they cannot be.
+    Those of a dataset by reference are read here, too. Raises `SubmissionError` where they cannot be, or are
+    others by now.
     """
-    if spec.source is not None:
-        return islice(open_reference(spec.source), count)
     return (dict(row) for row in deployment.records(spec).rows(count))
 
 

@@ -164,7 +164,9 @@ class _Identity:
                 rest.append(prompts[record.prompt].hex())
             if self._by_model:
                 rest.append(record.model)
-            alike = (self._row(record.row), _digest(rest))
+            known = record.row or spec.source is None  # else its dataset has other rows, or is gone
+            row = self._row(record.row) if known else _digest([run.id, record.item])
+            alike = (row, _digest(rest))
             yield (*alike, seen[alike]), record
             seen[alike] += 1
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -12,7 +13,7 @@ from pydantic import ValidationError
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import lane_under
-from fairlane.core.errors import BrokenPage, RunArchived, RunNotFound
+from fairlane.core.errors import BrokenPage, DatasetChanged, RunArchived, RunNotFound, SubmissionError
 from fairlane.core.lru import Lru
 from fairlane.datasets.references import SourcePages
 from fairlane.datasets.rows import decode_page
@@ -23,7 +24,7 @@ from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Keys, digest_field
 from fairlane.store.run_queries import RunFields, answers, read_hostile
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
@@ -187,8 +188,10 @@ class RecordReader:
         self._redis, self._keys, self._spec, self._with_rows = redis, keys, spec, rows
         self._ref = RunRef(spec.team, spec.run)
         self._pages = Lru[int, list[dict[str, Any]]](PAGES_KEPT)
-        self._source_pages = None if spec.source is None else SourcePages(spec.source, spec.page_rows)
-        self._results_at_once = RESULTS_AT_ONCE
+        self._source_pages = None
+        if spec.source is not None:
+            self._source_pages = SourcePages(spec.source, spec.page_rows, self._digest)
+        self._results_at_once, self._warned = RESULTS_AT_ONCE, False
 
     @property
     def items_at_once(self) -> int:
@@ -243,12 +246,17 @@ class RecordReader:
             yield page[within] if within < len(page) else {}
 
     def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
-        """The first ``count`` rows of the run, in order. Raises `RunNotFound` where one is lost."""
-        for row in range(count):
-            found = self._row(row)
-            if found is None:
+        """The first ``count`` rows of the run, in order. Raises `RunNotFound` where one is lost.
+
+        Those of a dataset by reference are read there. Raises `SubmissionError` where they cannot be, and
+        `DatasetChanged` where they are others by now.
+        """
+        size = self._spec.page_rows
+        for first in range(0, count, size):
+            rows = self._read_page(first // size)[: count - first]
+            if len(rows) < min(size, count - first):
                 raise RunNotFound(self._ref.run)
-            yield found
+            yield from rows
 
     def row(self, row: int) -> Mapping[str, Any]:
         """One row of the run; empty where it is lost or damaged, so that its record stays readable."""
@@ -262,12 +270,28 @@ class RecordReader:
         return page[within] if within < len(page) else None
 
     def _page(self, number: int) -> list[dict[str, Any]]:
-        return self._pages.get_or_make(number, lambda: self._read_page(number))
+        return self._pages.get_or_make(number, lambda: self._readable_page(number))
+
+    def _readable_page(self, number: int) -> list[dict[str, Any]]:
+        """A page; without rows where its dataset cannot be read here, or has other rows by now."""
+        try:
+            return self._read_page(number)
+        except DatasetChanged as changed:
+            if not self._warned:
+                self._warned = True
+                warnings.warn(f"{changed} Until then their records have empty rows.", stacklevel=2)
+            return []
+        except SubmissionError:
+            return []
+
+    def _digest(self, number: int) -> str | None:
+        stored: bytes | None = self._redis.hget(self._keys.rows(self._ref), digest_field(number))
+        return None if stored is None else stored.decode(errors="replace")
 
     def _read_page(self, number: int) -> list[dict[str, Any]]:
         encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
         if encoded is None:
-            return [] if self._source_pages is None else self._source_pages.page(number)
+            return self._source_pages.page(number) if self._source_pages is not None else []
         try:
             return decode_page(encoded)
         except BrokenPage:

@@ -12,7 +12,7 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Keys, digest_field
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import follow_json, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -213,9 +213,9 @@ class Runs(RunControl):
         )
         return bool(call.run(self.redis) == 1)
 
-    def append(self, ref: RunRef, number: int, page: bytes) -> None:
-        """Write a page of rows that the scheduler has read itself."""
-        self.redis.hset(self.keys.rows(ref), str(number), page)
+    def append(self, ref: RunRef, number: int, page: bytes, digest: str) -> None:
+        """Write a page of rows that the scheduler has read; its ``digest`` stays when the page is dropped."""
+        self.redis.hset(self.keys.rows(ref), mapping={str(number): page, digest_field(number): digest})
 
     def drop_page(self, ref: RunRef, number: int) -> None:
         """Forget a page of rows that can be read again where it came from."""

@@ -1,0 +1,153 @@
+"""A dataset by reference may change after its run has read it: no result is joined to a row of another."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from concurrent.futures import wait
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from fairlane.core.errors import DatasetChanged, SubmissionError
+from fairlane.datasets.references import Reference, SourcePages, digest_of
+from fairlane.model.origins import Source
+from fairlane.model.run import RunState
+from fairlane.store.keys import digest_field
+from fairlane.store.read.reading import RecordReader
+from fairlane_scheduler.intake.sources import Sources
+from fairlane_scheduler.state.backlog import ActiveRun
+from tests.support.scheduler_parts import Parts
+
+PAGE = 2
+ROWS = [{"q": number} for number in range(7)]
+CHANGED = "has changed since the run read it: rows 1 to 2 are other rows now, or gone"
+
+rows = st.lists(st.fixed_dictionaries({"q": st.integers(0, 3)}), max_size=9)
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return write(tmp_path / "rows.jsonl", ROWS)
+
+
+def write(path: Path, content: Sequence[Any]) -> Path:
+    path.write_text("".join(json.dumps(row) + "\n" for row in content))
+    return path
+
+
+def begun(parts: Parts, path: Path, run: str = "r1") -> ActiveRun:
+    return parts.admit([], run=run, source=Reference(path).source, open=True, page_rows=PAGE)
+
+
+def read_on(parts: Parts, run: ActiveRun, sources: Sources, pages: int = 99) -> None:
+    """Read pages of a run's dataset, as ticks of a scheduler do."""
+    for _ in range(2 * pages):
+        parts.feed_all()
+        sources.tick(parts.moment(), lambda: ["sim:fast"])
+        reading = sources.readings.get(run.ref)
+        if run.ended or not run.open or reading is None:
+            return
+        if reading.next is not None:
+            wait([reading.next])
+
+
+def dropped(parts: Parts, run: ActiveRun) -> RecordReader:
+    """A reader of the run, all pages of which have left Redis."""
+    for number in range(-(-run.rows // PAGE)):
+        parts.runs.drop_page(run.ref, number)
+    return RecordReader(parts.redis, parts.keys, run.plan.spec)
+
+
+def test_the_rows_of_an_unchanged_dataset_and_of_one_that_grew_are_read(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    reader = dropped(parts, run)
+    assert (run.rows, list(reader.rows(7))) == (7, ROWS)
+    write(path, [*ROWS, {"q": "new"}, {"q": "new"}])
+    again = dropped(parts, run)
+    assert [again.row(number) for number in (6, 7, 0, 3)] == [ROWS[6], {}, ROWS[0], ROWS[3]]
+
+
+def test_results_of_a_changed_page_have_empty_rows_and_a_warning_says_why(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    reader = dropped(parts, run)
+    write(path, [{"q": "another"}, *ROWS[1:]])
+    with pytest.warns(UserWarning, match=CHANGED) as warned:
+        assert [reader.row(number) for number in range(7)] == [{}, {}, *ROWS[2:]]
+    assert len(warned) == 1
+    assert str(path) in str(warned[0].message)
+    assert "Restore it as it was" in str(warned[0].message)
+    with pytest.raises(DatasetChanged, match=CHANGED):
+        list(dropped(parts, run).rows(7))
+
+
+def test_a_dataset_that_is_gone_or_cannot_be_read_has_empty_rows(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    reader = dropped(parts, run)
+    path.unlink()
+    assert [reader.row(number) for number in range(7)] == [{}] * 7
+    with pytest.raises(SubmissionError, match="there is no such file"):
+        list(reader.rows(7))
+
+
+def test_what_an_earlier_version_has_read_is_not_compared(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    parts.redis.hdel(parts.keys.rows(run.ref), *(digest_field(number) for number in range(4)))
+    write(path, changed := [{"q": "another"}, *ROWS[1:]])
+    assert list(dropped(parts, run).rows(7)) == changed
+
+
+@pytest.mark.parametrize("stored", [b"x", b"", b"2:", b"99:00", b"\xff:\xff", b"-1:00", "²:1".encode()])
+def test_a_digest_that_is_none_counts_as_a_change(parts: Parts, path: Path, stored: bytes) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    parts.redis.hset(parts.keys.rows(run.ref), digest_field(0), stored)
+    with pytest.raises(DatasetChanged):
+        list(dropped(parts, run).rows(7))
+
+
+def test_a_scheduler_that_takes_over_reads_on_in_the_same_dataset(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog), pages=2)
+    assert (run.open, run.rows) == (True, 2 * PAGE)
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    assert (run.open, run.rows, list(dropped(parts, run).rows(7))) == (False, 7, ROWS)
+
+
+def test_a_scheduler_that_takes_over_ends_the_run_of_a_changed_dataset(parts: Parts, path: Path) -> None:
+    run = begun(parts, path)
+    read_on(parts, run, Sources(parts.runs, parts.backlog), pages=2)
+    write(path, [{"q": "before"}, *ROWS])
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    status = parts.state(run.ref)
+    assert (run.ended, run.rows, status["state"]) == (True, 2 * PAGE, RunState.STOPPED)
+    assert CHANGED in status["reason"]
+    assert str(path) in status["reason"]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(before=rows, after=rows, size=st.integers(1, 4), asked=st.lists(st.integers(0, 5), max_size=6))
+def test_a_page_is_what_the_run_read_or_none(
+    path: Path, before: list[Any], after: list[Any], size: int, asked: list[int]
+) -> None:
+    read = [before[first : first + size] for first in range(0, len(before), size)]
+    digests = [digest_of(page) for page in read]
+    write(path, after)
+    source = Source(url=str(path), format="jsonl")
+    found = SourcePages(source, size, lambda number: digests[number] if number < len(digests) else None)
+    for number in asked:
+        if number >= len(read):
+            continue
+        here = after[number * size : number * size + len(read[number])]
+        if here == read[number]:
+            assert found.page(number) == read[number]
+        else:
+            with pytest.raises(DatasetChanged):
+                found.page(number)
