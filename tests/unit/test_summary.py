@@ -16,7 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.client.views import tally
-from fairlane.client.views.summary import TASK, Failure, Spending, Summary
+from fairlane.client.views.summary import TASK, Endings, Failure, Spending, Summary
 from fairlane.client.views.tally import OTHER_ERRORS, summarise
 from fairlane.core.errors import RunArchived
 from fairlane.evaluators.builders import exact_match, llm_judge
@@ -260,6 +260,49 @@ def test_a_scorer_of_the_client_that_fails_on_all_items_is_listed() -> None:
         "judge": Scores(2, 1, 1.0, 0.0, 1.0, 1.0),
         "mine": Scores(0, 3),
     }
+
+
+def test_outputs_that_were_cut_or_are_empty_are_counted_by_model() -> None:
+    records = [
+        make_record(0, finish_reason="stop"),
+        make_record(1, finish_reason="length"),
+        make_record(2, finish_reason="MAX_TOKENS", cached=True),
+        make_record(3, finish_reason="length", output=""),
+        make_record(4, finish_reason="stop", output=" \n", model="sim:slow"),
+        make_record(5, finish_reason=None, model="sim:whole"),
+        make_record(6, state=JobState.FAILED, output=None, model="sim:whole"),
+    ]
+    found = summed(*records)
+    assert found.endings == {"sim:fast": Endings(4, 3, 1), "sim:slow": Endings(1, 0, 1)}
+    assert [each.in_words() for each in found.endings.values()] == [
+        "3 of 4 cut at max_tokens, 1 empty",
+        "1 of 1 empty",
+    ]
+    assert found.to_dict()["endings"]["sim:fast"] == {"outputs": 4, "cut": 3, "empty": 1}
+    assert "Outputs of sim:fast: 3 of 4 cut at max_tokens, 1 empty." in found._repr_html_()
+    assert summed(records[0]).endings == {}
+
+
+REASONS = [None, "stop", "length", "Max_Tokens", "incomplete", "odd"]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.sampled_from(REASONS), st.sampled_from(["", " ", "x"]))))
+def test_each_output_is_counted_once(outputs: list[tuple[str, str | None, str]]) -> None:
+    made = [make_record(n, model=m, finish_reason=r, output=o) for n, (m, r, o) in enumerate(outputs)]
+    found = summed(*made).endings
+    for model in "ab":
+        of_model = [(reason, output) for name, reason, output in outputs if name == model]
+        cut = sum(reason in ("length", "Max_Tokens", "incomplete") for reason, _ in of_model)
+        empty = sum(not output.strip() for _, output in of_model)
+        assert found.get(model, Endings(len(of_model), 0, 0)) == Endings(len(of_model), cut, empty)
+        assert (model in found) == bool(cut or empty)
+
+
+def test_made_up_finish_reasons_take_bounded_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tally, "MOST_REASONS", 2)
+    reasons = ["a", "length", *map(str, range(50)), "length"]
+    found = summed(*(make_record(n, finish_reason=reason) for n, reason in enumerate(reasons)))
+    assert found.endings == {"sim:fast": Endings(53, 2, 0)}
 
 
 def test_calls_without_a_number_of_tokens_are_counted() -> None:

@@ -102,10 +102,10 @@ class SourcePages:
         if stored is None:
             return page
         count = stored.partition(":")[0]
-        rows = page[: int(count)] if count.isdecimal() else page
-        if digest_of(rows) != stored:
+        size = int(count) if count.isdecimal() else self._page_rows
+        if digest_of(rows := page[:size]) != stored:
             first = number * self._page_rows
-            raise DatasetChanged(self._source.url, first + 1, first + self._page_rows)
+            raise DatasetChanged(self._source.url, first + 1, first + size)
         return rows
 
     def _read(self, number: int) -> list[dict[str, Any]]:

@@ -90,6 +90,8 @@ def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
     yield "items", f"{summary.items:,}" + (f": {counts}" if counts else "")
     if summary.cached:
         yield "cached", f"{summary.cached:,} outputs from the cache"
+    for model, endings in summary.endings.items():
+        yield "outputs", f"{endings.in_words()} ({model})"
     yield "tokens", f"{summary.task_tokens:,} of tasks, {summary.evaluation_tokens:,} of evaluations"
     for name, time in (("predict", summary.predict), ("score", summary.score)):
         if time is not None:

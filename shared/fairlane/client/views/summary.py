@@ -47,6 +47,24 @@ class Spending:
 
 
 @dataclass(frozen=True, slots=True)
+class Endings:
+    """How many ``outputs`` a model gave, how many of them were ``cut`` at the limit of tokens, and how many
+    are ``empty``.
+    """
+
+    outputs: int
+    cut: int
+    empty: int
+
+    def in_words(self) -> str:
+        """What a reader of scores must know of them: ``"312 of 1,000 cut at max_tokens, 4 empty"``."""
+        cut = f"{self.cut:,} of {self.outputs:,} cut at max_tokens" if self.cut else ""
+        whole = "" if self.cut else f" of {self.outputs:,}"
+        empty = f"{self.empty:,}{whole} empty" if self.empty else ""
+        return ", ".join(filter(None, (cut, empty)))
+
+
+@dataclass(frozen=True, slots=True)
 class Summary:
     """A run's records, summed up.
 
@@ -55,7 +73,8 @@ class Summary:
     ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
     (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
     and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model the
-    tasks that were answered without a number of tokens: no cost covers them.
+    tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models some
+    of whose outputs were cut or are empty, which most evaluators score like wrong ones.
     """
 
     run: str
@@ -73,6 +92,7 @@ class Summary:
     predict: RoleTime | None = None
     score: RoleTime | None = None
     unreported: Mapping[str, int] = field(default_factory=dict)
+    endings: Mapping[str, Endings] = field(default_factory=dict)
 
     @property
     def task_tokens(self) -> int:
@@ -137,6 +157,7 @@ def _tables(summary: Summary) -> str:
     if summary.session_scores:
         rows = [_scores(name, each) for name, each in summary.session_scores.items()]
         parts.append(table("Scores of sessions", columns, rows))
+    parts += [note(f"Outputs of {model}: {each.in_words()}.") for model, each in summary.endings.items()]
     if summary.failures:
         failed: list[Sequence[Cell]] = [
             [each.count, each.step, each.error, each.item] for each in summary.failures

@@ -8,8 +8,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from fairlane.client.views.summary import TASK, Failure, Spending, Summary
+from fairlane.client.views.summary import TASK, Endings, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
+from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS
@@ -26,6 +27,9 @@ MOST_FAILURES = 1000
 
 MOST_MODELS = 1000
 """Models of invalid items that are counted: their rows may name a different one each."""
+
+MOST_REASONS = 1000
+"""Finish reasons that are told apart: there are few, unless a provider makes them up."""
 
 OTHER_ERRORS = "other errors"
 ERROR_CHARS = 300
@@ -50,6 +54,7 @@ class Tally:
         self._invalid_by_model = Counter[str]()
         self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
         self._cached = 0
+        self._reasons, self._empty = Counter[tuple[str, str | None]](), Counter[str]()
 
     @property
     def items(self) -> int:
@@ -68,6 +73,8 @@ class Tally:
             self._list(record.scores)
             return
         self._items_by_model[record.model] += 1
+        if record.state is JobState.SUCCEEDED:
+            self._end(record)
         of_model = self._by_model.setdefault(record.model, {})
         self._list(record.scores)
         for name, value in record.scores.items():
@@ -84,6 +91,23 @@ class Tally:
                 self._tasks.miss(record.model)
         for name, usage in record.eval_usage.items():
             self._evaluations.book(self._models.get(name, name), usage)
+
+    def _end(self, record: Record) -> None:
+        ending = (record.model, record.finish_reason)
+        known = len(self._reasons) < MOST_REASONS or ending in self._reasons
+        self._reasons[ending if known else (record.model, None)] += 1
+        if not (record.output or "").strip():
+            self._empty[record.model] += 1
+
+    def _endings(self) -> Iterator[tuple[str, Endings]]:
+        """How outputs ended, of each model some of whose outputs are no whole answers."""
+        outputs, cut = Counter[str](), Counter[str]()
+        for (model, reason), count in self._reasons.items():
+            outputs[model] += count
+            cut[model] += count if ending_of(reason) is Ending.LENGTH else 0
+        for model in sorted(outputs):
+            if cut[model] or self._empty[model]:
+                yield model, Endings(outputs[model], cut[model], self._empty[model])
 
     def _calls(self, model: str) -> bool:
         """Whether a task is a call whose tokens count: no function, and no output that was there before."""
@@ -115,6 +139,7 @@ class Tally:
             tasks=self._tasks.all(),
             evaluations=self._evaluations.all(),
             unreported=self._tasks.unreported(),
+            endings=dict(self._endings()),
         )
 
     def _scores_by_model(self) -> Iterator[tuple[str, Mapping[str, Scores]]]:
