@@ -12,7 +12,7 @@ from fairlane.client.apps import load_app
 from fairlane.client.deployment import Deployment
 from fairlane.client.following.records import Records
 from fairlane.model.record import Record
-from fairlane.model.run import RunSpec
+from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
 
 if TYPE_CHECKING:
@@ -134,7 +134,8 @@ class RunOutputs(ABC):
         status, spec, records, items = self._ended()
         sessions = records.of_sessions() if spec.session_evals else ()
         summary = summarise(spec, status.state, items, self._deployment.settings.prices, sessions)
-        return replace(summary, predict=status.predict, score=status.score)
+        served = self._deployment.runs.served(RunRef(spec.team, spec.run))
+        return replace(summary, predict=status.predict, score=status.score, served=served)
 
     def compare(self, other: RunOutputs, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs that are over, item by item: ``other`` minus this one.

@@ -9,10 +9,13 @@ the rest           leader, lanes, leases, workers: the system's own.
 
 from __future__ import annotations
 
+import json
+
 from fairlane.model.run import RunRef
 
 KEY_VERSION = "v2"
 TOKEN_AXES = ("tokens", "input", "output")
+_SERVED = "served:"
 
 
 class Keys:
@@ -110,7 +113,7 @@ class Keys:
         return self._run(ref, f"fresh:{lane}")
 
     def memory(self, ref: RunRef) -> str:
-        """Hash: values that later items read of earlier ones."""
+        """Hash: values that later items read of earlier ones, and which models answered (`served_field`)."""
         return self._run(ref, "memory")
 
     def sessions(self, ref: RunRef) -> str:
@@ -157,3 +160,16 @@ class Keys:
 def digest_field(page: int) -> str:
     """The field, beside a run's rows, of the digest of a page that was read by reference."""
     return f"digest:{page}"
+
+
+def served_field(asked: str, served: str) -> str:
+    """The field, in a run's memory, which says that a call to model ``asked`` was answered by ``served``."""
+    return f"{_SERVED}{json.dumps([asked, served], ensure_ascii=False)}"
+
+
+def served_models(field: bytes) -> tuple[str, str] | None:
+    """The two names of such a field; ``None`` for any other."""
+    if not field.startswith(_SERVED.encode()):
+        return None
+    asked, served = json.loads(field[len(_SERVED) :])
+    return asked, served

@@ -31,12 +31,12 @@ class AnswerCache:
         }
 
     def write(self, inputs: JobInputs, answer: Success) -> None:
-        """Write the answer of an item's job that has succeeded, if the run caches its like.
+        """Write the answer of an item's job that has succeeded, if it is of use to others.
 
         The write may be lost: then the provider is asked again.
         """
         spec = inputs.spec
-        if not spec.cache.writes or inputs.session is not None or not is_whole(answer):
+        if inputs.session is not None or not is_whole(answer):
             return
         digest = inputs.call.digest(inputs.item.cell.repetition, self.servers)
         if digest is not None:

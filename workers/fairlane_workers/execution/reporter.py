@@ -41,6 +41,7 @@ from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.inputs import JobInputs
+from fairlane_workers.execution.served_models import ServedModels
 
 log = get_logger("executor")
 
@@ -109,7 +110,7 @@ class Completions:
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
         finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms)
         completion = await self._completion(inputs, finished)
-        if answer is not None and completion.state is JobState.SUCCEEDED:
+        if answer is not None and inputs.spec.cache.writes and completion.state is JobState.SUCCEEDED:
             self._cache.write(inputs, answer)
         return completion
 
@@ -177,6 +178,7 @@ class Reporter:
     ) -> None:
         self._worker, self._attempts, self._batcher, self._keys = worker, attempts, batcher, keys
         self.observers = observers
+        self._served = ServedModels()
         self._shared: set[str] = set()  # lanes already logged as shared
         self._unawaited: Lru[tuple[RunRef, str], bool] = Lru(PATIENT_RUNS)
         self._logs_jobs, self._logs_calls = logs_calls(Event.QUEUEING), logs_calls(Event.RELEASED)
@@ -202,6 +204,9 @@ class Reporter:
         ``wire_ms``: from its permit to its call; ``elapsed_ms``: the duration of the call.
         """
         fields = _fields(attempt, inputs)
+        served: Mapping[str, str] = {}
+        if inputs is not None and isinstance(outcome, Success) and outcome.model:
+            served = self._served.news(attempt, inputs.call.model, outcome.model)
         call = self._attempts.finish(
             attempt,
             self._worker,
@@ -209,7 +214,7 @@ class Reporter:
             completion.state,
             completion.payload,
             completion.follow,
-            memory=completion.memory,
+            memory={**completion.memory, **served},
             joined=completion.session,
             took_ms=elapsed_ms or None,
         )
@@ -219,6 +224,8 @@ class Reporter:
         reported = self._released(attempt, fields, Reported.of(reply), outcome, sent, wire_ms)
         if reported is None:
             return None
+        if served:
+            self._served.added(attempt, served)
         for raw in completion.malformed:
             self._log_malformed(fields, raw)
         step = inputs.evaluation if inputs else None

@@ -92,6 +92,8 @@ def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
         yield "cached", f"{summary.cached:,} outputs from the cache"
     for model, endings in summary.endings.items():
         yield "outputs", f"{endings.in_words()} ({model})"
+    for asked, names in summary.served.items():
+        yield "answered by", f"{', '.join(names)} ({asked})"
     yield "tokens", f"{summary.task_tokens:,} of tasks, {summary.evaluation_tokens:,} of evaluations"
     for name, time in (("predict", summary.predict), ("score", summary.score)):
         if time is not None:

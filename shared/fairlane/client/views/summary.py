@@ -74,7 +74,9 @@ class Summary:
     (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
     and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model the
     tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models some
-    of whose outputs were cut or are empty, which most evaluators score like wrong ones.
+    of whose outputs were cut or are empty, which most evaluators score like wrong ones. ``served`` has the
+    models that answered this run's calls, by the model that was asked, where the provider names another; a
+    run in the archive has none.
     """
 
     run: str
@@ -93,6 +95,7 @@ class Summary:
     score: RoleTime | None = None
     unreported: Mapping[str, int] = field(default_factory=dict)
     endings: Mapping[str, Endings] = field(default_factory=dict)
+    served: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
 
     @property
     def task_tokens(self) -> int:
@@ -158,6 +161,7 @@ def _tables(summary: Summary) -> str:
         rows = [_scores(name, each) for name, each in summary.session_scores.items()]
         parts.append(table("Scores of sessions", columns, rows))
     parts += [note(f"Outputs of {model}: {each.in_words()}.") for model, each in summary.endings.items()]
+    parts += [note(f"{asked} was answered by {', '.join(names)}.") for asked, names in summary.served.items()]
     if summary.failures:
         failed: list[Sequence[Cell]] = [
             [each.count, each.step, each.error, each.item] for each in summary.failures

@@ -24,7 +24,7 @@ from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys, digest_field
+from fairlane.store.keys import Keys, digest_field, served_models
 from fairlane.store.run_queries import RunFields, answers, read_hostile
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
@@ -162,6 +162,13 @@ class RunReader:
         if archived is not None:
             raise RunArchived(ref.run)
         return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
+
+    def served(self, ref: RunRef) -> dict[str, tuple[str, ...]]:
+        """The models that answered, by the model that was asked, where a provider names another."""
+        found: dict[str, list[str]] = {}
+        for pair in filter(None, map(served_models, self._redis.hgetall(self._keys.memory(ref)))):
+            found.setdefault(pair[0], []).append(pair[1])
+        return {asked: tuple(sorted(names)) for asked, names in sorted(found.items())}
 
     def _asked_for(self, team: str, limit: int) -> list[str]:
         """Ids of the last submissions that still lie in the inbox."""
