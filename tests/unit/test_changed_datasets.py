@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +13,36 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from fairlane.client.views.comparison import compare_runs
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.references import Reference, SourcePages, digest_of
 from fairlane.model.origins import Source
-from fairlane.model.run import RunState
+from fairlane.model.record import Record
+from fairlane.model.run import RunSpec, RunState
 from fairlane.store.keys import digest_field
 from fairlane.store.read.reading import RecordReader
 from fairlane_scheduler.intake.sources import Sources
 from fairlane_scheduler.state.backlog import ActiveRun
+from tests.support.records import make_record, spec_of
 from tests.support.scheduler_parts import Parts
 
 PAGE = 2
 ROWS = [{"q": number} for number in range(7)]
 CHANGED = "has changed since the run read it: rows 1 to 2 are other rows now, or gone"
+
+
+@dataclass(frozen=True)
+class ScoredRecords:
+    """A run that is over, with these rows."""
+
+    id: str
+    spec: RunSpec
+    rows: list[dict[str, Any]]
+    name: str = "n"
+
+    def results(self) -> Iterator[Record]:
+        yield from (make_record(number, row=row) for number, row in enumerate(self.rows))
+
 
 rows = st.lists(st.fixed_dictionaries({"q": st.integers(0, 3)}), max_size=9)
 
@@ -43,16 +61,17 @@ def begun(parts: Parts, path: Path, run: str = "r1") -> ActiveRun:
     return parts.admit([], run=run, source=Reference(path).source, open=True, page_rows=PAGE)
 
 
-def read_on(parts: Parts, run: ActiveRun, sources: Sources, pages: int = 99) -> None:
-    """Read pages of a run's dataset, as ticks of a scheduler do."""
-    for _ in range(2 * pages):
+def read_on(parts: Parts, run: ActiveRun, sources: Sources, rows: int = 99) -> None:
+    """Read a run's dataset as ticks of a scheduler do, until it has so many rows or its end."""
+    for _ in range(100):
         parts.feed_all()
         sources.tick(parts.moment(), lambda: ["sim:fast"])
         reading = sources.readings.get(run.ref)
-        if run.ended or not run.open or reading is None:
+        if run.ended or not run.open or run.rows >= rows:
             return
-        if reading.next is not None:
+        if reading is not None and reading.next is not None:
             wait([reading.next])
+    raise AssertionError("the dataset has no end")
 
 
 def dropped(parts: Parts, run: ActiveRun) -> RecordReader:
@@ -115,7 +134,7 @@ def test_a_digest_that_is_none_counts_as_a_change(parts: Parts, path: Path, stor
 
 def test_a_scheduler_that_takes_over_reads_on_in_the_same_dataset(parts: Parts, path: Path) -> None:
     run = begun(parts, path)
-    read_on(parts, run, Sources(parts.runs, parts.backlog), pages=2)
+    read_on(parts, run, Sources(parts.runs, parts.backlog), rows=2 * PAGE)
     assert (run.open, run.rows) == (True, 2 * PAGE)
     read_on(parts, run, Sources(parts.runs, parts.backlog))
     assert (run.open, run.rows, list(dropped(parts, run).rows(7))) == (False, 7, ROWS)
@@ -123,7 +142,7 @@ def test_a_scheduler_that_takes_over_reads_on_in_the_same_dataset(parts: Parts, 
 
 def test_a_scheduler_that_takes_over_ends_the_run_of_a_changed_dataset(parts: Parts, path: Path) -> None:
     run = begun(parts, path)
-    read_on(parts, run, Sources(parts.runs, parts.backlog), pages=2)
+    read_on(parts, run, Sources(parts.runs, parts.backlog), rows=2 * PAGE)
     write(path, [{"q": "before"}, *ROWS])
     read_on(parts, run, Sources(parts.runs, parts.backlog))
     status = parts.state(run.ref)
@@ -151,3 +170,13 @@ def test_a_page_is_what_the_run_read_or_none(
         else:
             with pytest.raises(DatasetChanged):
                 found.page(number)
+
+
+def test_items_whose_rows_are_not_known_are_compared_with_none(path: Path) -> None:
+    spec = spec_of(source=Reference(path).source, open=True)
+    first, second = (
+        ScoredRecords(name, spec.model_copy(update={"run": name}), rows)
+        for name, rows in (("r1", [{}, {}, {"q": 1}]), ("r2", [{}, {}, {"q": 1}]))
+    )
+    found = compare_runs(first, second)
+    assert (found.matched, found.only_first, found.only_second) == (1, 2, 2)

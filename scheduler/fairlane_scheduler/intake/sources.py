@@ -63,7 +63,7 @@ class Sources:
                 waiting |= self._supply(run, source, moment)
                 self._forget_pages(run)
             except (FairlaneError, OSError, ValueError) as error:
-                self._give_up(run, f"dataset: {error}"[:500], lanes(), moment)
+                self._give_up(run, f"dataset: {str(error).removeprefix('dataset: ')}"[:500], lanes(), moment)
             if run.ended:
                 self._backlog.drop_run(run.ref)
         for ref in [ref for ref in self.readings if ref not in self._backlog.sourced]:
