@@ -42,7 +42,7 @@ def judging(batching: bool | None = None) -> Agent:
 
 def built(**options: Any) -> RunSpec:
     given = {"prompt": "{{ q }}", "model": "sim:fast", **options}
-    return build_spec(run="r1", team="search", submitted_ms=1, **given)
+    return build_spec("r1", "search", 1, **given)
 
 
 def test_fr_003_the_six_names_are_defaults() -> None:

@@ -89,7 +89,7 @@ def test_a_realistic_configuration_becomes_runs_that_submit_takes(folder: Folder
     )
     assert (fourth["__rubric_1"], third.get("__rubric_1")) == ("is polite", None)
     for run in read.runs:
-        spec = build_spec(run="r", team="t", submitted_ms=0, **run.options)
+        spec = build_spec("r", "t", 0, **run.options)
         assert (spec.bounds.max_concurrent, spec.repetitions, spec.cache.mode) == (3, 2, "read_write")
         assert [each.name for each in spec.evaluators] == ["assertions", "rubric-1"]
     assert read.runs[1].options["params"] == {"temperature": 0.7, "max_tokens": 100}
@@ -170,7 +170,7 @@ def test_order_options_of_tests_become_orders_of_the_run(folder: Folder) -> None
     ]
     prompt = "{{ first | default('') }}{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ word }}"
     read = folder.read(config(tests=tests, prompts=[prompt]))
-    spec = build_spec(run="r", team="t", submitted_ms=0, **read.runs[0].options)
+    spec = build_spec("r", "t", 0, **read.runs[0].options)
     order = spec.order
     assert (order.serial, order.serial_field, order.conversation) == (True, "__serial", True)
     assert (order.store_output_as, order.conversation_field) == ("{{ __store_as }}", "__conversation_id")

@@ -25,7 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Folder:
 
 def requests(folder: Folder, text: str) -> list[dict[str, Any]]:
     (run,) = folder.read(text).runs
-    assert build_spec(run="r", team="t", submitted_ms=0, **run.options).request_field == "__request"
+    assert build_spec("r", "t", 0, **run.options).request_field == "__request"
     return [row["__request"] for row in run.rows or ()]
 
 

@@ -74,7 +74,7 @@ def test_the_largest_page_and_block_can_be_read() -> None:
 
 def spec_of(**arguments: Any) -> RunSpec:
     given: dict[str, Any] = {"prompt": "{{ q }}", "model": "sim:fast", "evaluators": [JUDGE]}
-    return build_spec(run="r1", team="search", submitted_ms=1, **given | arguments)
+    return build_spec("r1", "search", 1, **given | arguments)
 
 
 def test_sessions_are_numbered_by_first_appearance() -> None:
@@ -190,9 +190,7 @@ def test_jobs_of_sessions_follow_those_of_items() -> None:
 def test_progress_counts_items_only_where_something_is_done_with_them_and_sessions() -> None:
     made = {"rows": 6, "sessions": 2}
     both = spec_of(session="s").model_copy(update=made)
-    given = build_spec(
-        run="r1", team="search", submitted_ms=1, output="o", session="s", evaluators=[JUDGE]
-    ).model_copy(update=made)
+    given = build_spec("r1", "search", 1, output="o", session="s", evaluators=[JUDGE]).model_copy(update=made)
     assert (both.jobs, given.jobs) == (6 + 2, 2)
 
 

@@ -59,6 +59,6 @@ def test_the_largest_numbers_are_taken() -> None:
 )
 def test_a_client_names_the_number(name: str, number: float) -> None:
     with pytest.raises(SubmissionError) as refused:
-        build_spec(run="r1", team="t", submitted_ms=1, prompt="x", model="sim:m", **{name: number})
+        build_spec("r1", "t", 1, prompt="x", model="sim:m", **{name: number})
     assert name in str(refused.value)
     assert len(str(refused.value)) < 1000

@@ -26,7 +26,7 @@ def spec_of(**arguments: Any) -> RunSpec:
         del given["prompt"]
     if "models" in arguments:
         del given["model"]
-    return build_spec(run="r1", team="search", submitted_ms=1, **given | arguments)
+    return build_spec("r1", "search", 1, **given | arguments)
 
 
 def test_content_in_parts_is_led_to_the_rows_own_request() -> None:
@@ -202,3 +202,18 @@ def test_a_dataset_with_too_many_jobs_is_stopped_while_it_is_read(monkeypatch: p
     with pytest.raises(SubmissionError, match="Split it"):
         taken.extend(bounded_pages(pages, spec_of(repetitions=2)))
     assert len(taken) == 2
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("team", "a client submits for its own team: Client(team=…)"),
+        ("run", "Fairlane names the run"),
+        ("modell", "did you mean 'model'?"),
+    ],
+)
+def test_an_argument_that_submit_does_not_take_says_where_it_belongs(name: str, hint: str) -> None:
+    given: Any = {name: "a"}
+    with pytest.raises(TypeError) as raised:
+        build_spec("r1", "search", 1, prompt="x", model="sim:m", **given)
+    assert str(raised.value) == f"submit() got an unexpected keyword argument {name!r}; {hint}"

@@ -307,9 +307,7 @@ class Client:
         """The spec of a run that is submitted now."""
         submitted_ms = self._deployment.runs.now_ms()
         filled = self._filled_in(options)
-        spec = build_spec(
-            run=new_id(submitted_ms), team=self.team, submitted_ms=submitted_ms, prompt=prompt, **filled
-        )
+        spec = build_spec(new_id(submitted_ms), self.team, submitted_ms, prompt=prompt, **filled)
         connections = self._deployment.known_connections()
         if connections is not None:
             check_connections(spec, connections)

@@ -70,6 +70,9 @@ _REMEDIES = {
 }
 
 
+_ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "run": "Fairlane names the run"}
+"""Arguments that belong elsewhere."""
+
 _BOUNDS = (
     "max_concurrent",
     "ahead",
@@ -84,7 +87,7 @@ _BOUNDS = (
 )
 
 
-def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunOptions]) -> RunSpec:
+def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunOptions]) -> RunSpec:
     """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong.
 
     It has been through JSON, as it will be on its way to the scheduler.
@@ -93,7 +96,9 @@ def build_spec(*, run: str, team: str, submitted_ms: int, **options: Unpack[RunO
     check_max_concurrent(given.get("max_concurrent"))
     unknown = sorted(set(given) - RunOptions.__annotations__.keys() - SubmitOptions.__annotations__.keys())
     if unknown:
-        near = did_you_mean(unknown[0], ["prompt", *SubmitOptions.__annotations__])
+        near = _ELSEWHERE.get(unknown[0]) or did_you_mean(
+            unknown[0], ["prompt", *SubmitOptions.__annotations__]
+        )
         raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}; {near}".rstrip("; "))
     if isinstance(given.get("name"), str) and not given["name"].strip():
         raise SubmissionError("name", given["name"], "is empty", "Give a name, or leave it out.")

@@ -49,9 +49,9 @@ def work_of_dataset(
 ) -> list[Work]:
     """What a run of this dataset would ask of each model. Raises `SubmissionError` as ``submit`` does."""
     spec = build_spec(
-        run="rehearsal",
-        team="rehearsal",
-        submitted_ms=0,
+        "rehearsal",
+        "rehearsal",
+        0,
         prompt=prompts.prompt,
         messages=prompts.messages,
         prompts=prompts.prompts,
