@@ -21,6 +21,13 @@ class LossyProxy:
     _lock: threading.Lock = field(default_factory=threading.Lock)
     _needles: tuple[bytes, ...] = ()
     _left: int = 0
+    _silent: threading.Event = field(default_factory=threading.Event)
+
+    def fall_silent(self) -> None:
+        """Forward nothing more on the connections that there are, and end none: a balancer forgot them."""
+        with self._lock:
+            self._silent.set()
+            self._silent = threading.Event()
 
     def lose(self, *needles: bytes, times: int = 1) -> None:
         """Cut the next ``times`` connections that send any of ``needles``, each when its reply arrives."""
@@ -46,22 +53,27 @@ class LossyProxy:
 
     def serve(self, client: socket.socket) -> None:
         """Forward one connection, in two threads, until either side closes it or a reply is dropped."""
-        doomed = threading.Event()
+        doomed, silent = threading.Event(), self._silent
         with client, suppress(OSError), socket.create_connection(self._server) as server:
-            answers = threading.Thread(target=_forward_answers, args=(server, client, doomed), daemon=True)
+            ends = server, client, doomed, silent
+            answers = threading.Thread(target=_forward_answers, args=ends, daemon=True)
             answers.start()
             while request := client.recv(BYTES):
                 if self._is_doomed(request):
                     doomed.set()
-                server.sendall(request)
+                if not silent.is_set():
+                    server.sendall(request)
             _hang_up(server)
             answers.join()
 
 
-def _forward_answers(server: socket.socket, client: socket.socket, doomed: threading.Event) -> None:
+def _forward_answers(
+    server: socket.socket, client: socket.socket, doomed: threading.Event, silent: threading.Event
+) -> None:
     with suppress(OSError):
         while (answer := server.recv(BYTES)) and not doomed.is_set():
-            client.sendall(answer)
+            if not silent.is_set():
+                client.sendall(answer)
     _hang_up(client)
     _hang_up(server)
 

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 from kombu import Connection
 from kombu.exceptions import OperationalError
 from kombu.transport import memory
+from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.broker.app import TASK_NAME, queue_of
 from fairlane.config.settings import Settings
+from fairlane.embedded.server import start_embedded
 from fairlane.model.job import Attempt
 from fairlane.model.lane import queue_name
 from fairlane_scheduler.dispatch.publisher import Publisher
+from tests.support.lossy_proxy import lossy_proxy
 
 BROKER = "memory://"
 
@@ -184,6 +189,26 @@ def test_of_several_nodes_the_next_is_taken_where_one_does_not_answer(
     away = "memory://one;memory://two"
     assert not Publisher(Settings.model_validate({"celery": {"broker_url": away}})).connect()
     assert asked == ["one", "two"], "each once: a leader must bid again in time"
+
+
+@pytest.mark.slow(seconds=4)
+def test_a_server_that_falls_silent_is_left_before_the_leader_loses_its_lease(tmp_path: Path) -> None:
+    with start_embedded(tmp_path) as server, lossy_proxy(server.url) as proxy:
+        settings = Settings.model_validate({"redis": {"url": proxy.url}})
+        publisher = Publisher(settings)
+        publisher.publish(attempt(1))
+        assert publisher.flush()
+
+        proxy.fall_silent()
+        publisher.publish(attempt(2))
+        began = time.monotonic()
+        assert not publisher.flush()
+        assert time.monotonic() - began < settings.scheduler.leader_lease_seconds
+
+        assert publisher.flush(), "a new connection is answered"
+        publisher.close()
+        with Redis.from_url(server.url) as redis:
+            assert redis.llen(queue_name("sim:fast")) == 2
 
 
 def _refused(*_: Any, **__: Any) -> None:

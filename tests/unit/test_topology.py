@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from fairlane.broker.app import lane_queue, make_app
 from fairlane.broker.transport import transport_of
+from fairlane.config.sections import SchedulerSettings
 from fairlane.config.settings import Settings
 from fairlane.config.topology import topology_of
 from fairlane.core.errors import ConfigurationError
@@ -59,6 +60,17 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
 def test_a_url_that_names_too_little_is_refused(url: str, problem: str) -> None:
     with pytest.raises(ValidationError, match=problem):
         announced(url)
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["redis://one:1/0", "rediss://one", "unix:///tmp/r.sock", SENTINELS, "rediss+sentinel://one/service"],
+)
+def test_celery_waits_for_no_server_on_redis_for_ever(url: str) -> None:
+    options = transport_of(announced(url)).options
+    assert 0 < options["socket_timeout"] < SchedulerSettings().leader_lease_seconds
+    assert 0 < options["socket_connect_timeout"] <= options["socket_timeout"]
+    assert 0 < options["health_check_interval"] <= SchedulerSettings().worker_timeout_seconds
 
 
 def test_celery_hears_of_each_sentinel_and_of_the_service() -> None:

@@ -16,9 +16,23 @@ DEFAULT_DEPLOYMENT = "main"  # its queues have plain names; another deployment's
 _REDIS_SCHEMES = ("redis://", "rediss://", "redis+socket://")
 _AMQP_SCHEMES = ("amqp://", "amqps://", "pyamqp://")
 
+ANSWER_TIMEOUT_S = 2.0
+"""Longest wait for an answer of Redis: a leader must bid again within its lease, 3 s by default."""
+
+HEALTH_CHECK_S = 3
+"""A blocking pop of 1 s is overdue after this much more, and kombu then connects again. It looks as often."""
+
 # Leases recover lost messages, so acknowledgements are off: this saves a third of the commands, and workers
-# survive a restart of Redis. One priority step means one polled list per lane.
-_REDIS_TRANSPORT: dict[str, Any] = {"ack_emulation": False, "priority_steps": [0], "socket_keepalive": True}
+# survive a restart of Redis. One priority step means one polled list per lane. Without timeouts a process
+# waits for ever for a server that a balancer has forgotten, or whose host has died.
+_REDIS_TRANSPORT: dict[str, Any] = {
+    "ack_emulation": False,
+    "priority_steps": [0],
+    "socket_keepalive": True,
+    "socket_timeout": ANSWER_TIMEOUT_S,
+    "socket_connect_timeout": ANSWER_TIMEOUT_S,
+    "health_check_interval": HEALTH_CHECK_S,
+}
 
 
 class Transport(NamedTuple):
