@@ -17,7 +17,6 @@ from redis.exceptions import RedisError
 from typer.testing import CliRunner
 
 from fairlane.cli.main import app
-from fairlane.config.topology import topology_of
 from fairlane.core.events import Event
 from fairlane.embedded.server import start_embedded
 from fairlane.store.connection.connect import open_redis
@@ -50,14 +49,12 @@ DEMOTED_S = 10.0
 
 def test_a_primary_that_was_replaced_while_it_lived_is_left_before_it_is_demoted(tmp_path: Path) -> None:
     with watched_by_sentinels(tmp_path, failover_ms=2000, guarded=True, replicas=2) as fleet:
-        topology = topology_of(fleet.url)
-        assert topology is not None
 
         async def write(name: str) -> None:
             await other.set(name, "here")
 
         with open_redis(fleet.url, deployment="main") as client, asyncio.Runner() as loop:
-            other: Any = AsyncRedis.from_pool(async_primary_pool(topology, "main"))
+            other: Any = AsyncRedis.from_pool(async_primary_pool(fleet.url, "main"))
             client.set("first", "here")
             loop.run(write("second"))
             before = fleet.stop_primary()

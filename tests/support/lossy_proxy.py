@@ -29,6 +29,11 @@ class LossyProxy:
             self._silent.set()
             self._silent = threading.Event()
 
+    def turn_to(self, url: str) -> None:
+        """Take new connections to another server, as a name does that points elsewhere; others stay."""
+        parts = urlsplit(url)
+        self._server = parts.hostname or "127.0.0.1", parts.port or 6379
+
     def lose(self, *needles: bytes, times: int = 1) -> None:
         """Cut the next ``times`` connections that send any of ``needles``, each when its reply arrives."""
         with self._lock:

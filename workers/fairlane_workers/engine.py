@@ -25,7 +25,6 @@ from fairlane.config.connections.lane_identity import servers_of
 from fairlane.config.environment import process_environment
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets
-from fairlane.config.topology import topology_of
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.events import Event
@@ -34,7 +33,6 @@ from fairlane.model.job import Attempt
 from fairlane.model.lane import FUNCTIONS
 from fairlane.sandbox.pool import Pool, open_pool
 from fairlane.store.connection.primary_pool import async_primary_pool
-from fairlane.store.connection.tls_errors import options_of
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo
@@ -327,7 +325,4 @@ def _open_redis(url: str, deployment: str) -> Redis:
         "socket_connect_timeout": ANSWER_TIMEOUT_S,
         "retry": Retry(NoBackoff(), 0),
     }
-    topology = topology_of(url)
-    if topology is not None:
-        return Redis.from_pool(async_primary_pool(topology, deployment, **how))
-    return Redis.from_url(url, **how, **options_of(url))
+    return Redis.from_pool(async_primary_pool(url, deployment, **how))

@@ -16,11 +16,10 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from fairlane.config.sections import RedisSettings
-from fairlane.config.topology import topology_of
 from fairlane.core.errors import OldSchema, StoreRefuses, StoreUnavailable
 from fairlane.store.connection.primary_pool import primary_pool
 from fairlane.store.connection.server_states import DISK, refusing_state
-from fairlane.store.connection.tls_errors import first_word_refused, options_of, refusal_of, tls_alert
+from fairlane.store.connection.tls_errors import first_word_refused, refusal_of, tls_alert
 from fairlane.store.keys import KEY_VERSION, Keys
 from fairlane.store.redis_client import RedisClient as RedisClient
 
@@ -52,12 +51,7 @@ def open_redis(url: str, *, deployment: str | None = None, retries: int = 1, **o
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
         **options,
     }
-    topology = topology_of(url)
-    if topology is not None:
-        if deployment is None:
-            raise ValueError("which deployment's server is meant?")
-        return Redis.from_pool(primary_pool(topology, deployment, **how))
-    return Redis.from_url(url, **how, **options_of(url))
+    return Redis.from_pool(primary_pool(url, deployment, **how))
 
 
 def require(redis: RedisClient, url: str) -> RedisClient:

@@ -1,4 +1,4 @@
-"""Finds the primary among several servers, by Sentinels or by a cluster's nodes."""
+"""Finds the primary: at one address, by Sentinels, or by a cluster's nodes."""
 
 from __future__ import annotations
 
@@ -25,6 +25,17 @@ class Finder(Protocol):
     def find(self) -> Address:
         """Its address now. Raises redis-py's ``ConnectionError`` while there is no primary."""
         ...
+
+
+class OneAddress:
+    """The address of a URL with one server. Behind its name another server may be the primary by now."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+
+    def find(self) -> Address:
+        """See `Finder`."""
+        return self._address
 
 
 class SentinelFinder:

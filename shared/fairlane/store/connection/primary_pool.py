@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import monotonic
 from typing import Any
 
 from redis.asyncio.connection import Connection as AsyncConnection
@@ -19,8 +20,8 @@ from redis.exceptions import (
 )
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from fairlane.config.topology import Topology
-from fairlane.store.connection.primary import Finder, finder_of
+from fairlane.config.topology import topology_of
+from fairlane.store.connection.primary import Finder, OneAddress, finder_of
 from fairlane.store.connection.server_states import LONELY, refusing_state
 from fairlane.store.connection.tls_errors import options_of
 
@@ -29,25 +30,30 @@ _ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDo
 the nodes have not agreed yet who takes over."""
 
 
+MOST_AGE_S = 30.0
+"""An older connection is replaced before its next command. A client that only reads gets no error from a
+server that was demoted; and balancers forget connections that are idle for a minute or more."""
+
+
 class _Blocking(Connection):
     """After a ``ConnectionError`` the next try connects to the primary.
 
     So does the next command after NOREPLICAS: a primary that Sentinels replaced while it lived answers so
-    for the ten seconds until they demote it.
+    for the ten seconds until they demote it. So does the next command of a connection that is old.
     """
 
     def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder, self._doubtful = finder, False
+        self._finder, self._renew_at = finder, 0.0
         super().__init__(**options)
 
     def send_packed_command(self, *args: Any, **options: Any) -> Any:
         """See redis-py's."""
-        if self._doubtful:
+        if monotonic() > self._renew_at:
             self.disconnect()
         return super().send_packed_command(*args, **options)
 
     def _connect(self) -> Any:
-        self._doubtful = False
+        self._renew_at = monotonic() + MOST_AGE_S
         self.host, self.port = self._finder.find()
         return super()._connect()
 
@@ -57,9 +63,12 @@ class _Blocking(Connection):
             return super().read_response(*args, **options)
         except _ELSEWHERE as error:
             self.disconnect()
+            if isinstance(self._finder, OneAddress):
+                raise
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
         except ResponseError as error:
-            self._doubtful |= refusing_state(error) is LONELY
+            if refusing_state(error) is LONELY:
+                self._renew_at = 0.0
             raise
 
 
@@ -71,17 +80,17 @@ class _Asynchronous(AsyncConnection):
     """`_Blocking` for asyncio. It looks for the primary on a thread: that is rare, and one piece of code."""
 
     def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder, self._doubtful = finder, False
+        self._finder, self._renew_at = finder, 0.0
         super().__init__(**options)
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
         """See redis-py's."""
-        if self._doubtful:
+        if monotonic() > self._renew_at:
             await self.disconnect()
         await super().send_packed_command(*args, **options)
 
     async def _connect(self) -> None:
-        self._doubtful = False
+        self._renew_at = monotonic() + MOST_AGE_S
         self.host, self.port = await asyncio.to_thread(self._finder.find)
         await super()._connect()
 
@@ -91,9 +100,12 @@ class _Asynchronous(AsyncConnection):
             return await super().read_response(*args, **options)
         except _ELSEWHERE as error:
             await self.disconnect()
+            if isinstance(self._finder, OneAddress):
+                raise
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
         except ResponseError as error:
-            self._doubtful |= refusing_state(error) is LONELY
+            if refusing_state(error) is LONELY:
+                self._renew_at = 0.0
             raise
 
 
@@ -101,22 +113,34 @@ class _AsynchronousTls(_Asynchronous, AsyncSSLConnection):
     """The same over TLS."""
 
 
-def primary_pool(topology: Topology, deployment: str, **options: Any) -> ConnectionPool:
-    """Blocking connections to the primary; ``options`` are a connection's."""
-    kind = _BlockingTls if topology.scheme == "rediss" else _Blocking
-    return ConnectionPool(connection_class=kind, **_stated(topology, deployment), **options)
+def primary_pool(url: str, deployment: str | None, **options: Any) -> ConnectionPool:
+    """Blocking connections to the primary; ``options`` are a connection's.
+
+    ``deployment`` says which node of a cluster has the keys. Raises ``ValueError`` where it is missing.
+    """
+    if url.startswith("unix://"):
+        return ConnectionPool.from_url(url, **options)
+    kind = _BlockingTls if url.startswith("rediss") else _Blocking
+    return ConnectionPool(connection_class=kind, **_stated(url, deployment), **options)
 
 
-def async_primary_pool(topology: Topology, deployment: str, **options: Any) -> AsyncConnectionPool:
+def async_primary_pool(url: str, deployment: str, **options: Any) -> AsyncConnectionPool:
     """Connections to the primary for asyncio."""
-    kind = _AsynchronousTls if topology.scheme == "rediss" else _Asynchronous
-    return AsyncConnectionPool(connection_class=kind, **_stated(topology, deployment), **options)
+    if url.startswith("unix://"):
+        return AsyncConnectionPool.from_url(url, **options)
+    kind = _AsynchronousTls if url.startswith("rediss") else _Asynchronous
+    return AsyncConnectionPool(connection_class=kind, **_stated(url, deployment), **options)
 
 
-def _stated(topology: Topology, deployment: str) -> dict[str, Any]:
-    """What the URL says of a connection, but for where it goes."""
-    url = topology.server_url(topology.nodes[0])
-    stated: dict[str, Any] = {**parse_url(url), **options_of(url)}
-    for found_out in ("host", "port", "connection_class"):
-        stated.pop(found_out, None)
-    return {**stated, "finder": finder_of(topology, deployment)}
+def _stated(url: str, deployment: str | None) -> dict[str, Any]:
+    """What the URL says of a connection, and the finder of the server."""
+    topology = topology_of(url)
+    if topology is not None:
+        if deployment is None:
+            raise ValueError("which deployment's server is meant?")
+        url = topology.server_url(topology.nodes[0])
+    stated: dict[str, Any] = {"host": "localhost", "port": 6379, **parse_url(url), **options_of(url)}
+    stated.pop("connection_class", None)
+    here = stated["host"], stated["port"]
+    finder = OneAddress(here) if topology is None or deployment is None else finder_of(topology, deployment)
+    return {**stated, "finder": finder}
