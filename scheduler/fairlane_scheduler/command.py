@@ -49,7 +49,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     configure_logging(settings.log, name)
     clock = SystemClock()
     # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
-    redis = open_store(settings.redis, retries=0)
+    redis = open_store(settings.redis, retries=0, answer_s=settings.scheduler.leader_answer_s)
     monitoring = Monitoring(settings, clock)
     metrics = monitoring.metrics if settings.metrics.enabled else None
     scheduler = Scheduler(

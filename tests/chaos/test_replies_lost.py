@@ -93,3 +93,15 @@ def test_a_run_completes_whichever_command_s_reply_is_lost(lossy: Lossy, command
     lossy.proxy.lose(command.encode())
     run_through(lossy)
     wait_until(lambda: lossy.proxy.left == 0)
+
+
+def test_a_run_completes_when_every_connection_falls_silent(lossy: Lossy) -> None:
+    run = lossy.deployment.client.submit(
+        numbered(JOBS), "question {{ n }}", model="sim:task", retry=RetryPolicy(max_attempts=5)
+    )
+    wait_until(lambda: run.status().items_done > 0)
+    lossy.proxy.fall_silent()
+
+    records = whole(run, timeout=60.0)
+    assert {record.state for record in records} == {JobState.SUCCEEDED}
+    assert not lossy.deployment.stack.poll()

@@ -36,7 +36,7 @@ def test_clients_and_the_scheduler_check_certificates() -> None:
 
 
 def test_workers_check_certificates() -> None:
-    pool = _open_redis(URL, "main").connection_pool
+    pool = _open_redis(Settings.model_validate({"redis": {"url": URL}})).connection_pool
     connection = pool.connection_class(**pool.connection_kwargs)
     context = connection.ssl_context
     assert (context.cert_reqs, context.check_hostname) == (ssl.CERT_REQUIRED, True)

@@ -64,7 +64,6 @@ log = get_logger("engine")
 
 READY_S, CLOSE_S = 30.0, 10.0
 REPORT_S = 5.0  # the time for last reports once the grace period has passed
-ANSWER_TIMEOUT_S = 10.0  # of Redis, per round trip
 
 
 class Engine:
@@ -195,7 +194,7 @@ class Engine:
     async def _open(self) -> None:
         settings, clock = self._settings, SystemClock()
         keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
-        self._redis = _open_redis(settings.redis.url, settings.redis.deployment)
+        self._redis = _open_redis(settings)
         absence = Absence()
 
         def new_batcher() -> Batcher:
@@ -317,12 +316,13 @@ def open_spans(settings: TracingSettings, connections: Mapping[str, Connection])
     return (Spans(settings, connections),)
 
 
-def _open_redis(url: str, deployment: str) -> Redis:
+def _open_redis(settings: Settings) -> Redis:
     """A client without retries of its own: the batcher retries, and knows which calls may be repeated."""
+    url, answer_s = settings.redis.url, settings.scheduler.worker_answer_s
+    network = {"socket_connect_timeout": answer_s, "socket_keepalive": True}
     how: dict[str, Any] = {
-        **({} if url.startswith("unix://") else {"socket_keepalive": True}),
-        "socket_timeout": ANSWER_TIMEOUT_S,
-        "socket_connect_timeout": ANSWER_TIMEOUT_S,
+        **({} if url.startswith("unix://") else network),
+        "socket_timeout": answer_s,
         "retry": Retry(NoBackoff(), 0),
     }
-    return Redis.from_pool(async_primary_pool(url, deployment, **how))
+    return Redis.from_pool(async_primary_pool(url, settings.redis.deployment, **how))

@@ -37,7 +37,8 @@ class Monitoring:
         """Serve metrics, and sample the deployment as long as ``leader`` leads."""
         if not self._settings.metrics.enabled:
             return
-        redis = open_store(self._settings.redis, retries=0)
+        answer_s = self._settings.scheduler.leader_answer_s
+        redis = open_store(self._settings.redis, retries=0, answer_s=answer_s)
         self._sampler = DeploymentSampler(
             redis,
             Keys(self._settings.redis.deployment),

@@ -223,6 +223,19 @@ class SchedulerSettings(Section):
     )
     limits: PayloadLimits = PayloadLimits()
 
+    @property
+    def leader_answer_s(self) -> float:
+        """How long a scheduler waits for an answer of Redis, in seconds: after that another one may lead."""
+        return max(LEAST_ANSWER_S, self.leader_lease_seconds)
+
+    @property
+    def worker_answer_s(self) -> float:
+        """The same for a worker: a heartbeat that is lost is sent again before the worker counts as dead."""
+        return max(LEAST_ANSWER_S, self.worker_timeout_seconds / 2)
+
+
+LEAST_ANSWER_S = 2.0
+"""A shorter wait would take a busy machine for one that has gone."""
 
 MOST_SLOTS = 5000
 """Most concurrent calls that a worker may be allowed."""

@@ -32,22 +32,31 @@ T = TypeVar("T")
 D = TypeVar("D")
 
 
-def open_store(settings: RedisSettings, *, retries: int = 1) -> RedisClient:
+def open_store(
+    settings: RedisSettings, *, retries: int = 1, answer_s: float = ANSWER_TIMEOUT_S
+) -> RedisClient:
     """A client of the server that holds a deployment's state; see `open_redis`."""
-    return open_redis(settings.url, deployment=settings.deployment, retries=retries)
+    return open_redis(settings.url, deployment=settings.deployment, retries=retries, answer_s=answer_s)
 
 
-def open_redis(url: str, *, deployment: str | None = None, retries: int = 1, **options: Any) -> RedisClient:
+def open_redis(
+    url: str,
+    *,
+    deployment: str | None = None,
+    retries: int = 1,
+    answer_s: float = ANSWER_TIMEOUT_S,
+    **options: Any,
+) -> RedisClient:
     """A client whose replies are bytes. ``deployment`` says which node of a cluster has the keys.
 
-    A command without a reply is sent again ``retries`` times, although it may have taken effect; then the
-    client raises.
+    A command without a reply within ``answer_s`` seconds is sent again ``retries`` times, although it may
+    have taken effect; then the client raises.
     """
     # What redis-py takes for a network connection, and refuses for a socket file.
-    network = {"socket_connect_timeout": CONNECT_TIMEOUT_S, "socket_keepalive": True}
+    network = {"socket_connect_timeout": min(CONNECT_TIMEOUT_S, answer_s), "socket_keepalive": True}
     how: dict[str, Any] = {
         **({} if url.startswith("unix://") else network),
-        "socket_timeout": ANSWER_TIMEOUT_S,
+        "socket_timeout": answer_s,
         "retry": Retry(ExponentialBackoff(cap=0.5, base=0.02), retries),
         **options,
     }
