@@ -51,7 +51,7 @@ def test_a_cluster_is_named_by_some_of_its_nodes() -> None:
     ("url", "problem"),
     [
         ("redis+sentinel://one,two", "name under which Sentinels know"),
-        ("redis+sentinel://one/mymaster/first", "no number of a database"),
+        ("redis+sentinel://one/mymaster/first", "a database is a number"),
         ("redis+sentinel://one,,two/mymaster", "separated by commas"),
         ("redis+cluster://one/1", "one database alone"),
         ("rediss+cluster://one?ssl_cert_reqs=none", "certificates are always checked"),

@@ -12,11 +12,16 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from fairlane.config.keys import Key, all_keys, entry_key, entry_model, find_key, names_below
+from fairlane.config.server_url import shown_url
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import MASK, mask_value
 
 KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
 """Fields of a connection that name the variable of a secret."""
+
+
+SERVER_URLS = ("url", "broker_url")
+"""Fields with the URL of a server, in which a password may stand."""
 
 
 class ConfigurationWarning(UserWarning):
@@ -130,6 +135,8 @@ def _meaning(key: Key | None) -> str:
 
 def _shown(name: str, value: object) -> object:
     # A key that was pasted where the name of its variable belongs must not reach a terminal or a log.
+    if name in SERVER_URLS and isinstance(value, str):
+        return shown_url(value)
     return MASK if name in KEY_VARIABLES else mask_value(name, value)
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from typing import Annotated, Literal
-from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
-from fairlane.config.topology import topology_of
+from fairlane.config.server_url import checked_broker, checked_redis
 from fairlane.core.section import Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
 
@@ -15,27 +14,6 @@ _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
-
-
-def require_checks(url: str) -> str:
-    """Return the URL. Raises ``ValueError`` if it switches off the check of certificates."""
-    asked = {name: value[-1].lower() for name, value in parse_qs(urlsplit(url).query).items()}
-    reqs, hostname = asked.get("ssl_cert_reqs", "required"), asked.get("ssl_check_hostname", "true")
-    if reqs not in ("required", "cert_required") or hostname in ("0", "f", "false", "n", "no"):
-        raise ValueError(
-            "certificates are always checked: name the authority instead, ?ssl_ca_certs=/path/to/ca.pem"
-        )
-    return url
-
-
-def _for_celery(url: str) -> str:
-    """Return the URL. Raises ``ValueError`` if Celery cannot use it."""
-    if url.startswith("sentinel://"):
-        raise ValueError("name Sentinels and their service in one: redis+sentinel://host:26379,…/mymaster")
-    topology = topology_of(url)
-    if topology is not None and topology.service is None:
-        raise ValueError("Celery's queues cannot be on a cluster: name one Redis, Sentinels or RabbitMQ")
-    return url
 
 
 class RedisSettings(Section):
@@ -56,8 +34,7 @@ class RedisSettings(Section):
     @field_validator("url")
     @classmethod
     def _is_checked(cls, url: str) -> str:
-        topology_of(url)
-        return require_checks(url)
+        return checked_redis(url)
 
 
 class CelerySettings(Section):
@@ -72,7 +49,7 @@ class CelerySettings(Section):
     @field_validator("broker_url")
     @classmethod
     def _is_checked(cls, url: str | None) -> str | None:
-        return None if url is None else require_checks(_for_celery(url))
+        return None if url is None else checked_broker(url)
 
 
 class Budget(Section):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import TypeAlias
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
 
 Address: TypeAlias = tuple[str, int]
 
 SENTINEL, CLUSTER = "+sentinel", "+cluster"
 SENTINEL_PORT, NODE_PORT = 26379, 6379
+
+ENCODED = "in a password, percent-encode # as %23, / as %2F, ? as %3F and @ as %40"
 
 _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
@@ -70,7 +72,7 @@ def _service(path: str) -> tuple[str, int]:
     if not name:
         raise ValueError("the name under which Sentinels know the server is missing: …/mymaster")
     if not (database or "0").isdecimal():
-        raise ValueError(f"{database!r} is no number of a database: …/{name}/0")
+        raise ValueError(f"a database is a number behind the service: …/mymaster/0; {ENCODED}")
     return unquote(name), int(database or 0)
 
 
@@ -84,4 +86,12 @@ def _address(text: str, default: int) -> Address:
     parts = urlsplit(f"//{text}")
     if not parts.hostname:
         raise ValueError("hosts are separated by commas: host:port,host:port")
-    return parts.hostname, parts.port or default
+    return parts.hostname, port_of(parts) or default
+
+
+def port_of(parts: SplitResult) -> int | None:
+    """The port of a split URL. Raises ``ValueError`` without it: it may be a part of a password."""
+    try:
+        return parts.port
+    except ValueError:
+        raise ValueError(f"the port is no number up to 65535; {ENCODED}") from None
