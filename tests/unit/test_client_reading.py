@@ -105,7 +105,13 @@ def counted(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> list[int]:
     def counting(*args: Any, **kwargs: Any) -> Any:
         made = pipeline(*args, **kwargs)
         really = made.hmget
-        made.hmget = lambda key, fields: asked.append(len(fields)) or really(key, fields)
+
+        def hmget(key: str, *fields: Any) -> Any:
+            if key.endswith(":results"):
+                asked.append(len(fields[0]))
+            return really(key, *fields)
+
+        made.hmget = hmget
         return made
 
     monkeypatch.setattr(stage.redis, "pipeline", counting)

@@ -16,7 +16,7 @@ from fairlane.core.events import Event
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import Refusal, refusing_state
 from fairlane.store.keys import Keys
-from fairlane.store.read.overview import DeploymentReader
+from fairlane.store.read.overview import DeploymentReader, ServerView
 from fairlane.store.read.reading import server_ms
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.lanes.lane_view import LaneView
@@ -66,6 +66,7 @@ class DeploymentSampler:
         self.sample: DeploymentSample | None = None
         self.reachable = False
         self.refusing: Refusal | None = None
+        self._evicts = False
         self.thread = PeriodicThread("sampler", self._look_and_log, lambda: self._redis.close())
 
     def tick(self) -> None:
@@ -74,6 +75,7 @@ class DeploymentSampler:
             now_ms = self._measure()
             server = self._deployment.server()
             self.refusing = None if server is None else server.refusing
+            self._note_eviction(server)
             self.sample = self._look(now_ms) if self._leads() else None
             if self.sample is None:
                 self._runs.forget_all()
@@ -82,6 +84,13 @@ class DeploymentSampler:
             self._metrics.redis_errors.inc()
             self.refusing = refusing_state(error)
             self.sample, self.reachable = None, False
+
+    def _note_eviction(self, server: ServerView | None) -> None:
+        """Log once that the server would delete parts of runs; again if that was mended and came back."""
+        evicts = server is not None and server.evicts and server.memory_limit > 0
+        if server is not None and evicts and not self._evicts and self._leads():
+            log.error(Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction")
+        self._evicts = evicts
 
     def _measure(self) -> int:
         """Read the server's clock, and time that round trip."""

@@ -173,7 +173,8 @@ class Client:
         ones are kept. ``retry_errors``: repeat failed jobs. The old run stays as it is. ``check`` is that of
         `submit`, for what is new: rows, evaluators, and the models of what is called again.
 
-        Raises `RunNotFound`, `SubmissionError` for an unfinished run, and what `submit` raises.
+        Raises `RunNotFound`, `ResultsLost` where Redis has lost its results, `SubmissionError` for an
+        unfinished run, and what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
             old = self.run(run_id)
@@ -181,6 +182,7 @@ class Client:
             require_finished(status)
             if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
                 raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
+            self._deployment.runs.require_results(RunRef(self.team, run_id))
             submitted_ms = self._deployment.runs.now_ms()
             sent, mine = split_scorers(evaluators)
             check_client_scorers(mine, spec.evaluators if sent is None else take_evaluators(sent))

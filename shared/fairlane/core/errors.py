@@ -10,6 +10,7 @@ FairlaneError
 ├── RunNotFound             no such run, or it has expired              run_id
 │   ├── RunArchived         Redis has only a stub of the run            run_id
 │   └── RunLost             Redis lost a part of a submission           run_id
+├── ResultsLost             Redis lost a part of a run that started     run_id
 ├── AmbiguousRun            several runs begin with the given id        matches
 ├── InboxFull               too many requests of the team wait          team, waiting
 ├── RunEnded                rows were added to a run that has ended     run_id, state
@@ -165,6 +166,20 @@ class RunLost(RunNotFound):
 
     def __reduce__(self) -> tuple[type[RunLost], tuple[str, str]]:
         return RunLost, (self.run_id, self.what)
+
+
+class ResultsLost(FairlaneError, LookupError):
+    """Redis has lost ``what`` of a run that had started; what is left cannot be read as its results."""
+
+    def __init__(self, run_id: str, what: str) -> None:
+        super().__init__(
+            f"run {run_id!r}: Redis has lost {what}. It evicts keys unless maxmemory-policy is noeviction: "
+            "`fairlane doctor` says whether it does. A new run makes and pays all calls again"
+        )
+        self.run_id, self.what = run_id, what
+
+    def __reduce__(self) -> tuple[type[ResultsLost], tuple[str, str]]:
+        return ResultsLost, (self.run_id, self.what)
 
 
 class AmbiguousRun(FairlaneError, LookupError):

@@ -100,6 +100,7 @@ class Event(StrEnum):
     BROKER_REFUSES = "broker_refuses"  # error, again_s
     STORE_UNREACHABLE = "store_unreachable"  # error, store
     STORE_BACK = "store_back"  # store
+    STORE_EVICTS = "store_evicts"  # policy, remedy
     METRICS_SERVED = "metrics_served"  # url
     METRICS_UNSERVED = "metrics_unserved"  # host, port, error
     METRICS_REQUEST_BROKEN = "metrics_request_broken"

@@ -80,7 +80,7 @@ def _check_persistence(server: ServerView) -> Finding:
 
 def _check_memory(server: ServerView) -> Finding:
     used, limit = server.memory_used, server.memory_limit
-    if server.eviction not in (None, "noeviction"):
+    if server.evicts:
         remedy = "Set `maxmemory-policy noeviction`: what is evicted are runs."
         grade = Grade.FAIL if limit else Grade.WARN
         return Finding("redis memory", grade, f"maxmemory-policy is {server.eviction}", remedy)

@@ -53,8 +53,12 @@ class ServerView:
             return REPLICA
         if self.append_failed:
             return DISK
-        keeps_all = self.eviction in (None, "noeviction")
-        return FULL if keeps_all and 0 < self.memory_limit < self.memory_used else None
+        return FULL if not self.evicts and 0 < self.memory_limit < self.memory_used else None
+
+    @property
+    def evicts(self) -> bool:
+        """Whether this server deletes keys, and so parts of runs, once its memory limit is reached."""
+        return self.eviction not in (None, "noeviction")
 
 
 class DeploymentReader:

@@ -25,6 +25,7 @@ from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, digest_field, served_models
+from fairlane.store.read.lost_parts import ask_results, ask_started, require_results, require_submitted
 from fairlane.store.run_queries import RunFields, answers, read_hostile
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
@@ -74,6 +75,7 @@ class RunReader:
         """The run's status, and its spec."""
         found = self._overviews([ref])[0]
         if found is None:
+            self._require_submitted(ref)
             raise RunNotFound(ref.run)
         return found._replace(status=self._with_scores(ref, found.status))
 
@@ -82,12 +84,29 @@ class RunReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hgetall(self._keys.state(ref))
         pipeline.exists(self._keys.spec(ref))
-        state, waits = pipeline.execute()
+        ask_started(pipeline, self._keys, ref)
+        state, waits, started = pipeline.execute()
         if state:
             return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
+        require_submitted(ref, started)
         return _submitted(spec)
+
+    def require_results(self, ref: RunRef) -> None:
+        """Raise `ResultsLost` where results of the run were stored and are gone."""
+        pipeline = self._redis.pipeline(transaction=True)
+        ask_results(pipeline, self._keys, ref)
+        require_results(ref, *pipeline.execute())
+
+    def _require_submitted(self, ref: RunRef) -> None:
+        """Raise `ResultsLost` for a run that lacks its state and did start."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.exists(self._keys.spec(ref))
+        ask_started(pipeline, self._keys, ref)
+        waits, started = pipeline.execute()
+        if waits:
+            require_submitted(ref, started)
 
     def client_scores(self, ref: RunRef) -> dict[str, Scores]:
         """By scorer, what clients have computed over all records of the run and reported."""
@@ -100,7 +119,10 @@ class RunReader:
         return replace(status, client_scores=self.client_scores(ref))
 
     def is_lost(self, ref: RunRef) -> bool:
-        """Whether a run was submitted, and nothing asks the scheduler for it any more."""
+        """Whether a run was submitted, and nothing asks the scheduler for it any more.
+
+        Raises `ResultsLost` where it was admitted once.
+        """
 
         def read() -> list[Any]:
             pipeline = self._redis.pipeline(transaction=True)
@@ -110,7 +132,10 @@ class RunReader:
             return answers(pipeline)
 
         known, waits, requests = read_hostile(read) or (0, 1, [])
-        return bool(waits and not known) and ref.run not in map(submitted_by, requests)
+        lost = bool(waits and not known) and ref.run not in map(submitted_by, requests)
+        if lost:
+            self._require_submitted(ref)
+        return lost
 
     def awaits_rows(self, ref: RunRef) -> bool:
         """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
@@ -155,10 +180,13 @@ class RunReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hmget(self._keys.state(ref), "state", "archived")
         pipeline.exists(self._keys.spec(ref))
+        ask_started(pipeline, self._keys, ref)
         pipeline.lrange(self._keys.finished(ref), start, start + count - 1)
-        (state, archived), waits, items = pipeline.execute()
+        (state, archived), waits, started, items = pipeline.execute()
         if state is None and not waits:
             raise RunNotFound(ref.run)
+        if state is None:
+            require_submitted(ref, started)
         if archived is not None:
             raise RunArchived(ref.run)
         return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
@@ -217,25 +245,21 @@ class RecordReader:
         """Fetch what the records of ``items`` are made of, in two round trips or a few more.
 
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
-        only a stub of the run is left.
+        only a stub of the run is left, and `ResultsLost` where Redis has lost what was stored.
         """
         steps = self._spec.steps
         if not items:
             return ()
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hget(self._keys.state(self._ref), "state")
-        pipeline.hget(self._keys.state(self._ref), "archived")
+        ask_results(pipeline, self._keys, self._ref)
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         # As bytes: a client spends a twentieth of a record's time on encoding texts.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
-        state, archived, stored = pipeline.execute()
-        if state is None:
-            raise RunNotFound(self._ref.run)
-        if archived is not None:
-            raise RunArchived(self._ref.run)
+        counted, there, stored = pipeline.execute()
+        state = require_results(self._ref, counted, there)
         self._learn_size(stored)
-        missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
+        missing = _UNFINISHED.get(state, JobState.CANCELLED)
         return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:
@@ -311,6 +335,8 @@ def _overview(
     spec = _readable_spec(plan, written)
     if state:
         return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
+    if plan:
+        return None
     return Overview(_submitted(spec), spec) if spec and spec.run == ref.run else None
 
 

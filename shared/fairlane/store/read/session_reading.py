@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from fairlane.core.errors import BrokenSessions, RunArchived, RunNotFound
+from fairlane.core.errors import BrokenSessions
 from fairlane.model.job import JobState
 from fairlane.model.record import note_of, reason_of
 from fairlane.model.results import JudgeResult
@@ -13,6 +13,7 @@ from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, member
 from fairlane.model.tokens import Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.read.lost_parts import ask_results, require_results
 from fairlane.store.read.reading import RecordReader
 
 _SESSION_UNFINISHED = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
@@ -30,7 +31,8 @@ class SessionReader:
     def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
         """The records of some sessions of one block, in each of their cells, for a run that has ended.
 
-        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone.
+        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone,
+        and `ResultsLost` where results are.
         """
         if not sessions:
             return []
@@ -42,19 +44,16 @@ class SessionReader:
             for step in range(len(spec.session_evals))
         ]
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hmget(keys.state(self._ref), "state", "archived")
+        ask_results(pipeline, keys, self._ref)
         pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
         for job in jobs:
             pipeline.hget(keys.results(self._ref), str(job))
-        (state, archived), members, *stored = pipeline.execute()
-        if state is None:
-            raise RunNotFound(self._ref.run)
-        if archived is not None:
-            raise RunArchived(self._ref.run)
+        counted, there, members, *stored = pipeline.execute()
+        state = require_results(self._ref, counted, there)
         block = decode_members(members or b"", spec.rows)
         if sessions[-1] % BLOCK >= len(block):
             raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
-        results, missing = iter(stored), _SESSION_UNFINISHED.get(RunState(state.decode()), JobState.SKIPPED)
+        results, missing = iter(stored), _SESSION_UNFINISHED.get(state, JobState.SKIPPED)
         return [
             self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
             for session in sessions

@@ -1,0 +1,44 @@
+"""Notices runs of which Redis has lost a part: whole keys, which an eviction policy or a person deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from fairlane.core.errors import ResultsLost, RunArchived, RunNotFound
+from fairlane.model.run import RunRef, RunState
+from fairlane.store.keys import Keys
+
+_STORED = ("n:succeeded", "n:failed", "n:invalid")
+"""Counters of jobs whose end is stored as a result. Jobs of other states may have ended with their run: those
+have none."""
+
+
+def ask_results(pipeline: Any, keys: Keys, ref: RunRef) -> None:
+    """Queue the two reads whose replies `require_results` takes."""
+    pipeline.hmget(keys.state(ref), "state", "archived", *_STORED)
+    pipeline.exists(keys.results(ref))
+
+
+def require_results(ref: RunRef, fields: Sequence[bytes | None], stored: int) -> RunState:
+    """The run's state. Raises `RunNotFound`, `RunArchived` where only a stub is left, and `ResultsLost`."""
+    state, archived, *counts = fields
+    if state is None:
+        raise RunNotFound(ref.run)
+    if archived is not None:
+        raise RunArchived(ref.run)
+    ended = sum(int(count or 0) for count in counts)
+    if ended and not stored:
+        raise ResultsLost(ref.run, f"the results of {ended:,} jobs")
+    return RunState(state.decode())
+
+
+def ask_started(pipeline: Any, keys: Keys, ref: RunRef) -> None:
+    """Queue the read whose reply `require_submitted` takes."""
+    pipeline.exists(keys.plan(ref), keys.results(ref), keys.done(ref))
+
+
+def require_submitted(ref: RunRef, started: int) -> None:
+    """Raise `ResultsLost` for a run without a state that did start: it does not wait to be admitted."""
+    if started:
+        raise ResultsLost(ref.run, "how far it had come")

@@ -1,0 +1,127 @@
+"""Redis evicts whole keys of runs that have finished: no reader takes what is left for the run's results."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from redis import Redis
+from structlog.testing import capture_logs
+
+from fairlane import JobState, ResultsLost, Run, RunState
+from fairlane.client.client import Client
+from fairlane.model.run import RunRef
+from fairlane.store.read.reading import RunReader
+from tests.support.registries import ScheduledMetrics
+from tests.support.stage import Stage
+
+ROWS = 3
+
+
+def finished(stage: Stage) -> tuple[Run, RunRef]:
+    run = stage.client.submit([{"q": n} for n in range(ROWS)], "{{ q }}", model="sim:fast")
+    stage.admit()
+    stage.answer(run.id, ROWS)
+    assert run.status().state is RunState.COMPLETED
+    return run, RunRef("search", run.id)
+
+
+READS: dict[str, Callable[[Run], Any]] = {
+    "results": lambda run: list(run.results()),
+    "stream": lambda run: list(run.stream()),
+    "summary": lambda run: run.summary(),
+}
+
+
+@pytest.mark.parametrize("read", READS.values(), ids=READS)
+def test_a_finished_run_without_its_results_is_not_one_whose_jobs_were_cancelled(
+    stage: Stage, read: Callable[[Run], Any]
+) -> None:
+    run, ref = finished(stage)
+    stage.redis.delete(stage.keys.results(ref))
+    with pytest.raises(ResultsLost, match=r"lost the results of 3 jobs.*noeviction"):
+        read(run)
+    assert run.status().by_state == {JobState.SUCCEEDED: ROWS}, "how it ended is still known"
+
+
+def test_such_a_run_cannot_be_continued_since_every_call_would_be_paid_again(stage: Stage) -> None:
+    run, ref = finished(stage)
+    stage.redis.delete(stage.keys.results(ref))
+    with pytest.raises(ResultsLost):
+        stage.client.continue_run(run.id)
+    assert stage.client.runs()[0].run == run.id
+
+
+STATE_READS: dict[str, Callable[[Run, Client], Any]] = {
+    "status": lambda run, _: run.status(),
+    "wait": lambda run, _: run.wait(),
+    "results": lambda run, _: list(run.results()),
+    "stream": lambda run, _: list(run.stream()),
+    "run": lambda run, client: client.run(run.id).status(),
+    "continue": lambda run, client: client.continue_run(run.id),
+    "why": lambda run, _: run.why(),
+}
+
+
+@pytest.mark.parametrize("read", STATE_READS.values(), ids=STATE_READS)
+def test_a_run_without_its_state_is_not_one_that_never_started(
+    stage: Stage, read: Callable[[Run, Client], Any]
+) -> None:
+    run, ref = finished(stage)
+    stage.redis.delete(stage.keys.state(ref))
+    with pytest.raises(ResultsLost, match="lost how far it had come") as raised:
+        read(run, stage.client)
+    assert "Submit it again" not in str(raised.value)
+    assert not stage.waits, "it is known at once"
+
+
+@pytest.mark.parametrize("part", ["plan", "results", "done"])
+def test_any_part_that_is_left_shows_that_it_had_started(stage: Stage, part: str) -> None:
+    run, ref = finished(stage)
+    for each in {"state", "plan", "results", "done", "finished"} - {part}:
+        stage.redis.delete(getattr(stage.keys, each)(ref))
+    with pytest.raises(ResultsLost):
+        run.status()
+    with pytest.raises(ResultsLost):
+        RunReader(stage.redis, stage.keys).is_lost(ref)
+
+
+def test_lists_leave_it_out(stage: Stage) -> None:
+    _, ref = finished(stage)
+    stage.redis.delete(stage.keys.state(ref))
+    assert stage.client.runs() == []
+
+
+def test_a_run_whose_jobs_were_all_cancelled_has_no_results_to_lose(stage: Stage) -> None:
+    run = stage.client.submit([{"q": 1}], "{{ q }}", model="sim:fast")
+    stage.admit()
+    run.cancel()
+    stage.admit()
+    assert [record.state for record in run.results()] == [JobState.CANCELLED]
+
+
+def test_the_error_survives_a_process_pool() -> None:
+    error = copy.copy(ResultsLost("r1", "its results"))
+    assert (error.run_id, str(error)) == ("r1", str(ResultsLost("r1", "its results")))
+
+
+def test_the_leader_says_once_that_redis_would_delete_parts_of_runs(real_redis: Redis) -> None:
+    shown = ScheduledMetrics(real_redis)
+    policy, limit = ("maxmemory-policy", "volatile-lru"), ("maxmemory", "1gb")
+    try:
+        with capture_logs() as logs:
+            shown.sampler.tick()
+            real_redis.config_set(*policy)
+            shown.sampler.tick()
+            assert logs == [], "without a limit nothing is deleted"
+            real_redis.config_set(*limit)
+            shown.sampler.tick()
+            shown.sampler.tick()
+    finally:
+        real_redis.config_set("maxmemory-policy", "noeviction")
+        real_redis.config_set("maxmemory", "0")
+    assert [(line["event"], line["log_level"], line["policy"]) for line in logs] == [
+        ("store_evicts", "error", "volatile-lru")
+    ]
