@@ -20,7 +20,7 @@ from fairlane.config.loader import load_settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import FairlaneError
 from fairlane.sandbox.pool import open_pool
-from fairlane.store.connection.connect import open_store, require_usable
+from fairlane.store.connection.connect import open_store, require_rights, require_usable
 from fairlane.telemetry.logs import configure_logging
 from fairlane_scheduler.dispatch.publisher import Publisher
 from fairlane_scheduler.feed.tokenizers import load_tokenizers
@@ -42,6 +42,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         settings = load_settings(options.config)
         evaluation_defaults(process_environment())
         require_usable(settings.redis, settings.broker_url)
+        require_rights(settings.redis, settings.broker_url)
     except FairlaneError as error:
         print(error, file=sys.stderr)  # noqa: T201 - logging is not configured yet
         return 2

@@ -2,12 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import pytest
 from redis import Redis
 
 from fairlane import __version__
+from fairlane.cli.operate import doctor
+from fairlane.client.deployment import Deployment
+from fairlane.config.settings import Settings
+from fairlane.store.connection.server_states import Refusal
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.command_line import CommandLine
 
@@ -52,6 +59,17 @@ def test_a_check_that_fails_ends_with_1(cli: CommandLine) -> None:
     assert result.exit_code == 1
     assert "none is alive" in result.stdout
     assert "1 to fix" in result.stderr
+
+
+def test_a_right_that_a_role_would_lack_is_a_finding(
+    cli: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doctor, "missing_right", lambda *_, **__: Refusal("denied", "Give it &*"))
+    grades = {finding["check"]: finding["grade"] for finding in json.loads(cli("doctor", "--json").stdout)}
+    assert grades["redis rights"] == "fail"
+    url = "redis://fairlane.main.search:pw@host/0"
+    team = SimpleNamespace(settings=Settings.model_validate({"redis": {"url": url}}), redis=cli.stage.redis)
+    assert not list(doctor._misfits(cast(Deployment, team))), "a team's own user has few rights"
 
 
 def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:

@@ -10,7 +10,7 @@ from fairlane.client.client import Client
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import OldSchema, StoreUnavailable
-from fairlane.store.connection.connect import require_schema
+from fairlane.store.connection.connect import require_schema, require_usable
 from fairlane.store.keys import KEY_VERSION, Keys
 
 SETTINGS = RedisSettings(url="redis://:secret@box:6379/0", deployment="main")
@@ -43,6 +43,13 @@ def test_a_client_is_refused(redis: Redis) -> None:
     redis.set(OLD.leader, "x", ex=60)
     with pytest.raises(StoreUnavailable, match="written by an earlier version"):
         Client(settings=Settings(redis=SETTINGS), redis=redis)
+
+
+def test_a_role_ends_before_it_starts(real_redis: Redis) -> None:
+    real_redis.set(OLD.leader, "x", ex=60)
+    url = f"unix://{real_redis.connection_pool.connection_kwargs['path']}?db=0"
+    with pytest.raises(OldSchema):
+        require_usable(RedisSettings(url=url), url)
 
 
 def test_a_user_who_may_not_look_is_not_refused() -> None:

@@ -16,7 +16,7 @@ from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.errors import FairlaneError
-from fairlane.store.connection.connect import require_usable
+from fairlane.store.connection.connect import require_rights, require_usable
 from fairlane_workers.engine import Engine
 from fairlane_workers.process import WorkerProcess
 
@@ -29,6 +29,7 @@ def main(argv: list[str] | None = None) -> int:
         settings = load_settings(options.config, worker={k: v for k, v in given.items() if v is not None})
         evaluation_defaults(process_environment())
         require_usable(settings.redis, settings.broker_url)
+        require_rights(settings.redis, settings.broker_url)
         name = options.name or f"worker@{socket.gethostname()}-{os.getpid()}"
         process = WorkerProcess(settings, load_secrets(settings), name)
     except FairlaneError as error:

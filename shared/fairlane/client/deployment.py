@@ -20,7 +20,6 @@ from fairlane.core.errors import StoreUnavailable
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import (
     RedisClient,
-    answered,
     open_store,
     require,
     require_schema,
@@ -141,7 +140,7 @@ class Patience:
                 ) from error
             return None
         except RedisError as error:
-            raise answered(self._url, error) from error
+            raise unavailable(self._url, error) from error
         self._silent_since = None
         return answer
 

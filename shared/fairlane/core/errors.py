@@ -279,7 +279,7 @@ class OldSchema(StoreUnavailable):
 
 
 class StoreRefuses(StoreUnavailable):
-    """Redis at ``url`` answers and takes no writes: it is full, read-only, loading its data, or busy."""
+    """Redis at ``url`` answers and refuses: it is full, read-only, loading or busy, or denies a right."""
 
     def __init__(self, url: str, problem: str, remedy: str) -> None:
         FairlaneError.__init__(self, f"{problem} ({url}). {remedy}")

@@ -23,7 +23,9 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, StoreUnavailable
 from fairlane.core.version import __version__
 from fairlane.store.connection.connect import without_password
+from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
+from fairlane.store.write.acl import user_name
 
 app = typer.Typer()
 
@@ -56,6 +58,7 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
     try:
         with invocation.deployment() as deployment:
             yield Finding("redis", Grade.OK, _answers(settings.redis))
+            yield from _misfits(deployment)
             yield from examine(look(deployment))
     except StoreUnavailable as error:
         yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
@@ -68,6 +71,18 @@ def _answers(redis: RedisSettings) -> str:
         return shown
     host, port = finder_of(topology, redis.deployment).find()
     return f"{shown}; the primary is {host}:{port}"
+
+
+def _misfits(deployment: Deployment) -> Iterator[Finding]:
+    """What the roles would end with. A team's own user has few rights, and needs no more."""
+    settings, redis, url = deployment.settings, deployment.redis, deployment.settings.redis.url
+    if topology_of(url) is None and is_clustered(redis):
+        yield Finding("redis cluster", Grade.FAIL, CLUSTERED.problem, f"{CLUSTERED.remedy}.")
+    elif user_name(settings.redis.deployment, "") not in url:
+        broker = settings.celery.broker_url is None and CLUSTER not in url.partition("://")[0]
+        missing = missing_right(redis, deployment.keys, broker=broker)
+        if missing is not None:
+            yield Finding("redis rights", Grade.FAIL, missing.problem, f"{missing.remedy}.")
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:

@@ -10,13 +10,14 @@ from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError, NoPermissionError, RedisError
+from redis.exceptions import BusyLoadingError, NoPermissionError, RedisError, ResponseError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
 
 from fairlane.config.sections import RedisSettings
-from fairlane.core.errors import OldSchema, StoreRefuses, StoreUnavailable
+from fairlane.core.errors import FairlaneError, OldSchema, StoreRefuses, StoreUnavailable
+from fairlane.store.connection.misfits import CLUSTERED, is_clustered, misfit_of, missing_right
 from fairlane.store.connection.primary_pool import primary_pool
 from fairlane.store.connection.server_states import DISK, refusing_state
 from fairlane.store.connection.tls_errors import first_word_refused, refusal_of, tls_alert
@@ -78,7 +79,7 @@ def require(redis: RedisClient, url: str) -> RedisClient:
         raise unavailable(without_password(url), _cause_of(error, url)) from error
     except RedisError as error:
         if refusing_state(error) is not DISK:
-            raise answered(without_password(url), error) from error
+            raise unavailable(without_password(url), error) from error
     return redis
 
 
@@ -104,18 +105,13 @@ def _cause_of(error: Exception, url: str) -> Exception:
 
 def unavailable(shown: str, error: Exception) -> StoreUnavailable:
     """The error to raise for an error of Redis; ``shown`` is its URL without the password."""
-    state = refusing_state(error)
-    if state is not None:
-        return StoreRefuses(shown, *state)
+    refused = refusing_state(error) or misfit_of(error)
+    if refused is not None:
+        return StoreRefuses(shown, *refused)
+    if isinstance(error, ResponseError):
+        return StoreRefuses(shown, f"Redis answered {error}", "`fairlane doctor` checks the server")
     refused = refusal_of(error, shown)
     return StoreUnavailable(shown, str(error)) if refused is None else StoreUnavailable(shown, *refused)
-
-
-def answered(shown: str, error: RedisError) -> StoreUnavailable:
-    """The same for an error that the server answered."""
-    if refusing_state(error) is not None:
-        return unavailable(shown, error)
-    return StoreUnavailable(shown, f"the server answered {error}")
 
 
 def without_password(url: str) -> str:
@@ -148,11 +144,36 @@ def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
 
 
 def require_usable(settings: RedisSettings, broker_url: str) -> None:
-    """Check the certificates of Redis and broker, and the schema, before a role starts.
+    """Check before a role starts: certificates of Redis and broker, that neither is a cluster, the schema.
 
-    Raises `StoreUnavailable` and `OldSchema`; nothing where Redis does not answer yet.
+    Raises `StoreUnavailable`, `StoreRefuses` and `OldSchema`; nothing where Redis does not answer yet.
     """
     for url in dict.fromkeys((settings.url, broker_url)):
         require_trust(url, settings.deployment)
-    with open_store(settings, retries=0) as redis, suppress(RedisError, OSError):
-        require_schema(redis, settings)
+        if url.startswith(("redis://", "rediss://")) and _answer(url, settings.deployment, is_clustered):
+            raise StoreRefuses(without_password(url), *CLUSTERED)
+    _answer(settings.url, settings.deployment, lambda redis: require_schema(redis, settings))
+
+
+def require_rights(settings: RedisSettings, broker_url: str) -> None:
+    """Raise `StoreRefuses` where the user lacks a right that a role needs, as far as it can be tried.
+
+    Nothing where Redis does not answer yet.
+    """
+    shared, keys = broker_url == settings.url or settings.url.startswith("unix://"), Keys(settings.deployment)
+    missing = _answer(
+        settings.url, settings.deployment, lambda redis: missing_right(redis, keys, broker=shared)
+    )
+    if missing is not None:
+        raise StoreRefuses(without_password(settings.url), *missing)
+
+
+def _answer(url: str, deployment: str, read: Callable[[RedisClient], T]) -> T | None:
+    """The result of ``read``; ``None`` where Redis does not answer yet."""
+    with open_redis(url, deployment=deployment, retries=0) as redis:
+        try:
+            return read(redis)
+        except FairlaneError:  # some of them are an OSError, too
+            raise
+        except (RedisError, OSError):
+            return None

@@ -74,7 +74,8 @@ _CLASSES: dict[type[RedisError], str] = {
 
 # The code opens the text. A pipeline puts the command in front of it, and Redis 6.2 the line of the script.
 _CODE = re.compile(rf"(?:^|-)({'|'.join(_STATES)}) ")
-_OF_PIPELINE = "of pipeline caused error: "
+OF_PIPELINE = "of pipeline caused error: "
+"""What redis-py puts between a command of a pipeline and the server's words."""
 
 
 def refusing_state(error: BaseException) -> Refusal | None:
@@ -84,7 +85,7 @@ def refusing_state(error: BaseException) -> Refusal | None:
             return _STATES[code]
     if not isinstance(error, RedisError):
         return None
-    found = _CODE.search(str(error).rpartition(_OF_PIPELINE)[2])
+    found = _CODE.search(str(error).rpartition(OF_PIPELINE)[2])
     return None if found is None else _STATES[found[1]]
 
 

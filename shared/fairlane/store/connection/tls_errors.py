@@ -12,6 +12,7 @@ from urllib.parse import parse_qs, urlsplit
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fairlane.core.errors import causes_of
+from fairlane.store.connection.misfits import misfit_of
 from fairlane.store.connection.server_states import Refusal, refusing_state
 
 HEARD_S = 1.0  # s: an alert comes within a round trip
@@ -61,7 +62,7 @@ def first_word_refused(error: BaseException, url: str) -> Refusal | None:
 
 def in_words(error: BaseException) -> str:
     """An error of Redis, for a log line."""
-    refused = refusing_state(error) or refusal_of(error)
+    refused = refusing_state(error) or misfit_of(error) or refusal_of(error)
     return str(error) if refused is None else f"{refused.problem}. {refused.remedy}."
 
 

@@ -1,0 +1,76 @@
+"""Says why a server that answers cannot serve: its user lacks a right, or it is a cluster under a plain URL.
+
+Waiting mends neither, so a role ends with these words before it starts.
+"""
+
+from __future__ import annotations
+
+import re
+
+from redis.exceptions import ClusterCrossSlotError, MovedError, NoPermissionError, ResponseError
+
+from fairlane.store.connection.server_states import OF_PIPELINE, Refusal
+from fairlane.store.keys import Keys
+from fairlane.store.redis_client import RedisClient
+
+CLUSTERED = Refusal(
+    "this server is a node of a Redis Cluster",
+    "Write redis+cluster://HOST:PORT in redis.url, and name one Redis, Sentinels or RabbitMQ in "
+    "celery.broker_url",
+)
+
+# What Redis says of a script that lacks a right is no error of its own class.
+_DENIED_IN_SCRIPT = re.compile(
+    r"the user executing the script can't|acl failure in script|-NOPERM", re.IGNORECASE
+)
+
+# The script's digest and line, behind what Redis says.
+_PLACE = re.compile(r" script: (\w+, )?on @?\w+:\d+\.?$")
+
+# The first that is found in what Redis says: a denied command may be called PUBSUB or KEYS.
+_RULES = ((r"run th[ei]", "a command", "+@all"), ("channel", "channels", "&*"), ("key", "keys", "~*"))
+
+# Names like those of Celery's queues, bindings and channels, none of which there is.
+_OF_BROKER = ("fairlane.lane.", "_kombu.nothing")
+_CHANNELS_OF_BROKER = ("/0.nothing",)
+
+
+def misfit_of(error: BaseException) -> Refusal | None:
+    """Why the server does not suit, if an error says so; ``None`` for any other error."""
+    if isinstance(error, (MovedError, ClusterCrossSlotError)):
+        return CLUSTERED
+    said = _PLACE.sub("", str(error).rpartition(OF_PIPELINE)[2]).rstrip(".")
+    denied = isinstance(error, ResponseError) and _DENIED_IN_SCRIPT.search(said)
+    if not denied and not isinstance(error, NoPermissionError):
+        return None
+    for pattern, what, rule in _RULES:
+        if re.search(pattern, said):
+            remedy = f"The user of scheduler, workers and operators needs {rule}: ACL SETUSER NAME {rule}"
+            return Refusal(f"Redis denies this user {what} ({said})", remedy)
+    return Refusal(f"Redis denies this user a command ({said})", "It needs the rules ~* &* +@all")
+
+
+def is_clustered(redis: RedisClient) -> bool:
+    """Whether the server is a node of a cluster, where it says so. Raises `RedisError`."""
+    try:
+        return bool(int(redis.info("cluster").get("cluster_enabled", 0)))
+    except ResponseError:  # this user may not ask, or an imitation cannot answer
+        return False
+
+
+def missing_right(redis: RedisClient, keys: Keys, *, broker: bool) -> Refusal | None:
+    """The first right that this user lacks for a role, as far as it can be tried without an effect.
+
+    ``broker``: the server has Celery's queues, too.
+    """
+    names = (f"{keys.prefix}nothing", *(_OF_BROKER if broker else ()))
+    channels = (keys.wake, *(_CHANNELS_OF_BROKER if broker else ()))
+    try:
+        redis.unlink(*names)
+        redis.eval("return redis.call('PUBLISH', ARGV[1], '')", 1, keys.leader, keys.wake)
+        with redis.pubsub(ignore_subscribe_messages=True) as heard:
+            heard.subscribe(*channels)
+            heard.parse_response()
+    except ResponseError as error:
+        return misfit_of(error)  # a replica, say, refuses for a reason of its own
+    return None
