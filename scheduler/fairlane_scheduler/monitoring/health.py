@@ -12,7 +12,7 @@ from fairlane.store.connection.server_states import Refusal
 from fairlane.telemetry.metrics_server import Pulse
 
 STUCK_S = 75.0
-"""Twice the longest call to Redis (35 s), so that a Redis that is away restarts no scheduler."""
+"""Far beyond the longest wait for Redis, so that a Redis that is away restarts no scheduler."""
 
 SPARE_S = 5.0
 
