@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -17,6 +18,7 @@ from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import Beat, Workers
 from fairlane_workers import engine as engines
 from fairlane_workers.engine import Engine
+from fairlane_workers.providers import opening
 from tests.support.scheduler_parts import Parts
 from tests.support.wait import wait_until
 from tests.support.worker_parts import ScriptedProvider
@@ -30,7 +32,7 @@ class Place:
     def __init__(self, redis: Redis, monkeypatch: pytest.MonkeyPatch, **worker: Any) -> None:
         self.redis, self.parts = redis, Parts(redis)
         self.providers: list[ScriptedProvider] = []
-        monkeypatch.setattr(engines, "build_provider", self._provider)
+        monkeypatch.setattr(opening, "build_provider", self._provider)
         path = redis.connection_pool.connection_kwargs["path"]
         settings = Settings.model_validate(
             {
@@ -54,6 +56,18 @@ def place(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]
     made = Place(real_redis, monkeypatch, shutdown_grace_seconds=0)
     yield made
     made.engine.close()
+
+
+def test_an_engine_that_cannot_start_leaves_no_thread(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise OSError("no process may be made")
+
+    monkeypatch.setattr(engines, "open_pool", fail)
+
+    with pytest.raises(OSError, match="no process"):
+        place.engine.start()
+
+    assert not [each for each in threading.enumerate() if each.name == "fairlane-engine"]
 
 
 def test_a_started_engine_beats_and_a_closed_one_is_gone(place: Place) -> None:

@@ -118,6 +118,30 @@ def test_a_missing_credential_is_reported_by_the_name_of_its_variable(
     assert (line["connection"], line["variable"]) == ("openai", "OPENAI_API_KEY")
 
 
+@pytest.mark.parametrize(
+    ("signal", "step"),
+    [
+        (signals.celeryd_after_setup, "start"),
+        (signals.worker_shutting_down, "begin_stop"),
+        (signals.worker_shutdown, "close"),
+    ],
+)
+@pytest.mark.parametrize("error", [ConfigurationError("ca_file", "/x", "cannot be read"), OSError("broken")])
+def test_an_error_at_a_signal_ends_the_process_with_an_exit_code(
+    signal: Any, step: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail() -> None:
+        raise error
+
+    made = process()
+    monkeypatch.setattr(made.engine, step, fail)
+
+    with pytest.raises(SystemExit) as ended:
+        signal.send(sender="w", instance=SimpleNamespace(pool_cls=TaskPool), conf=None)
+
+    assert ended.value.code == 2
+
+
 def test_a_worker_that_never_started_can_be_stopped() -> None:
     made = process()
 

@@ -18,7 +18,9 @@ from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.errors import FairlaneError
 from fairlane.store.connection.connect import require_rights, require_usable
 from fairlane_workers.engine import Engine
-from fairlane_workers.process import WorkerProcess
+from fairlane_workers.process import WorkerProcess, essential
+
+FIRST_BEAT_S = 30.0
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -47,12 +49,14 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument("--lanes", help="serve these lanes alone: names or patterns, separated by commas")
     parser.add_argument("--name", help="name in logs and lists; unique among workers")
     parser.add_argument("--events", action="store_true", help="send task events, for Flower")
-    parser.add_argument("--ready-file", type=Path, help="written once the worker takes work")
+    parser.add_argument("--ready-file", type=Path, help="written once it takes work and Redis knows it")
     return parser.parse_args(argv)
 
 
 def _write_when_ready(path: Path, name: str, engine: Engine) -> None:
+    @essential
     def write(**_: Any) -> None:
+        engine.reported.result(FIRST_BEAT_S)
         draft = path.with_suffix(".tmp")
         report = {"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}
         draft.write_text(json.dumps(report))

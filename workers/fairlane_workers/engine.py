@@ -48,8 +48,7 @@ from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
-from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.opening import open_provider
 from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import fingerprints
@@ -80,7 +79,7 @@ class Engine:
         """``catalog`` has the functions of ``settings.worker.modules``; left out, they are imported.
 
         ``end`` stops the process warmly. The engine calls it on its loop once an operator's drain with
-        ``--stop`` is complete.
+        ``--stop`` is complete. ``reported`` is done once Redis has accepted the first heartbeat.
         """
         self._end = end
         self._settings, self._secrets = settings, secrets
@@ -88,6 +87,7 @@ class Engine:
         self.worker = uuid.uuid4().hex[:12]
         self.name = name or f"worker@{socket.gethostname()}-{os.getpid()}"
         self.queues = LaneQueues(self._on_subscribed)
+        self.reported: Future[None] = Future()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
         self._starter: Starter
@@ -123,12 +123,16 @@ class Engine:
         return self._server.url
 
     def start(self) -> None:
-        """Build everything on the loop and send the first heartbeat."""
+        """Build everything on the loop and begin to send heartbeats. If that fails, nothing is left."""
         self._loop = asyncio.new_event_loop()
         self._starter = Starter(self._loop)
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
         self._thread.start()
-        asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
+        try:
+            asyncio.run_coroutine_threadsafe(self._open(), self._loop).result(READY_S)
+        except BaseException:
+            self._end_loop()
+            raise
         self._server.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._capacity.slots)
 
@@ -156,8 +160,7 @@ class Engine:
 
     def close(self) -> None:
         """Remove the worker from the deployment's list and end the loop."""
-        thread, self._thread = self._thread, None
-        if thread is None:
+        if self._thread is None:
             return
         self._server.stop()
         self._loop.call_soon_threadsafe(self._give_up)
@@ -165,8 +168,13 @@ class Engine:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
         except TimeoutError:
             log.warning(Event.STORE_UNREACHABLE, error="the worker could not sign off in time")
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        thread.join(CLOSE_S)
+        self._end_loop()
+
+    def _end_loop(self) -> None:
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            thread.join(CLOSE_S)
 
     def _give_up(self) -> None:
         for batcher in self._batchers:
@@ -188,6 +196,11 @@ class Engine:
         self._metrics.loop_delay.observe(delay_s)
         self._capacity.note(delay_s)
 
+    def _beaten(self) -> None:
+        self._health.beaten()
+        if not self.reported.done():
+            self.reported.set_result(None)
+
     def _on_subscribed(self, lanes: frozenset[str]) -> None:
         self._loop.call_soon_threadsafe(lambda: self._heartbeat.subscribed(lanes))
 
@@ -204,16 +217,7 @@ class Engine:
 
         batcher, reports = self._batchers = new_batcher(), new_batcher()
         self._providers: dict[str, Provider] = {
-            name: AdaptingProvider(
-                name,
-                build_provider(
-                    name,
-                    connection,
-                    self._secrets.keys.get(name),
-                    proxy_credentials=self._secrets.proxies.get(name),
-                ),
-                clock,
-            )
+            name: await open_provider(name, connection, self._secrets, clock)
             for name, connection in settings.connections.items()
         }
         if settings.worker.modules:
@@ -221,8 +225,6 @@ class Engine:
             self._providers[FUNCTIONS] = FunctionProvider(
                 self._catalog, slots=self._capacity.slots, clock=clock, elsewhere=others.runs
             )
-        for provider in self._providers.values():
-            await provider.prepare()
         sandbox = settings.sandbox
         self._pool = open_pool(sandbox, process_environment())
         row_bytes = settings.scheduler.limits.row_bytes
@@ -270,7 +272,7 @@ class Engine:
             worker=self.worker,
             info=info,
             subscribe=self.queues.want_only,
-            beaten=self._health.beaten,
+            beaten=self._beaten,
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
         )

@@ -6,6 +6,9 @@ import gc
 import os
 import signal
 import socket
+import sys
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +17,7 @@ from celery import Celery, signals
 from fairlane.broker.app import TASK_NAME, make_app
 from fairlane.config.modules import not_found, search_here
 from fairlane.config.settings import Settings, WorkerSecrets
-from fairlane.core.errors import ConfigurationError
+from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.telemetry.logs import configure_logging, get_logger
@@ -23,6 +26,26 @@ from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
 from fairlane_workers.intake.loop_pool import POOL, TaskPool
 
 log = get_logger("worker")
+
+FAILED = 2
+"""The exit code of a worker that cannot start, or not go on."""
+
+
+def essential(receiver: Callable[..., None]) -> Callable[..., None]:
+    """A receiver of a signal whose error ends the process: Celery itself would log it and go on."""
+
+    @wraps(receiver)
+    def call(*args: Any, **given: Any) -> None:
+        try:
+            receiver(*args, **given)
+        except FairlaneError as error:
+            print(error, file=sys.stderr)  # noqa: T201 - in words, as before the start
+            raise SystemExit(FAILED) from error
+        except Exception as error:
+            log.exception(Event.WORKER_FAILED)
+            raise SystemExit(FAILED) from error
+
+    return call
 
 
 class WorkerProcess:
@@ -75,11 +98,15 @@ class WorkerProcess:
         return made
 
     def _connect_signals(self) -> None:
-        signals.setup_logging.connect(self._set_up_logging, weak=False)
-        signals.celeryd_after_setup.connect(self._start, weak=False)
-        signals.worker_ready.connect(_freeze, weak=False)
-        signals.worker_shutting_down.connect(self._begin_stop, weak=False)
-        signals.worker_shutdown.connect(self._close, weak=False)
+        receivers: dict[Any, Callable[..., None]] = {
+            signals.setup_logging: self._set_up_logging,
+            signals.celeryd_after_setup: self._start,
+            signals.worker_ready: _freeze,
+            signals.worker_shutting_down: self._begin_stop,
+            signals.worker_shutdown: self._close,
+        }
+        for signal_, receiver in receivers.items():
+            signal_.connect(essential(receiver), weak=False)
 
     def _set_up_logging(self, **_: Any) -> None:
         configure_logging(self._settings.log, self.engine.name)

@@ -73,6 +73,7 @@ class Event(StrEnum):
 
     # Credentials
     CREDENTIAL_MISSING = "credential_missing"  # connection, variable
+    CONNECTION_UNUSABLE = "connection_unusable"  # connection, error
     CREDENTIAL_IN_USE = "credential_in_use"  # connection, fingerprint
     CREDENTIAL_CHANGED = "credential_changed"  # connection, fingerprint, before
     CREDENTIALS_DIFFER = "credentials_differ"  # connection, fingerprint, held
@@ -85,6 +86,7 @@ class Event(StrEnum):
     TICK_FAILED = "tick_failed"
     SURVEY_FAILED = "survey_failed"
     WORKER_STARTED = "worker_started"  # worker, slots
+    WORKER_FAILED = "worker_failed"
     WORKER_STOPPING = "worker_stopping"  # busy
     WORKER_DRAINING = "worker_draining"  # busy
     WORKER_RESUMED = "worker_resumed"  # busy

@@ -10,7 +10,10 @@ class TransportError(Exception):
 
 
 class UnusableSettingError(ValueError):
-    """A setting of a transport cannot be used: ``field`` is the parameter's name. Holds no secret."""
+    """A setting of a transport cannot be used. Holds no secret.
+
+    ``field`` is the parameter's name, or a variable of the environment.
+    """
 
     def __init__(self, field: str, value: str, problem: str, remedy: str) -> None:
         super().__init__(f"{field} {value}: {problem}. {remedy}")
@@ -22,6 +25,8 @@ def named(error: Exception) -> TransportError:
     match error:
         case TransportError():
             return error
+        case UnusableSettingError():
+            return TransportError(str(error))
         case aiohttp.ClientHttpProxyError():
             return refused_by_proxy(error.status)
         case aiohttp.ClientProxyConnectionError():

@@ -7,7 +7,13 @@ from pathlib import Path
 
 import httpx
 
+from fairlane.config.environment import process_environment
 from fairlane_workers.transport.faults import UnusableSettingError
+
+CA_FILE, CA_FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
+"""Variables of the environment that OpenSSL's programs and httpx read."""
+
+UNSET = "Name authorities in PEM that the workers can read, or unset"
 
 
 def tls_context(ca_file: Path | None = None, client_certificate: Path | None = None) -> ssl.SSLContext:
@@ -18,12 +24,27 @@ def tls_context(ca_file: Path | None = None, client_certificate: Path | None = N
     certificate, the chain below it and the private key, not encrypted. Raises `UnusableSettingError` for a
     file that cannot be used.
     """
-    context = httpx.create_ssl_context()
+    context = _verifying()
     if ca_file is not None:
         _trust(context, ca_file)
     if client_certificate is not None:
         _show(context, client_certificate)
     return context
+
+
+def _verifying() -> ssl.SSLContext:
+    """A context that trusts what the environment says, else certifi's authorities."""
+    file, folder = (process_environment().get(variable) for variable in (CA_FILE, CA_FOLDER))
+    if folder and not file and not Path(folder).is_dir():
+        raise UnusableSettingError(CA_FOLDER, folder, "is no directory", f"{UNSET} {CA_FOLDER}.")
+    try:
+        return httpx.create_ssl_context()
+    except ssl.SSLError as error:
+        problem = "holds no certificate in PEM"
+        raise UnusableSettingError(CA_FILE, str(file), problem, f"{UNSET} {CA_FILE}.") from error
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise UnusableSettingError(CA_FILE, str(file), problem, f"{UNSET} {CA_FILE}.") from error
 
 
 def _trust(context: ssl.SSLContext, file: Path) -> None:

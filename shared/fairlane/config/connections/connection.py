@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import (
+    AfterValidator,
     Field,
     ValidationError,
     ValidatorFunctionWrapHandler,
@@ -66,6 +67,16 @@ ANYWHERE = "litellm://"
 
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # "~nobody" has no home: whoever opens the file says that it is not there
+        return path
+
+
+UserPath = Annotated[Path, AfterValidator(_at_home)]
 
 
 def _one_of_three(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -185,10 +196,10 @@ class Connection(Section):
         default=None,
         description="Environment variable, of the workers only, that holds user:password for the proxy.",
     )
-    ca_file: Path | None = Field(
+    ca_file: UserPath | None = Field(
         default=None, description="File of certificates (PEM) to trust beside the system's."
     )
-    client_certificate: Path | None = Field(
+    client_certificate: UserPath | None = Field(
         default=None, description="File with the certificate and key (PEM) that the server asks for."
     )
 

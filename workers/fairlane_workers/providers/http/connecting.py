@@ -36,5 +36,6 @@ def open_transport(
             client_certificate=connection.client_certificate,
         )
     except UnusableSettingError as error:
-        field = f"connections.{name}.{error.field}"
+        of_connection = error.field in Connection.model_fields  # else a variable of the environment
+        field = f"connections.{name}.{error.field}" if of_connection else error.field
         raise ConfigurationError(field, error.value, error.problem, error.remedy) from error
