@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from celery import Celery
+from celery.app.utils import Settings as CelerySettings
 from kombu.connection import Connection
 from kombu.entity import Exchange, Queue
 
@@ -16,11 +17,21 @@ IDLE_QUEUE = "fairlane.idle"  # a worker consumes it before any lane exists; it 
 _QUORUM = {"x-queue-type": "quorum"}  # brokers without queue types ignore it
 
 
+class OwnSettings(CelerySettings):  # type: ignore[misc]
+    """Celery's settings without the four that prefer the environment to what the application says."""
+
+    broker_url = broker_read_url = broker_write_url = property(lambda self: self.first("broker_url"))
+    result_backend = property(lambda self: self.first("result_backend"))
+
+
 def make_app(settings: Settings, name: str) -> Celery:
-    """A Celery application on the configured broker."""
+    """A Celery application on the configured broker.
+
+    Celery takes nothing from the environment: its variables there are another application's.
+    """
     transport = transport_of(settings)
-    app = Celery(name, broker=transport.url, set_as_current=False)
-    app.conf.update(
+    said = dict(
+        broker_url=transport.url,
         accept_content=["json"],
         task_serializer="json",
         result_serializer="json",
@@ -42,6 +53,8 @@ def make_app(settings: Settings, name: str) -> Celery:
         broker_connection_max_retries=None,
         **transport.settings,
     )
+    app = Celery(name, loader="app", fixups=(), config_source=said, set_as_current=False)
+    object.__setattr__(app.conf, "__class__", OwnSettings)  # assigned plainly, it would be a setting
     return app
 
 
