@@ -275,3 +275,12 @@ def test_of_tables_for_one_lane_the_one_that_counts_is_reported(
     ]
     assert [each.grade for each in found] == [Grade.WARN if overruled else Grade.OK]
     assert f"[lanes.{counts!r}] counts" in found[0].detail
+
+
+def test_a_worker_whose_files_do_not_suffice_for_its_slots_says_so() -> None:
+    beat = worker(shortage="64 open files are allowed, enough for 8 of 100 slots")
+
+    (finding,) = [each for each in examine(replace(WELL, beats=(beat,))) if "open files" in each.detail]
+
+    assert (finding.check, finding.grade) == ("workers", Grade.WARN)
+    assert "ulimit -n" in finding.remedy

@@ -54,6 +54,7 @@ from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import fingerprints
 from fairlane_workers.upkeep.health import WorkerHealth
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
+from fairlane_workers.upkeep.open_files import fit_slots
 from fairlane_workers.upkeep.served_lanes import ServedLanes
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class Engine:
         self._heartbeat: Heartbeat
         self._background: list[asyncio.Task[None]] = []
         self._spans = open_spans(settings.tracing, settings.connections)
-        self._capacity = Capacity(settings.worker.slots, fixed=bool(settings.worker.modules))
+        self._fit = fit_slots(settings.worker.slots)
+        self._capacity = Capacity(self._fit.slots, fixed=bool(settings.worker.modules))
         self._metrics = WorkerMetrics(
             slots=lambda: self._capacity.slots,
             lanes=settings.lanes,
@@ -123,7 +125,7 @@ class Engine:
         return self._server.url
 
     def start(self) -> None:
-        """Build everything on the loop and begin to send heartbeats. If that fails, nothing is left."""
+        """Build everything on the loop, and begin to send heartbeats. If that fails, nothing is left."""
         self._loop = asyncio.new_event_loop()
         self._starter = Starter(self._loop)
         self._thread = threading.Thread(target=self._serve, name="fairlane-engine", daemon=True)
@@ -135,6 +137,8 @@ class Engine:
             raise
         self._server.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._capacity.slots)
+        if self._fit.shortage:
+            log.warning(Event.SLOTS_LOWERED, slots=self._fit.slots, reason=self._fit.shortage)
 
     def start_attempt(self, attempt: Attempt, free_slot: Callable[[], None] = lambda: None) -> Future[str]:
         """Start one attempt; the future holds its result, see `Executor.execute`, once it is reported.
@@ -260,6 +264,7 @@ class Engine:
             modules=settings.worker.modules,
             connections=tuple(settings.connections),
             messages=READS_BUNDLES,
+            shortage=self._fit.shortage,
         )
         self._heartbeat = Heartbeat(
             redis=self._redis,

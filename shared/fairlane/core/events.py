@@ -86,6 +86,7 @@ class Event(StrEnum):
     TICK_FAILED = "tick_failed"
     SURVEY_FAILED = "survey_failed"
     WORKER_STARTED = "worker_started"  # worker, slots
+    SLOTS_LOWERED = "slots_lowered"  # slots, reason
     WORKER_FAILED = "worker_failed"
     WORKER_STOPPING = "worker_stopping"  # busy
     WORKER_DRAINING = "worker_draining"  # busy

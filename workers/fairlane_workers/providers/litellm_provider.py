@@ -20,7 +20,14 @@ from fairlane.config.connections.connection import ANYWHERE, Connection
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError, causes_of
 from fairlane.core.redaction import Secrets
-from fairlane.model.outcome import InvalidResponse, NetworkFailure, Outcome, PermanentFailure, TimedOut
+from fairlane.model.outcome import (
+    Aborted,
+    InvalidResponse,
+    NetworkFailure,
+    Outcome,
+    PermanentFailure,
+    TimedOut,
+)
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify, conclude
 from fairlane_workers.providers.answers.pieces import MaskedPieces
@@ -29,6 +36,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
+from fairlane_workers.transport import SHORTAGE, is_shortage
 
 _OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
 """Without this, importing LiteLLM requests prices from a server."""
@@ -153,6 +161,8 @@ class LiteLLMProvider:
         """The outcome of one of LiteLLM's exceptions, read from its causes."""
         causes = list(causes_of(error))
         message = bounded(scrubbed(str(error), self._secrets))
+        if is_shortage(error):
+            return Aborted(f"{SHORTAGE}{message}")
         if any(isinstance(cause, httpx.TimeoutException) for cause in causes):
             return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         if any(isinstance(cause, json.JSONDecodeError) for cause in causes):

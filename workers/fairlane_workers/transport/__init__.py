@@ -4,7 +4,7 @@
 """
 
 from fairlane_workers.transport.departure import Departure, Departures, PermitExpiredError, UsualDelay
-from fairlane_workers.transport.faults import TransportError, UnusableSettingError
+from fairlane_workers.transport.faults import SHORTAGE, TransportError, UnusableSettingError, is_shortage
 from fairlane_workers.transport.pool import PIECE_BYTES
 from fairlane_workers.transport.proxy import with_credentials
 from fairlane_workers.transport.reply import Reply
@@ -12,6 +12,7 @@ from fairlane_workers.transport.transport import Transport
 
 __all__ = [
     "PIECE_BYTES",
+    "SHORTAGE",
     "Departure",
     "Departures",
     "PermitExpiredError",
@@ -20,5 +21,6 @@ __all__ = [
     "TransportError",
     "UnusableSettingError",
     "UsualDelay",
+    "is_shortage",
     "with_credentials",
 ]

@@ -2,7 +2,17 @@
 
 from __future__ import annotations
 
+import errno
+import socket
+
 import aiohttp
+
+from fairlane.core.errors import causes_of
+
+SHORTAGE = "the worker's machine is short of files, memory or ports: "
+"""What precedes the error of an attempt that ends so."""
+
+_SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
 class TransportError(Exception):
@@ -37,6 +47,17 @@ def named(error: Exception) -> TransportError:
             return unreachable(error.host, error.port, error.os_error, type(error).__name__)
     text = str(error).strip()
     return TransportError(f"{type(error).__name__}: {text}" if text else type(error).__name__)
+
+
+def is_shortage(error: BaseException) -> bool:
+    """Whether this machine lacked files, memory or ports: such a fault says nothing about the provider."""
+    return any(_is_shortage(cause) for cause in causes_of(error) if isinstance(cause, OSError))
+
+
+def _is_shortage(error: OSError) -> bool:
+    if isinstance(error, socket.gaierror):
+        return error.errno in (socket.EAI_MEMORY, socket.EAI_SYSTEM)
+    return error.errno in _SHORTAGES
 
 
 def unreachable(host: str, port: int | None, error: Exception, kind: str | None = None) -> TransportError:

@@ -76,6 +76,12 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "workers", Grade.WARN, detail, "Its jobs are put back; start it again if it is meant to run."
         )
+    for beat in alive:
+        if beat.info.shortage:
+            remedy = (
+                "Raise it where the worker starts: `ulimit -n`, LimitNOFILE= of systemd, ulimits of Compose."
+            )
+            yield Finding("workers", Grade.WARN, f"{beat.info.name}: {beat.info.shortage}", remedy)
     if alive:
         yield from _check_service(alive, seen.lanes)
     others = sorted({beat.info.version for beat in alive} - {seen.version})

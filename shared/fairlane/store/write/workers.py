@@ -32,7 +32,7 @@ class WorkerInfo:
     ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
     calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
     of the keys that it holds, by connection. ``connections`` are those that it is configured with; none if it
-    does not say.
+    does not say. ``shortage`` says why it has fewer slots than configured.
     """
 
     name: str
@@ -51,6 +51,7 @@ class WorkerInfo:
     pending: int = 0
     credentials: Mapping[str, str] = field(default_factory=dict)
     connections: tuple[str, ...] = ()
+    shortage: str = ""
 
 
 @dataclass(frozen=True, slots=True)

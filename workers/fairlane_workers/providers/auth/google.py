@@ -96,7 +96,7 @@ class GoogleToken(Authorizer):
                 await asyncio.shield(self._fetching)
             if self._clock.monotonic_ms() >= self._ends_ms:
                 failed = self._failed or TransportError("Google gave a token that has ended already")
-                raise type(failed)(str(failed))
+                raise type(failed)(str(failed)) from failed
         return self._token
 
     async def _renew(self) -> None:

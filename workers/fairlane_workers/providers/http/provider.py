@@ -16,6 +16,7 @@ from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets, is_key_name
 from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
+    Aborted,
     AccessDenied,
     InvalidResponse,
     NetworkFailure,
@@ -35,7 +36,7 @@ from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, read_body
 from fairlane_workers.providers.limits import dialect_of, read_limits
-from fairlane_workers.transport import Reply, Transport, TransportError
+from fairlane_workers.transport import SHORTAGE, Reply, Transport, TransportError, is_shortage
 
 ERROR_BODY_BYTES = 64 * 1024
 CANCEL_S = 5.0  # the time to cancel a call at its provider
@@ -122,10 +123,13 @@ class HttpProvider:
             raise
         except UnmappableError as problem:
             return PermanentFailure(self._fit(str(problem)))
-        except CredentialError as problem:
-            return AccessDenied(self._fit(str(problem)), 401, "auth")
-        except TransportError as fault:
-            return NetworkFailure(self._fit(str(fault)))
+        except (CredentialError, TransportError) as problem:
+            text = self._fit(str(problem))
+            if is_shortage(problem):
+                return Aborted(f"{SHORTAGE}{text}")
+            if isinstance(problem, CredentialError):
+                return AccessDenied(text, 401, "auth")
+            return NetworkFailure(text)
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
