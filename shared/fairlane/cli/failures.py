@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -94,6 +93,20 @@ class CarefulGroup(TyperGroup):
             raise typer.Exit(exit_code_of(error)) from error
 
 
+@contextmanager
+def after(change: str) -> Iterator[None]:
+    """The rest of a command that has changed something: if it fails, standard error names the change."""
+    try:
+        yield
+        sys.stdout.flush()
+    except OSError:
+        say(f"{change}; what this command prints could not be written")
+        raise
+    except FairlaneError:
+        say(f"{change}; what follows failed")
+        raise
+
+
 def exit_code_of(error: BaseException) -> int:
     """1 for what failed, 2 for what was asked wrongly, 128 and the number for signals."""
     match error:
@@ -112,8 +125,3 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OSError) and not isinstance(error, FairlaneError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
-
-
-def leave_quietly() -> None:
-    """Discard buffered output, which nobody reads any more, so that the exit raises no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 import warnings
 from collections.abc import Sequence
 from importlib.metadata import version
@@ -11,9 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.commands import LazyGroup
-from fairlane.cli.failures import exit_code_of, leave_quietly, terminable
+from fairlane.cli.failures import exit_code_of, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
 from fairlane.cli.output import say
+from fairlane.cli.streams import finish_streams, prepare_streams
 
 app = typer.Typer(
     name="fairlane",
@@ -47,32 +47,22 @@ def fairlane(
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command and return its exit code; ``arguments`` defaults to the process's own."""
+    prepare_streams()
+    code = 0
     try:
         with terminable(), warnings.catch_warnings():
             warnings.showwarning = _show_warning
             app(args=arguments, prog_name="fairlane")
-        sys.stdout.flush()
     except SystemExit as end:
-        return _exit_code(end)
+        code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt as interruption:
         say("interrupted")
-        return exit_code_of(interruption)
+        code = exit_code_of(interruption)
     except BrokenPipeError as error:
-        leave_quietly()
-        return exit_code_of(error)
-    return 0
+        code = exit_code_of(error)
+    return finish_streams(code)
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
     """Show a warning as this command's own words: no user looks for the line of code."""
     say(str(message))
-
-
-def _exit_code(end: SystemExit) -> int:
-    code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    try:
-        sys.stdout.flush()
-    except BrokenPipeError as error:
-        leave_quietly()
-        return exit_code_of(error)
-    return code

@@ -10,6 +10,7 @@ import io
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
@@ -17,7 +18,6 @@ from fairlane.core.clock import span
 from fairlane.core.terminal_text import visible, visible_json
 
 if TYPE_CHECKING:
-    from rich.console import Console
     from rich.table import Table
     from rich.text import Text
 
@@ -29,14 +29,14 @@ def say(message: str) -> None:
     """Print a message on standard error; standard output is for a command's result."""
     from rich.text import Text
 
-    _errors().print(Text(visible(message)), soft_wrap=True)
+    _tell(Text(visible(message)))
 
 
 def complain(message: str) -> None:
     """Print an error message on standard error."""
     from rich.text import Text
 
-    _errors().print(Text.assemble(("error: ", "bold red"), visible(message)), soft_wrap=True)
+    _tell(Text.assemble(("error: ", "bold red"), visible(message)))
 
 
 def print_line(text: str) -> None:
@@ -195,8 +195,10 @@ def _show(table: Table) -> None:
     sys.stdout.flush()
 
 
-def _errors() -> Console:
+def _tell(text: Text) -> None:
+    """Print on standard error. What a command does is not undone, nor its result lost, if that is full."""
     from rich.console import Console
 
     # A new one each time: tests and pagers replace sys.stderr.
-    return Console(stderr=True, highlight=False)
+    with suppress(OSError):
+        Console(stderr=True, highlight=False).print(text, soft_wrap=True)

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.operate.team_shares import bounds_in_words, part, percent, with_changes
 from fairlane.cli.output import emit, iso, print_line, print_table, say
@@ -176,7 +177,8 @@ def rotate(
         users.add_password(user, password)
         _tell_saved(users)
         _audit(deployment, name, Act.TEAM_ROTATED, finished=False)
-        print_line(url_of(deployment.settings.redis.url, user, password))
+        with after(f"user {user} has another password"):
+            print_line(url_of(deployment.settings.redis.url, user, password))
     say(f"both passwords work; once every client has this URL: `fairlane teams rotate {name} --finish`")
 
 
@@ -235,7 +237,8 @@ def _make(deployment: Deployment, users: Users, access: Access) -> None:
     password = new_password()
     users.make(access, password)
     _tell_saved(users)
-    print_line(url_of(deployment.settings.redis.url, access.user, password))
+    with after(f"user {access.user} was added, and `fairlane teams rotate` gives it a password"):
+        print_line(url_of(deployment.settings.redis.url, access.user, password))
     if users.is_open():
         say("the server's default user needs no password: whoever reaches it may still do anything")
 

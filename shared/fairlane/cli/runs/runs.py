@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_json, print_json_line, print_line, say
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
@@ -136,9 +137,11 @@ def conclude_submission(
 
     ``note`` stands behind the numbers of items and jobs.
     """
-    status = run.status()
+    with after(f"run {run.id} was submitted"):
+        if not as_json:
+            print_line(run.id)
+        status = run.status()
     if not as_json:
-        print_line(run.id)
         say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}{note}")
         if run.serial:
             say("items go one at a time: each is over before the next begins")
@@ -147,7 +150,8 @@ def conclude_submission(
     elif not as_json:
         caution_if_unled(deployment)
     if as_json:
-        print_json(run_document(status))
+        with after(f"run {run.id} was submitted"):
+            print_json(run_document(status))
     if wait:
         conclude(status, allowed)
 
