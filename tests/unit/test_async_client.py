@@ -6,6 +6,8 @@ import asyncio
 import contextlib
 import inspect
 import json
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterator
 from pathlib import Path
@@ -290,3 +292,34 @@ def test_chunks_are_heard_and_their_listener_ends_with_the_loop_s_interest(stage
         return heard
 
     assert on(stage, body) == [(0, "four"), (0, " and")]
+
+
+FORKS = """
+import asyncio, os, warnings
+from fairlane.client.asynchronous.threads import Threads
+
+warnings.simplefilter("ignore")  # Python warns of forks beside threads
+threads = Threads(2, asyncio.sleep)
+
+
+async def answer():
+    return await asyncio.wait_for(threads.call(lambda: 42), 10)
+
+
+assert asyncio.run(answer()) == 42
+child = os.fork()
+if child == 0:
+    try:
+        os._exit(asyncio.run(answer()))
+    finally:
+        os._exit(1)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), asyncio.run(answer()))
+"""
+
+
+def test_threads_of_a_client_are_there_again_in_a_forked_child() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", FORKS], capture_output=True, text=True, timeout=60, check=False
+    )
+
+    assert (done.stdout.split(), done.stderr) == (["42", "42"], "")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
@@ -40,8 +41,8 @@ class Threads:
 
     def __init__(self, most: int, pause: Callable[[float], Awaitable[None]]) -> None:
         """``most`` threads are started as they are needed; ``pause`` waits for some seconds."""
-        self._pool = ThreadPoolExecutor(most, thread_name_prefix="fairlane-client")
-        self._pause = pause
+        self._most, self._pause = most, pause
+        self._open()
 
     async def call(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """The result of ``work``, done in a thread.
@@ -51,14 +52,14 @@ class Threads:
         """
         event, context = Event(), copy_context()
         context.run(_abandoned.set, event)
-        job: Future[T] = self._pool.submit(context.run, work)
+        job: Future[T] = self._submit(context.run, work)
         try:
             return await asyncio.shield(asyncio.wrap_future(job))
         except asyncio.CancelledError:
             event.set()
             await self._end(job)
             if undo is not None and not job.cancelled() and job.exception() is None:
-                await self._end(self._pool.submit(undo, job.result()))
+                await self._end(self._submit(undo, job.result()))
             raise
 
     async def finish(self, steps: Steps[T]) -> T:
@@ -92,6 +93,15 @@ class Threads:
     def close(self) -> None:
         """Let the threads end; does not wait for them."""
         self._pool.shutdown(wait=False)
+
+    def _open(self) -> None:
+        self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="fairlane-client")
+        self._process = os.getpid()
+
+    def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self._process != os.getpid():  # a fork copies the pool, and none of its threads
+            self._open()
+        return self._pool.submit(work, *args, **kwargs)
 
     @staticmethod
     async def _end(job: Future[Any]) -> None:
