@@ -15,6 +15,7 @@ from fairlane.embedded import locks, ports
 from fairlane.embedded.reaper import is_running
 from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
 from fairlane.embedded.servers import FAKE_SERVER, Server, ServerKind, find_server
+from fairlane.embedded.writers import writer_of
 from tests.support.wait import wait_until
 
 FAKE = Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
@@ -53,6 +54,22 @@ def test_the_url_is_on_a_loopback_port_below_the_ephemeral_ones(embedded: Embedd
     host, _, port = embedded.url.removeprefix("redis://").removesuffix("/0").partition(":")
     assert host == "127.0.0.1"
     assert ports.FIRST <= int(port) < ports.LAST
+
+
+def test_data_that_cannot_be_read_are_kept_and_no_repair_is_advised(tmp_path: Path) -> None:
+    with start_embedded(tmp_path) as server, client_of(server) as client:
+        client.set("answer", "42")
+    (base,) = tmp_path.glob("appendonlydir/*.base.rdb")
+    whole = base.read_bytes()
+    base.write_bytes(b"REDIS9999" + whole[9:])
+
+    with pytest.raises(LocalStackError, match="cannot read the data in") as refused:
+        start_embedded(tmp_path)
+
+    assert "--fix" not in str(refused.value)
+    base.write_bytes(whole)
+    with start_embedded(tmp_path) as server, client_of(server) as client:
+        assert (client.get("answer"), writer_of(tmp_path)) == ("42", find_server().writer)
 
 
 def test_data_survives_a_stop_and_a_start_elsewhere(tmp_path: Path) -> None:

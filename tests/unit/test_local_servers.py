@@ -10,6 +10,7 @@ import pytest
 
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.servers import Server, ServerKind, find_server, find_wheel_binary, read_version
+from fairlane.embedded.writers import Writer, remember, writer_of
 
 
 def find(
@@ -17,9 +18,14 @@ def find(
     wheel: str | None = None,
     versions: Callable[[str], str | None] = lambda _: "7.2.4",
     fake: bool = False,
+    written_by: Writer | None = None,
 ) -> Server:
     return find_server(
-        which=(installed or {}).get, version_of=versions, wheel_binary=lambda: wheel, has_fake=lambda: fake
+        written_by,
+        which=(installed or {}).get,
+        version_of=versions,
+        wheel_binary=lambda: wheel,
+        has_fake=lambda: fake,
     )
 
 
@@ -96,3 +102,62 @@ def test_a_server_on_a_socket_listens_on_no_port(tmp_path: Path) -> None:
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert (options["--port"], options["--unixsocket"]) == ("0", str(tmp_path / "s"))
     assert options["--unixsocketperm"] == "700"
+
+
+# Data that a server has written
+
+
+BOTH = {"redis-server": "/usr/bin/redis-server"}
+VERSIONS = {"/usr/bin/redis-server": "7.0.15", "/wheel/valkey-server": "9.1.2"}
+
+
+@pytest.mark.parametrize(
+    ("written_by", "chosen"),
+    [
+        (None, "/usr/bin/redis-server"),
+        (Writer("valkey", "9.1.2"), "/wheel/valkey-server"),
+        (Writer("valkey", "8.0.1"), "/wheel/valkey-server"),
+        (Writer("valkey", "9.1.7"), "/wheel/valkey-server"),
+        (Writer("redis", "7.0.15"), "/usr/bin/redis-server"),
+        (Writer("redis", "6.2.0"), "/usr/bin/redis-server"),
+        (Writer("redis", "7.2.4"), "/wheel/valkey-server"),
+    ],
+)
+def test_data_are_given_to_the_server_that_wrote_them_or_to_one_that_reads_them(
+    written_by: Writer | None, chosen: str
+) -> None:
+    found = find(BOTH, "/wheel/valkey-server", VERSIONS.get, written_by=written_by)
+    assert found.command == (chosen,)
+
+
+@pytest.mark.parametrize("written_by", [Writer("valkey", "9.2.0"), Writer("redis", "8.0.0")])
+def test_data_that_no_server_here_reads_are_left_alone(written_by: Writer) -> None:
+    with pytest.raises(LocalStackError, match=r"only redis 7\.0\.15, valkey 9\.1\.2 is here.*--data-dir"):
+        find(BOTH, "/wheel/valkey-server", VERSIONS.get, written_by=written_by)
+
+
+def test_data_of_a_server_are_not_replaced_by_an_imitation() -> None:
+    with pytest.raises(LocalStackError, match=r"the data are valkey 9\.1\.2's, and no server is here"):
+        find(fake=True, written_by=Writer("valkey", "9.1.2"))
+
+
+def test_a_link_to_valkey_that_is_called_redis_writes_as_valkey(tmp_path: Path) -> None:
+    (tmp_path / "valkey-server").touch()
+    link = tmp_path / "redis-server"
+    link.symlink_to("valkey-server")
+    assert Server(ServerKind.INSTALLED, (str(link),), "8.1.0").writer == Writer("valkey", "8.1.0")
+
+
+def test_a_directory_remembers_its_writer_while_it_has_data(tmp_path: Path) -> None:
+    assert writer_of(tmp_path) is None
+    remember(tmp_path, Writer("valkey", "9.1.2"))
+    assert writer_of(tmp_path) is None
+    (tmp_path / "appendonlydir").mkdir()
+    assert writer_of(tmp_path) == Writer("valkey", "9.1.2")
+
+
+@pytest.mark.parametrize("record", ["", "[]", "{}", '{"family": "redis", "version": "new"}'])
+def test_a_record_that_cannot_be_read_is_none(record: str, tmp_path: Path) -> None:
+    (tmp_path / "appendonlydir").mkdir()
+    (tmp_path / "server.json").write_text(record)
+    assert writer_of(tmp_path) is None

@@ -25,6 +25,7 @@ from fairlane.embedded.ports import LOOPBACK, is_free, wished_or_free
 from fairlane.embedded.private import PRIVATE_UMASK, make_private
 from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint, wait_until
 from fairlane.embedded.servers import Server, ServerKind, find_server
+from fairlane.embedded.writers import remember, writer_of
 from fairlane.store.connection.connect import RedisClient, open_redis
 from fairlane.store.connection.tls_errors import in_words, options_of
 
@@ -58,7 +59,7 @@ def start_embedded(
     ``report`` is called with a caution if all that can be had is an imitation; left out, that is a
     `UserWarning`. Raises `LocalStackError`.
     """
-    server = server or find_server()
+    server = server or find_server(writer_of(data_dir))
     if server.kind is ServerKind.FAKE:
         (report or _warn)(TRYING_OUT_ONLY)
     embedded = EmbeddedRedis(
@@ -203,13 +204,25 @@ class EmbeddedRedis:
                 process.wait_ready(
                     max(deadline - time.monotonic(), 1.0), partial(self._is_ours, process, port)
                 )
-            except LocalStackError:
+            except LocalStackError as error:
+                if _cannot_read(process):
+                    raise self._unreadable() from error
                 if has_address or not _lost_a_race(process):
                     raise
             else:
                 self._port = self._port_of(port)
+                if self.kind is not ServerKind.FAKE:
+                    remember(self.data_dir, self._server.writer)
                 return
         raise LocalStackError("redis", f"{PORT_TRIES} ports were taken one after the other", str(self.log))
+
+    def _unreadable(self) -> LocalStackError:
+        """Redis itself advises to truncate the file, which loses what it does not understand."""
+        problem = (
+            f"{self.program} cannot read the data in {self.data_dir}: a later or another server wrote them"
+        )
+        remedy = "Install that one, or choose another --data-dir. A repair would remove data"
+        return LocalStackError("redis", f"{problem}, or they are damaged. {remedy}", str(self.log))
 
     def _make_process(self, port: int) -> Process:
         if self._socket is not None:
@@ -253,6 +266,11 @@ class EmbeddedRedis:
             return path
         self._short_dir = Path(tempfile.mkdtemp(prefix="fairlane-"))
         return self._short_dir / "redis.sock"
+
+
+def _cannot_read(process: Process) -> bool:
+    tail = process.log_tail().lower()
+    return "bad file format reading the append only file" in tail or "rdb format version" in tail
 
 
 def _lost_a_race(process: Process) -> bool:

