@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,7 +13,8 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.config.environment import child_environment
+from fairlane.config import env_file
+from fairlane.config.environment import child_environment, process_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.problems import ConfigurationWarning
@@ -81,6 +84,39 @@ class TestTheFileOfVariables:
         Path(".env").write_text('SOME_KEY="sk-1"')
         assert load_secrets(load_settings()).keys["a"].get_secret_value() == "sk-1"
         assert child_environment({})["SOME_KEY"] == "sk-1"
+
+    def test_its_values_stand_as_they_are(self) -> None:
+        Path(".env").write_text("SOME_KEY=pa${x}ss$word\nFAIRLANE_TEAM='${SOME_KEY}'\n")
+        environment = process_environment()
+        assert (environment["SOME_KEY"], environment["FAIRLANE_TEAM"]) == ("pa${x}ss$word", "${SOME_KEY}")
+
+    def test_a_line_that_is_no_variable_is_named_once(self) -> None:
+        Path(".env").write_text('\nSOME_KEY=k\n\nno variable\nFAIRLANE_TEAM="search\n')
+        with pytest.warns(ConfigurationWarning) as caught:
+            assert process_environment()["SOME_KEY"] == "k"
+        lines = [str(each.message).partition(" is ignored")[0] for each in caught]
+        assert lines == [f"{Path.cwd() / '.env'}, line {number}," for number in (4, 5)]
+        assert process_environment()["SOME_KEY"] == "k"
+
+    def test_a_pipe_is_read_once_and_not_by_children(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        os.mkfifo(".env")
+        writer = threading.Thread(target=lambda: Path(".env").write_text("SOME_KEY=k"))
+        writer.start()
+        assert [process_environment()["SOME_KEY"] for _ in range(2)] == ["k", "k"]
+        writer.join()
+        inherited = child_environment({})
+        assert inherited["SOME_KEY"] == "k"
+        env_file._text_of_pipe.cache_clear()  # as in a new process
+        for name, value in inherited.items():
+            monkeypatch.setenv(name, value)
+        assert process_environment()["SOME_KEY"] == "k"
+
+    def test_a_directory_is_reported_unless_it_is_a_virtual_environment(self) -> None:
+        Path(".env").mkdir()
+        with pytest.warns(ConfigurationWarning, match="neither a file nor a pipe"):
+            process_environment()
+        Path(".env/pyvenv.cfg").touch()
+        process_environment()
 
     def test_one_that_cannot_be_read_is_reported(self) -> None:
         Path(".env").write_bytes(b"A=\xff\xfe")

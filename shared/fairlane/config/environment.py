@@ -6,16 +6,14 @@ import os
 import re
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
-from pathlib import Path
 from typing import Any, get_origin
 
+from fairlane.config.env_file import env_file_variables, mark_pipe
 from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
 from fairlane.config.problems import KEY_VARIABLES, Layer, did_you_mean
-from fairlane.core.errors import ConfigurationError
 
 CONFIG_VARIABLE = "FAIRLANE_CONFIG"
 HEADERS = "headers"
-ENV_FILE = Path(".env")
 
 ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
 """Names that users try first, and the names that they mean."""
@@ -27,11 +25,12 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UD
 def process_environment() -> Mapping[str, str]:
     """This process's environment: the one place where it is read.
 
-    Variables of the file ``.env`` in the working directory count where the environment lacks them. Raises
-    `ConfigurationError` if that file cannot be read.
+    Variables of the file ``.env`` in the working directory count where the environment lacks them, see
+    `env_file_variables`. Raises `ConfigurationError` if that file cannot be read.
     """
     environ = os.environ  # noqa: TID251  every entry point gets the environment from here
-    return ChainMap(environ, _env_file()) if ENV_FILE.is_file() else environ
+    below = env_file_variables(environ)
+    return ChainMap(environ, dict(below)) if below else environ
 
 
 def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
@@ -39,18 +38,8 @@ def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
 
     A child inherits all that the user set, a worker's credentials among it.
     """
-    merged: dict[str, str | None] = {**process_environment(), **changes}
+    merged: dict[str, str | None] = {**process_environment(), **mark_pipe(), **changes}
     return {name: value for name, value in merged.items() if value is not None}
-
-
-def _env_file() -> dict[str, str]:
-    from dotenv import dotenv_values
-
-    try:
-        return {name: value for name, value in dotenv_values(ENV_FILE).items() if value is not None}
-    except (OSError, UnicodeDecodeError) as error:
-        problem, remedy = f"cannot be read: {error}", "Make it readable, in UTF-8, or take it away."
-        raise ConfigurationError(str(ENV_FILE), str(ENV_FILE.absolute()), problem, remedy) from error
 
 
 def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[str]]:
