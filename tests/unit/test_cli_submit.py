@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -70,6 +71,20 @@ def test_a_chat_from_a_file_is_one_prompt(cli: CommandLine, rows: str, tmp_path:
 def test_rows_come_from_standard_input_too(cli: CommandLine) -> None:
     result = cli("submit", "-", *ASK, input='{"question": "a"}\n\n{"question": "b"}\n')
     assert cli.stage.client.run(result.stdout.strip()).status().items == 2
+
+
+@pytest.mark.parametrize("content", ['{"question": "a"}\n{"question": "b"}\n', "nope\n"])
+def test_rows_come_from_a_pipe_of_the_shell_too(cli: CommandLine, content: str) -> None:
+    reads, writes = os.pipe()
+    os.write(writes, content.encode())
+    os.close(writes)
+    name = f"/dev/fd/{reads}"
+    result = cli("submit", name, *ASK)
+    os.close(reads)
+    if content == "nope\n":
+        assert f"dataset, row 1: line 1 of {name} is no JSON" in result.stderr
+    else:
+        assert cli.stage.client.run(result.stdout.strip()).status().items == 2
 
 
 def test_a_broken_line_on_standard_input_is_reported_by_its_number(cli: CommandLine) -> None:

@@ -340,10 +340,16 @@ class TestMistakes:
     def test_any_broken_toml_is_a_configuration_error(self, write: Write, text: str) -> None:
         assert "is not TOML" in str(refused(write(text)))
 
-    def test_a_file_that_is_not_text_is_reported(self, tmp_path: Path) -> None:
+    @pytest.mark.parametrize(
+        ("content", "problem"),
+        [('team = "a"'.encode("utf-16"), "is UTF-16, not UTF-8"), (b"team = '\xe9'", "is not UTF-8")],
+    )
+    def test_a_file_in_another_encoding_is_reported(
+        self, content: bytes, problem: str, tmp_path: Path
+    ) -> None:
         file = tmp_path / "fairlane.toml"
-        file.write_bytes(b"\xff\xfe\x00")
-        assert "cannot be read" in str(refused(file))
+        file.write_bytes(content)
+        assert str(refused(file)) == f"fairlane.toml: {problem} (got {str(file)!r}). Save it as UTF-8."
 
     def test_a_file_that_is_not_there_is_reported(self, tmp_path: Path) -> None:
         assert "no such file" in str(refused(tmp_path / "none.toml"))

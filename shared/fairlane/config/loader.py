@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import re
 import tomllib
 import warnings
@@ -28,6 +29,7 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 
 DEFAULT_FILE = Path("fairlane.toml")
+_UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
 def load_settings(
@@ -104,10 +106,12 @@ def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
 def _read_file(file: Path) -> dict[str, Any]:
     try:
         text = file.read_text(encoding="utf-8-sig")
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigurationError(
-            str(file), None, f"cannot be read: {error}", "Make it readable, in UTF-8."
-        ) from error
+    except UnicodeDecodeError as error:
+        known = "UTF-16, not UTF-8" if error.object.startswith(_UTF_16) else "not UTF-8"
+        raise ConfigurationError(file.name, str(file), f"is {known}", "Save it as UTF-8.") from error
+    except OSError as error:
+        problem = f"cannot be read: {error.strerror or error}"
+        raise ConfigurationError(file.name, str(file), problem, "Make it readable.") from error
     try:
         return tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:

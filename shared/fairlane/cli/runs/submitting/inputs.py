@@ -102,26 +102,39 @@ def read_calls(
 
 
 def open_dataset(name: str) -> Dataset:
-    """What ``submit`` takes as a dataset; ``-`` is JSON lines on standard input."""
-    return read_json_lines(sys.stdin.buffer) if name == STANDARD_INPUT else Path(name)
+    """What ``submit`` takes as a dataset.
+
+    ``-`` is JSON lines on standard input, and so is a pipe or device whose name tells no other format.
+    """
+    path = Path(name)
+    if name == STANDARD_INPUT:
+        return read_json_lines(sys.stdin.buffer, "standard input")
+    if not path.suffix and (path.is_fifo() or path.is_relative_to("/dev")):
+        return _read_pipe(path)
+    return path
 
 
-def read_json_lines(file: BinaryIO) -> Iterator[dict[str, Any]]:
-    """A row a line. Raises `SubmissionError` at the one that is no JSON."""
+def _read_pipe(path: Path) -> Iterator[dict[str, Any]]:
+    with path.open("rb") as file:
+        yield from read_json_lines(file, str(path))
+
+
+def read_json_lines(file: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
+    """A row a line. Raises `SubmissionError` at the one that is no JSON; it calls the file ``name``."""
     row = 0
     try:
         for number, line in numbered_lines(file):
             if line.isspace():
                 continue
             row += 1
-            yield _parsed(line, number, row)
+            yield _parsed(line, number, row, name)
     except Broken as error:
-        raise SubmissionError("dataset", "standard input", str(error), error.remedy, row=row + 1) from None
+        raise SubmissionError("dataset", name, str(error), error.remedy, row=row + 1) from None
 
 
-def _parsed(line: str, number: int, row: int) -> Any:
+def _parsed(line: str, number: int, row: int, name: str) -> Any:
     try:
         return json.loads(line)
     except (ValueError, RecursionError) as error:
-        problem = f"line {number} of standard input is no JSON: {error}"
+        problem = f"line {number} of {name} is no JSON: {error}"
         raise SubmissionError("dataset", line, problem, "Write one JSON object a line.", row=row) from None

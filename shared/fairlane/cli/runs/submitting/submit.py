@@ -62,7 +62,7 @@ def submit(
         str,
         typer.Argument(
             metavar="FILE",
-            help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - for JSON lines on standard input.",
+            help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines.",
         ),
     ],
     limit: LimitOption = None,
