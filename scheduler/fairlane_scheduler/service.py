@@ -93,8 +93,8 @@ class Scheduler:
         self._worker_timeout_ms = round(section.worker_timeout_seconds * 1000)
         self._redis = redis
         self._clock = clock
-        self._time = server_time or RedisTime(redis, clock)
         self._keys = keys = Keys(settings.redis.deployment)
+        self._time = server_time or RedisTime(redis, keys, clock)
         self._metrics = metrics
         auditor = Auditor("scheduler", identity, settings.audit.keep)
 
@@ -229,6 +229,8 @@ class Scheduler:
     def _bid(self, now: int) -> None:
         """Bid for leadership if it is time; a bid that succeeds begins a term."""
         before, won = self.leader.epoch, self.leader.tick(now, self._time.argument())
+        if stepped_ms := self.leader.take_stepped_ms():
+            log.warning(Event.CLOCK_STEPPED, back_s=stepped_ms / 1000)
         if self.leader.epoch != before:
             log.info(Event.LEADER_ELECTED if won else Event.LEADER_LOST, epoch=self.leader.epoch or before)
         if won:

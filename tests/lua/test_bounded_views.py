@@ -26,9 +26,11 @@ def lane_keys(count: int) -> list[str]:
 
 
 def test_a_view_of_lanes_takes_a_hundred_and_no_more(real_redis: Redis) -> None:
-    asked = script("lane_view").bind({"lanes": lane_keys(VIEWED_AT_ONCE)}, {"now_ms": 5})
+    asked = script("lane_view").bind({"clock": KEYS.clock, "lanes": lane_keys(VIEWED_AT_ONCE)}, {"now_ms": 5})
     assert len(json.loads(asked.run(real_redis))["lanes"]) == VIEWED_AT_ONCE
-    more = script("lane_view").bind({"lanes": lane_keys(VIEWED_AT_ONCE + 1)}, {"now_ms": 5})
+    more = script("lane_view").bind(
+        {"clock": KEYS.clock, "lanes": lane_keys(VIEWED_AT_ONCE + 1)}, {"now_ms": 5}
+    )
     with pytest.raises(ResponseError, match="at most 200 keys"):
         more.run(real_redis)
     assert len(Lanes(real_redis, KEYS).views([f"sim:{n}" for n in range(250)])) == 250
@@ -37,10 +39,12 @@ def test_a_view_of_lanes_takes_a_hundred_and_no_more(real_redis: Redis) -> None:
 def test_a_team_can_repeat_no_lane(real_redis: Redis) -> None:
     with member_of(real_redis, "search") as member:
         lane, limits = lane_keys(1)
-        repeated = script("lane_view").bind({"lanes": [lane, limits] * 2}, {"now_ms": 5})
+        repeated = script("lane_view").bind({"clock": KEYS.clock, "lanes": [lane, limits] * 2}, {"now_ms": 5})
         with pytest.raises(ResponseError, match="each key once"):
             repeated.look(member)
-        many = script("lane_view").bind({"lanes": [lane, limits] * 20_000}, {"now_ms": 5})
+        many = script("lane_view").bind(
+            {"clock": KEYS.clock, "lanes": [lane, limits] * 20_000}, {"now_ms": 5}
+        )
         with pytest.raises(ResponseError, match="at most 200 keys"):
             many.look(member)
 

@@ -137,7 +137,7 @@ def test_a_prelude_that_one_other_uses_stands_in_its_block(tmp_path: Path) -> No
 
 @pytest.mark.parametrize("left_out", ["key", "argument", "extra"])
 def test_binding_refuses_what_does_not_fit_the_header(left_out: str) -> None:
-    keys = {} if left_out == "key" else {"leader": "k"}
+    keys = {} if left_out == "key" else {"leader": "k", "clock": "c"}
     args: dict[str, str | int] = {"now_ms": "", "id": "a", "lease_ms": 1}
     if left_out == "argument":
         args["lease"] = args.pop("lease_ms")
@@ -155,5 +155,7 @@ def test_keys_are_sent_as_they_are_whether_text_or_bytes() -> None:
 
 def test_a_script_that_the_server_has_forgotten_is_sent_again(real_redis: Redis) -> None:
     real_redis.script_flush()
-    call = script("leader_acquire").bind({"leader": "k"}, {"now_ms": 5, "id": "a", "lease_ms": 10})
-    assert json.loads(call.run(real_redis)) == {"epoch": 1, "until_ms": 15}
+    call = script("leader_acquire").bind(
+        {"leader": "k", "clock": "c"}, {"now_ms": 5, "id": "a", "lease_ms": 10}
+    )
+    assert json.loads(call.run(real_redis)) == {"epoch": 1, "until_ms": 15, "stepped_ms": 0}

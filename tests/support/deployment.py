@@ -14,11 +14,12 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.deployment_time import FIELDS, time_at
 from fairlane.store.keys import Keys
 from fairlane.store.script import Functions
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.lanes.lanes import Lanes
-from fairlane.store.write.leader import LeaderLease
+from fairlane.store.write.leader import LeaderLease, Leadership
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.permits import Grant, Offer, ReservedShare
 from fairlane.store.write.runs.runs import Runs
@@ -54,23 +55,41 @@ class Deployment:
         self.attempts = Attempts(self.keys)
         self.workers = Workers(self.keys)
         self.functions = Functions()
-        self.epoch = 0
+        self.epoch = self._stepped_ms = self._steps = 0
         self.elect(leader)
 
     @property
+    def redis_ms(self) -> int:
+        """Redis's clock: what scripts take as ``now_ms``."""
+        return self.clock.now_ms() + self._stepped_ms
+
+    @property
     def now_ms(self) -> int:
-        return self.clock.now_ms()
+        """The deployment's time: Redis's, until that steps."""
+        if not self._steps:
+            return self.redis_ms
+        return time_at(self.redis_ms, self.redis.hmget(self.keys.clock, *FIELDS)).now_ms
 
     def advance(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds / 1000)
+
+    def step(self, milliseconds: int) -> None:
+        """Set Redis's clock forward, or back by a negative number. Nobody has bid since."""
+        self._stepped_ms += milliseconds
+        self._steps += 1
+
+    def bid(self) -> Leadership:
+        """The leader renews its lease, as it does once a second."""
+        return self.leader(self._identity).acquire(self.redis_ms)
 
     def leader(self, identity: str, lease_ms: int = FOREVER_MS) -> LeaderLease:
         return LeaderLease(self.redis, self.keys, identity, lease_ms)
 
     def elect(self, identity: str, lease_ms: int = FOREVER_MS) -> int:
         """End the present leader's lease and give it to ``identity``. Returns the new epoch."""
+        self._identity = identity
         self.redis.hset(self.keys.leader, "until_ms", "0")
-        self.epoch = self.leader(identity, lease_ms).acquire(self.now_ms).epoch
+        self.epoch = self.leader(identity, lease_ms).acquire(self.redis_ms).epoch
         return self.epoch
 
     def submit(
@@ -79,7 +98,7 @@ class Deployment:
         """Upload and admit a run whose judges call on the lanes ``judges``."""
         spec = make_spec(team, run, rows, len(judges), self.now_ms)
         ref = self.upload(spec)
-        self.runs.admit(Plan(spec=spec, eval_lanes=tuple(judges)), self.epoch, self.now_ms)
+        self.runs.admit(Plan(spec=spec, eval_lanes=tuple(judges)), self.epoch, self.redis_ms)
         return ref
 
     def upload(self, spec: RunSpec) -> RunRef:
@@ -102,7 +121,7 @@ class Deployment:
         """Feed the next ``count`` items, all on one lane."""
         start, steps = self.runs.cursor(ref), self.steps(ref)
         entries = {lane: [entry(item * steps, tokens) for item in range(start, start + count)]}
-        return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.now_ms)
+        return self.runs.feed(ref, self.epoch, start, start + count, entries, [], self.redis_ms)
 
     def queued_lane(
         self,
@@ -141,7 +160,7 @@ class Deployment:
             room=room,
             max_in_flight=max_in_flight,
             lease_ms=LEASE_MS,
-            now_ms=self.now_ms,
+            now_ms=self.redis_ms,
             shares=shares,
         )
         assert grant is not None, "not the leader"
@@ -184,7 +203,7 @@ class Deployment:
         return len(taken)
 
     def claim(self, attempt: Attempt, worker: str = "w1") -> Claim | None:
-        call = self.attempts.claim(attempt, worker, LEASE_MS, self.now_ms)
+        call = self.attempts.claim(attempt, worker, LEASE_MS, self.redis_ms)
         return Claim.of(self.functions.run(self.redis, call))
 
     def wait_for(
@@ -210,7 +229,7 @@ class Deployment:
             state,
             payload(state),
             follow,
-            self.now_ms,
+            self.redis_ms,
         )
         return Reported.of(self.functions.run(self.redis, call))
 
@@ -241,7 +260,7 @@ class Deployment:
             max_attempts=max_attempts,
             rate_limited=rate_limited,
             handle=handle,
-            now_ms=self.now_ms,
+            now_ms=self.redis_ms,
         )
         return Reported.of(self.functions.run(self.redis, call))
 
@@ -251,9 +270,9 @@ class Deployment:
         """End an attempt; the lane learns ``feedback``. A job that is not finished is requeued at once."""
         if done:
             state = JobState.SUCCEEDED
-            call = self.attempts.finish(attempt, worker, feedback, state, payload(state), (), self.now_ms)
+            call = self.attempts.finish(attempt, worker, feedback, state, payload(state), (), self.redis_ms)
         else:
-            call = self.attempts.defer(attempt, worker, feedback, now_ms=self.now_ms)
+            call = self.attempts.defer(attempt, worker, feedback, now_ms=self.redis_ms)
         return Reported.of(self.functions.run(self.redis, call))
 
     def recover(
@@ -272,7 +291,7 @@ class Deployment:
             max_attempts=max_attempts,
             payload=SPENT,
             follow=follow,
-            now_ms=self.now_ms,
+            now_ms=self.redis_ms,
         )
         return int(self.functions.run(self.redis, call))
 
@@ -283,10 +302,10 @@ class Deployment:
 
     def promote(self) -> int:
         """Queue all jobs whose back-off has ended. Returns how many."""
-        return sum(self.runs.promote(job, self.now_ms) for job in self.runs.delayed(self.now_ms))
+        return sum(self.runs.promote(job, self.redis_ms) for job in self.runs.delayed(self.now_ms))
 
     def cancel(self, ref: RunRef) -> int:
-        return self.runs.end(ref, self.lanes.names(), CANCELLED, self.epoch, self.now_ms)
+        return self.runs.end(ref, self.lanes.names(), CANCELLED, self.epoch, self.redis_ms)
 
     def steps(self, ref: RunRef) -> int:
         return int(self.redis.hget(self.keys.state(ref), "steps") or 1)

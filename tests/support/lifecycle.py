@@ -175,9 +175,22 @@ class Lifecycle(RuleBasedStateMachine):
         for worker in beating:
             self.model.beat(worker, changed=milliseconds == 10)
         self.model.d.advance(milliseconds)
+        self.model.d.bid()
         self.model.promote()
         if dead is not None:
             self.model.recover(dead)
+
+    @rule(
+        milliseconds=st.sampled_from([-4_000_000, -120_000, -1500, -1, 1500, 40_000]),
+        noticed=st.booleans(),
+    )
+    def step_clock(self, milliseconds: int, noticed: bool) -> None:
+        """Redis's clock steps. The leader bids at once; where it steps back perhaps later."""
+        before_ms = self.model.d.now_ms
+        self.model.d.step(milliseconds)
+        if noticed or milliseconds > 0:
+            self.model.d.bid()
+        assert self.model.d.now_ms >= before_ms
 
     @rule(data=st.data(), dead=workers)
     def recover_too_early(self, data: st.DataObject, dead: str) -> None:
@@ -190,7 +203,7 @@ class Lifecycle(RuleBasedStateMachine):
         act=st.sampled_from(["limit", "limit", "pause", "resume", "resume", "drain"]),
     )
     def operate(self, data: st.DataObject, lane: str, act: str) -> None:
-        lanes, now_ms = self.model.d.lanes, self.model.d.now_ms
+        lanes, now_ms = self.model.d.lanes, self.model.d.redis_ms
         if act == "limit":
             lanes.limit(lane, data.draw(limits, label="limits"))
         elif act == "pause":

@@ -88,7 +88,7 @@ class Model:
         if not known:
             self.d.upload(spec)
         plan = Plan(spec=spec, eval_lanes=tuple(judges))
-        admitted = self.d.runs.admit(plan, self.d.epoch, self.d.now_ms)
+        admitted = self.d.runs.admit(plan, self.d.epoch, self.d.redis_ms)
         assert admitted == (0 if known else 1 if rows else 2)
         if not known:
             self.plans[ref] = plan
@@ -97,7 +97,7 @@ class Model:
         known = bool(self.redis.exists(self.d.keys.state(ref)))
         if not known:
             self.d.upload(make_spec(ref.team, ref.run, 1, 0, self.d.now_ms))
-        assert self.d.runs.refuse(ref, "no", 0, self.d.epoch, self.d.now_ms) is not known
+        assert self.d.runs.refuse(ref, "no", 0, self.d.epoch, self.d.redis_ms) is not known
 
     def feed(self, ref: RunRef, where: Sequence[str | None], tokens: int | Estimate, stale: int = 0) -> None:
         """Feed items to the lanes ``where``; ``None``: invalid item. A stale cursor must change nothing."""
@@ -116,7 +116,7 @@ class Model:
                 entries.setdefault(lane, []).append(entry(job, tokens, kind=job % 2))
                 self.asleep.pop(lane, None)
         before = read_contents(self.redis) if stale else None
-        fed = self.d.runs.feed(ref, self.d.epoch, start + stale, upto, entries, over, self.d.now_ms)
+        fed = self.d.runs.feed(ref, self.d.epoch, start + stale, upto, entries, over, self.d.redis_ms)
         if stale:
             assert (fed, read_contents(self.redis)) == (0, before)
         else:
@@ -232,7 +232,7 @@ class Model:
     def beat(self, worker: str, changed: bool) -> None:
         info = WorkerInfo(worker, slots=4, lanes=(), version="1", pid=1, host="h", started_ms=0)
         asked = sorted(self.holders)
-        call = self.d.workers.beat(worker, info, asked, LEASE_MS, changed=changed, now_ms=self.d.now_ms)
+        call = self.d.workers.beat(worker, info, asked, LEASE_MS, changed=changed, now_ms=self.d.redis_ms)
         lost = [name.decode() for name in call.run(self.redis)]
         assert lost == [name for name in asked if self.holders[name] != worker]
 
@@ -275,19 +275,19 @@ class Model:
         d, before = self.d, read_contents(self.redis)
         spec = make_spec("search", "new", 1, 0, d.now_ms)
         for old in self.old_epochs[-2:]:
-            assert d.runs.admit(Plan(spec=spec), old, d.now_ms) == 0
-            assert not d.runs.refuse(RunRef("search", "new"), "no", 0, old, d.now_ms)
+            assert d.runs.admit(Plan(spec=spec), old, d.redis_ms) == 0
+            assert not d.runs.refuse(RunRef("search", "new"), "no", 0, old, d.redis_ms)
             for ref in self.plans:
                 cursor = d.runs.cursor(ref)
-                assert d.runs.feed(ref, old, cursor, cursor + 1, {}, [], d.now_ms) == 0
-                assert d.runs.end(ref, d.lanes.names(), CANCELLED, old, d.now_ms) == -1
+                assert d.runs.feed(ref, old, cursor, cursor + 1, {}, [], d.redis_ms) == 0
+                assert d.runs.end(ref, d.lanes.names(), CANCELLED, old, d.redis_ms) == -1
                 for lane in self.lanes:
-                    asked = {"room": 9, "max_in_flight": 9, "lease_ms": 9, "now_ms": d.now_ms}
+                    asked = {"room": 9, "max_in_flight": 9, "lease_ms": 9, "now_ms": d.redis_ms}
                     assert d.lanes.grant(lane, old, [Offer(ref, 9)], **asked) is None
             for lease in d.leases.lapsed(d.now_ms + FOREVER_MS):
                 dead: Any = {"worker": lease.worker or "", "worker_timeout_ms": 0, "max_attempts": 1}
                 call = d.attempts.recover(
-                    lease.attempt, old, payload="{}", follow=[], now_ms=d.now_ms, **dead
+                    lease.attempt, old, payload="{}", follow=[], now_ms=d.redis_ms, **dead
                 )
                 assert call.run(self.redis) == 0
         assert read_contents(self.redis) == before
@@ -300,6 +300,7 @@ class Model:
         for ref in self.running():
             self._complete(ref)
         self.d.advance(10**8)
+        self.d.bid()
         self.promote()
         self.check()
         keys = self.d.keys
@@ -311,10 +312,11 @@ class Model:
             self.feed(ref, [self.lanes[0]] * rest, 1)
         for _ in range(10 * MAX_ATTEMPTS):
             self.d.advance(60_000)
+            self.d.bid()
             self.promote()
             self.recover()
             for lane in self.lanes:
-                self.d.lanes.resume(lane, self.d.now_ms)
+                self.d.lanes.resume(lane, self.d.redis_ms)
                 for attempt in self.grant(lane, [Offer(ref, 10**6)], 10**6, 10**6):
                     self.claim(attempt, "w1")
                     self.finish(attempt, "w1", JobState.SUCCEEDED, ready=1)

@@ -16,7 +16,7 @@ from fairlane.store.verbs import all_scripts, load_all
 # Keys that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(
     r"leader|teams|registry|audit|salt|lanes|configured|openers|scopes|workers|catalog|run:[^:]+:(index|budget)|budgets"
-    r"|lane:.+:(state|limits|owed|headroom:(tokens|input|output))"
+    r"|lane:.*:(state|limits|owed|headroom:(tokens|input|output))"
     # Sets of pending work: Redis deletes a set with its last entry, so one that exists has work left.
     r"|dirty|starved"
 )

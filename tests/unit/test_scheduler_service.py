@@ -12,8 +12,10 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunState
+from fairlane.store.deployment_time import DeploymentTime
 from fairlane.store.keys import Keys
 from fairlane_scheduler.service import HOUSEKEEPING_MS, Scheduler
+from fairlane_scheduler.state import server_time
 from fairlane_scheduler.state.server_time import RedisTime
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import CollectingPublisher, FakeWorker, VirtualTime
@@ -47,6 +49,19 @@ def test_a_submission_starts_within_the_tick_that_hears_of_it(fake_redis: Redis)
     assert len(cluster.started(ref=ref)) == 5
 
 
+def test_a_step_back_of_the_servers_clock_is_logged_once(fake_redis: Redis) -> None:
+    cluster = Cluster(fake_redis)
+    cluster.run_for(3)
+    with capture_logs() as logs:
+        noted = int(fake_redis.hget(cluster.keys.clock, "seen_ms") or 0)
+        fake_redis.hset(cluster.keys.clock, "seen_ms", noted + 60_000)
+        cluster.run_for(3)
+
+    [step] = [line for line in logs if line["event"] == "clock_stepped"]
+    assert step["log_level"] == "warning"
+    assert 58 <= step["back_s"] <= 60
+
+
 def test_the_leader_logs_an_active_run_every_thirty_seconds(fake_redis: Redis) -> None:
     cluster = Cluster(fake_redis, lanes={"sim:fast": {"requests_per_minute": 60}})
     cluster.submit(200)
@@ -60,7 +75,7 @@ def test_the_leader_logs_an_active_run_every_thirty_seconds(fake_redis: Redis) -
 
 def test_by_default_decisions_use_the_servers_clock(fake_redis: Redis) -> None:
     seconds, _ = fake_redis.time()
-    time = RedisTime(fake_redis, ManualClock())
+    time = RedisTime(fake_redis, Keys("test"), ManualClock())
 
     assert time.argument() == ""
     assert abs(time.now_ms() - seconds * 1000) < 5000
@@ -69,9 +84,9 @@ def test_by_default_decisions_use_the_servers_clock(fake_redis: Redis) -> None:
 def test_the_servers_clock_is_asked_once_a_second_and_carried_on(
     fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    clock, answers = ManualClock(), iter([(100, 5000), (200, 0)])
-    monkeypatch.setattr(fake_redis, "time", lambda: next(answers))
-    time = RedisTime(fake_redis, clock)
+    clock, answers = ManualClock(), iter([DeploymentTime(100_005), DeploymentTime(200_000)])
+    monkeypatch.setattr(server_time, "read_time", lambda *_: next(answers))
+    time = RedisTime(fake_redis, Keys("test"), clock)
 
     seen = [time.now_ms()]
     for _ in range(2):

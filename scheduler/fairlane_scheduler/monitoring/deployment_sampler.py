@@ -15,9 +15,9 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import Refusal, refusing_state
+from fairlane.store.deployment_time import read_time
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader, ServerView
-from fairlane.store.read.reading import server_ms
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
@@ -58,7 +58,7 @@ class DeploymentSampler:
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:
-        self._redis, self._metrics, self._leads = redis, metrics, leads
+        self._redis, self._keys, self._metrics, self._leads = redis, keys, metrics, leads
         self._deployment = DeploymentReader(redis, keys)
         self._lanes, self._workers = Lanes(redis, keys), Workers(keys)
         self._runs = RunTally(RunStates(redis, keys), metrics, clock)
@@ -93,9 +93,9 @@ class DeploymentSampler:
         self._evicts = evicts
 
     def _measure(self) -> int:
-        """Read the server's clock, and time that round trip."""
+        """Read the time, and how long that round trip takes."""
         started = time.perf_counter()
-        now_ms = server_ms(self._redis)
+        now_ms = read_time(self._redis, self._keys).now_ms
         self._metrics.redis_seconds.observe(time.perf_counter() - started)
         return now_ms
 

@@ -1,4 +1,4 @@
-"""The Redis server's clock, which is that of all decisions, and whether the server was restarted."""
+"""The deployment's time, which is that of all decisions, and whether the server was restarted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from typing import Protocol
 
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.read.reading import server_ms
+from fairlane.store.deployment_time import read_time
+from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import LeaderLease
 
@@ -27,13 +28,13 @@ class ServerTime(Protocol):
 
 
 class RedisTime:
-    """The server's own clock, which scripts read themselves, so a skewed machine does no harm.
+    """The server's clock, which scripts read themselves, so a skewed machine does no harm.
 
     The scheduler reads it once a second and interpolates; this only decides when it looks.
     """
 
-    def __init__(self, redis: RedisClient, clock: Clock) -> None:
-        self._redis, self._clock = redis, clock
+    def __init__(self, redis: RedisClient, keys: Keys, clock: Clock) -> None:
+        self._redis, self._keys, self._clock = redis, keys, clock
         self._asked_ms: int | None = None
         self._answer_ms = 0
 
@@ -45,7 +46,7 @@ class RedisTime:
         """The server's time, read at most a second ago and interpolated since."""
         local = self._clock.monotonic_ms()
         if self._asked_ms is None or local - self._asked_ms >= ASK_AGAIN_MS:
-            self._asked_ms, self._answer_ms = local, server_ms(self._redis)
+            self._asked_ms, self._answer_ms = local, read_time(self._redis, self._keys).now_ms
         return self._answer_ms + local - self._asked_ms
 
 

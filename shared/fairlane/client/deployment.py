@@ -26,6 +26,7 @@ from fairlane.store.connection.connect import (
     unavailable,
     without_password,
 )
+from fairlane.store.deployment_time import DeploymentTime, read_time
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
@@ -283,8 +284,13 @@ class Deployment:
         return Explainer(self.redis, self.keys, team, weights, self.script_time())
 
     def now_ms(self) -> int:
-        """Milliseconds by the server's clock, with which every time in Redis is compared."""
-        return int(self.script_time() or self.runs.now_ms())
+        """Milliseconds of the deployment's time, with which every time in Redis is compared."""
+        return self.time().now_ms
+
+    def time(self) -> DeploymentTime:
+        """The deployment's time, and how far it is ahead of Redis's own clock."""
+        manual = self.script_time()
+        return read_time(self.redis, self.keys) if manual == "" else DeploymentTime(int(manual))
 
     def is_led(self, now_ms: int | None = None) -> bool:
         """Whether a scheduler leads at ``now_ms``, by default now."""

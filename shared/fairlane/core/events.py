@@ -83,6 +83,7 @@ class Event(StrEnum):
     MODULE_MISSING = "module_missing"  # module, folder
     LEADER_ELECTED = "leader_elected"  # epoch
     LEADER_LOST = "leader_lost"  # epoch
+    CLOCK_STEPPED = "clock_stepped"  # back_s
     TICK_FAILED = "tick_failed"
     SURVEY_FAILED = "survey_failed"
     WORKER_STARTED = "worker_started"  # worker, slots

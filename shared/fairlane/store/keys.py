@@ -24,6 +24,9 @@ class Keys:
     def __init__(self, deployment: str, version: str = KEY_VERSION) -> None:
         self.prefix = f"fairlane:{{{deployment}}}:{version}:"
         self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms, server
+        # Hash: the deployment's time, as in lua/lib/core/time.lua. It is named like a lane's state, of a lane
+        # without a name, which there cannot be: so the rules of teams' users allow them to read it.
+        self.clock = self.lane("")
         self.teams = f"{self.prefix}teams"  # set: teams that have ever sent a request
         self.registry = f"{self.prefix}registry"  # hash: team → its entry in the registry
         self.active = f"{self.prefix}active"  # set: "<team>/<run>" of runs that are not finished

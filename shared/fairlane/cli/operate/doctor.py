@@ -106,8 +106,8 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
 
 def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
     started_ms = clock.monotonic_ms()
-    server_ms = deployment.now_ms()
-    return Clocks(clock.now_ms(), server_ms, clock.monotonic_ms() - started_ms)
+    time = deployment.time()
+    return Clocks(clock.now_ms(), time.now_ms, clock.monotonic_ms() - started_ms, time.ahead_ms)
 
 
 def _broker(settings: Settings) -> BrokerView | None:

@@ -32,16 +32,20 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """This machine's clock and the server's, read within ``round_trip_ms`` of each other."""
+    """This machine's clock and the deployment's time, read within ``round_trip_ms`` of each other.
+
+    ``ahead_ms`` is how far that time is ahead of Redis's own clock, which has stepped back.
+    """
 
     here_ms: int
     server_ms: int
     round_trip_ms: int
+    ahead_ms: int = 0
 
     @property
     def apart_ms(self) -> int:
-        """How far this machine is ahead of the server, less what the reading itself may have taken."""
-        apart = self.here_ms - self.server_ms
+        """How far this machine is ahead of Redis, less what the reading itself may have taken."""
+        apart = self.here_ms - (self.server_ms - self.ahead_ms)
         doubt = min(abs(apart), self.round_trip_ms)
         return apart - doubt if apart > 0 else apart + doubt
 

@@ -24,6 +24,7 @@ from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.deployment_time import read_time
 from fairlane.store.keys import Keys, digest_field, served_models
 from fairlane.store.read.lost_parts import ask_results, ask_started, require_results, require_submitted
 from fairlane.store.run_queries import RunFields, answers, read_hostile
@@ -48,12 +49,6 @@ _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobStat
 """The state of a job without a record, by the state of its run; else it was cancelled."""
 
 
-def server_ms(redis: RedisClient) -> int:
-    """The server's clock, in milliseconds since the epoch."""
-    seconds, microseconds = redis.time()
-    return int(seconds) * 1000 + int(microseconds) // 1000
-
-
 class Overview(NamedTuple):
     """A run's status, with its spec where it can be read (a rejected run may have none)."""
 
@@ -68,8 +63,8 @@ class RunReader:
         self._redis, self._keys = redis, keys
 
     def now_ms(self) -> int:
-        """The server's clock, which orders the runs of clients whose own clocks differ."""
-        return server_ms(self._redis)
+        """The deployment's time, which orders the runs of clients whose own clocks differ."""
+        return read_time(self._redis, self._keys).now_ms
 
     def overview(self, ref: RunRef) -> Overview:
         """The run's status, and its spec."""

@@ -72,6 +72,7 @@ class Attempts:
             attempt,
             lambda: {
                 "leases": keys.leases,
+                "clock": keys.clock,
                 "leased": keys.leased,
                 "lane": keys.lane(attempt.lane),
                 "jobs": keys.jobs(ref),
@@ -246,6 +247,7 @@ class Attempts:
     def _lane_keys(self, lane: str) -> dict[str, str | Sequence[str]]:
         keys = self._keys
         return {
+            "clock": keys.clock,
             "leases": keys.leases,
             "leased": keys.leased,
             "lane": keys.lane(lane),

@@ -12,6 +12,7 @@ from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 from fairlane.config.sections import Budget
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.deployment_time import FIELDS, ahead_at
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
 from fairlane.store.verbs import script
@@ -31,7 +32,7 @@ _SCALE = {"usd": 1e9}
 
 
 class Period(NamedTuple):
-    """A day or a month in UTC: its name, and when the next one begins (server milliseconds)."""
+    """A day or a month in UTC: its name, and when the next one begins, in milliseconds."""
 
     name: str
     end_ms: int
@@ -156,11 +157,14 @@ class Budgets:
         pipeline = self._redis.pipeline(transaction=False)
         for team in teams:
             pipeline.hgetall(self._keys.budget(team))
+        pipeline.hmget(self._keys.clock, *FIELDS)
+        *found, noted = pipeline.execute()
+        redis_ms = now_ms - ahead_at(now_ms, noted)
         return [
             allowance
-            for team, fields in zip(teams, pipeline.execute(), strict=True)
+            for team, fields in zip(teams, found, strict=True)
             for allowance in _read(
-                team, {name.decode(): value.decode() for name, value in fields.items()}, now_ms
+                team, {name.decode(): value.decode() for name, value in fields.items()}, redis_ms
             )
         ]
 

@@ -22,10 +22,14 @@ _WORK = re.compile(r"(.*)\|([A-Za-z0-9_-]{1,64}/[A-Za-z0-9_-]{1,64})", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The reply to a bid: ``epoch`` 0 where another scheduler leads until ``until_ms`` (server time)."""
+    """The reply to a bid: ``epoch`` 0 where another scheduler leads until ``until_ms`` (server time).
+
+    ``stepped_ms``: by how many milliseconds Redis's clock has stepped back since the bid before, anybody's.
+    """
 
     epoch: int
     until_ms: int
+    stepped_ms: int = 0
 
 
 class LeaderLease:
@@ -44,7 +48,7 @@ class LeaderLease:
         reply = (
             script("leader_acquire")
             .bind(
-                {"leader": self._keys.leader},
+                {"leader": self._keys.leader, "clock": self._keys.clock},
                 {"now_ms": now_ms, "id": self._holder, "lease_ms": self._lease_ms},
             )
             .run(self._redis)
@@ -84,6 +88,7 @@ class Leader:
         self._lease, self._interval_ms = lease, lease_ms // BIDS_PER_LEASE
         self._due_ms = 0
         self.epoch = 0
+        self._stepped_ms = 0
 
     @property
     def leads(self) -> bool:
@@ -94,14 +99,24 @@ class Leader:
         """Bid if it is time; true if a term of this scheduler has just begun."""
         if monotonic_ms < self._due_ms:
             return False
-        before, self.epoch = self.epoch, self._lease.acquire(server_now).epoch
+        before, self.epoch = self.epoch, self._bid(server_now)
         self._due_ms = monotonic_ms + self._interval_ms
         return self.leads and self.epoch != before
 
     def confirm(self, server_now: str | int = "") -> None:
         """Renew at once. Raises `NotLeader` if the term has ended: recent changes may not count."""
-        if self._lease.acquire(server_now).epoch != self.epoch:
+        if self._bid(server_now) != self.epoch:
             raise NotLeader
+
+    def take_stepped_ms(self) -> int:
+        """By how many milliseconds Redis's clock has stepped back, as bids found since the last call."""
+        stepped_ms, self._stepped_ms = self._stepped_ms, 0
+        return stepped_ms
+
+    def _bid(self, server_now: str | int) -> int:
+        bid = self._lease.acquire(server_now)
+        self._stepped_ms += bid.stepped_ms
+        return bid.epoch
 
     def wait_ms(self, monotonic_ms: int) -> int:
         """Milliseconds until the next bid."""

@@ -126,6 +126,7 @@ class Permits:
         call = script("permit_grant").bind(
             {
                 "leader": keys.leader,
+                "clock": keys.clock,
                 "lane": keys.lane(lane),
                 "limits": keys.limits(lane),
                 "owed": keys.owed(lane),

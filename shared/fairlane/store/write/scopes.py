@@ -63,6 +63,7 @@ class Scopes:
         call = script("scopes_save").bind(
             {
                 "leader": keys.leader,
+                "clock": keys.clock,
                 "scopes": keys.scopes,
                 "dirty": keys.dirty,
                 "audit": keys.audit,

@@ -82,7 +82,13 @@ class Workers:
         """Keeps the leases of ``attempts``; the reply lists those that were lost."""
         keys = self._keys
         return script("worker_beat").bind(
-            {"workers": keys.workers, "leases": keys.leases, "leased": keys.leased, "dirty": keys.dirty},
+            {
+                "clock": keys.clock,
+                "workers": keys.workers,
+                "leases": keys.leases,
+                "leased": keys.leased,
+                "dirty": keys.dirty,
+            },
             {
                 "now_ms": now_ms,
                 "channel": keys.wake,
@@ -104,7 +110,12 @@ class Workers:
 
     def _forget(self, worker: str, timeout_ms: str | int, now_ms: str | int) -> Call:
         return script("worker_leave").bind(
-            {"workers": self._keys.workers, "drains": self._keys.drains, "dirty": self._keys.dirty},
+            {
+                "clock": self._keys.clock,
+                "workers": self._keys.workers,
+                "drains": self._keys.drains,
+                "dirty": self._keys.dirty,
+            },
             {"now_ms": now_ms, "channel": self._keys.wake, "worker": worker, "worker_timeout_ms": timeout_ms},
         )
 

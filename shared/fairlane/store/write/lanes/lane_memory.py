@@ -50,6 +50,7 @@ class LaneMemory:
             safe = fields | ({"circuit": "open"} if fields.get("circuit") == "half-open" else {})
             call = script("lane_restore").bind(
                 {
+                    "clock": self._keys.clock,
                     "lanes": self._keys.lanes,
                     "lane": self._keys.lane(lane),
                     "limits": self._keys.limits(lane),

@@ -61,6 +61,7 @@ class Lanes(Permits):
             fields[field] = None if value is None else text
         call = script("lane_limit").bind(
             {
+                "clock": self._keys.clock,
                 "lanes": self._keys.lanes,
                 "lane": self._keys.lane(lane),
                 "limits": self._keys.limits(lane),
@@ -120,6 +121,7 @@ class Lanes(Permits):
         call = script("lane_forget").bind(
             {
                 "leader": keys.leader,
+                "clock": keys.clock,
                 "lanes": keys.lanes,
                 "lane": keys.lane(lane),
                 "limits": keys.limits(lane),
@@ -154,6 +156,7 @@ class Lanes(Permits):
         """End a lane's pause and waits, or open a parked one with a single probe. Raises `LaneNotFound`."""
         call = script("lane_resume").bind(
             {
+                "clock": self._keys.clock,
                 "lanes": self._keys.lanes,
                 "lane": self._keys.lane(lane),
                 "limits": self._keys.limits(lane),
@@ -187,6 +190,7 @@ class Lanes(Permits):
         Once for a ``since_ms``; where that is 0, only while the lane was never used.
         """
         keys = {
+            "clock": self._keys.clock,
             "lane": self._keys.lane(lane),
             "from": self._keys.lane(source),
             "limits": self._keys.limits(lane),
@@ -197,6 +201,7 @@ class Lanes(Permits):
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
         keys = {
+            "clock": self._keys.clock,
             "lane": self._keys.lane(lane),
             "limits": self._keys.limits(lane),
             "audit": self._keys.audit,
@@ -238,7 +243,9 @@ class Lanes(Permits):
             some = lanes[first : first + VIEWED_AT_ONCE]
             owned = [key for lane in some for key in (self._keys.lane(lane), self._keys.limits(lane))]
             reply = json.loads(
-                script("lane_view").bind({"lanes": owned}, {"now_ms": now_ms}).look(self._redis)
+                script("lane_view")
+                .bind({"clock": self._keys.clock, "lanes": owned}, {"now_ms": now_ms})
+                .look(self._redis)
             )
             found += [
                 read_view(

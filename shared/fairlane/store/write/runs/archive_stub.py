@@ -88,7 +88,7 @@ class ArchiveStubs:
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:
         """Reduce the run that finished then to a stub; a stub stays as it is."""
-        keys = run_keys(self._keys, ref) | {"audit": self._keys.audit}
+        keys = run_keys(self._keys, ref) | {"clock": self._keys.clock, "audit": self._keys.audit}
         del keys["active"], keys["plan"]
         audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
         arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": audited}

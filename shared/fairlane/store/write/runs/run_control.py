@@ -28,7 +28,12 @@ class RunControl(RunQueries):
     def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
         """Pause a running run; false where it is not running, or paused already."""
         call = script("run_pause").bind(
-            {"leader": self.keys.leader, "state": self.keys.state(ref), "audit": self.keys.audit},
+            {
+                "leader": self.keys.leader,
+                "clock": self.keys.clock,
+                "state": self.keys.state(ref),
+                "audit": self.keys.audit,
+            },
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -43,6 +48,7 @@ class RunControl(RunQueries):
         call = script("run_resume").bind(
             {
                 "leader": self.keys.leader,
+                "clock": self.keys.clock,
                 "state": self.keys.state(ref),
                 "run_lanes": self.keys.run_lanes(ref),
                 "dirty": self.keys.dirty,
@@ -81,6 +87,7 @@ class RunControl(RunQueries):
             run_keys(keys, ref)
             | {
                 "leader": keys.leader,
+                "clock": keys.clock,
                 "leases": keys.leases,
                 "leased": keys.leased,
                 "dirty": keys.dirty,

@@ -108,6 +108,7 @@ class Runs(RunControl):
         call = script("run_forget").bind(
             {
                 "leader": keys.leader,
+                "clock": keys.clock,
                 "state": keys.state(ref),
                 "spec": keys.spec(ref),
                 "rows": keys.rows(ref),
@@ -197,6 +198,7 @@ class Runs(RunControl):
         """Queue a job whose back-off has ended."""
         call = script("job_promote").bind(
             {
+                "clock": self.keys.clock,
                 "delayed": self.keys.delayed,
                 "state": self.keys.state(job.ref),
                 "hot": self.keys.hot(job.ref, job.lane),
@@ -230,7 +232,7 @@ class Runs(RunControl):
         )
 
     def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
-        return {"leader": self.keys.leader, **run_keys(self.keys, ref)}
+        return {"leader": self.keys.leader, "clock": self.keys.clock, **run_keys(self.keys, ref)}
 
 
 def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | None) -> Fields:

@@ -77,7 +77,7 @@ class UncalledJobs:
         following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
         following += session.lanes if session else []
         call = script("job_fail").bind(
-            {"leader": keys.leader, **run_keys(keys, ref)}
+            {"leader": keys.leader, "clock": keys.clock, **run_keys(keys, ref)}
             | {"lane": keys.lane(lane), "queue": queue, "dirty": keys.dirty}
             | {"hot": [keys.hot(ref, each) for each in following]},
             {

@@ -16,19 +16,20 @@ local function charges_of(lease)
   return found
 end
 
--- Charges a claimed call to the buckets of arrivals. Returns whether it may be sent, and for how long from now, in
--- ms; 0 is for ever, where nothing limits the lane. A call larger than a bucket may be sent when the bucket is full,
--- and leaves a debt.
+-- Charges a claimed call to the buckets of arrivals. Returns whether it may be sent, for how long from now, in ms, and
+-- whether it may not because its lane is paused; 0 ms is for ever, where nothing limits the lane. A call larger than a
+-- bucket may be sent when the bucket is full, and leaves a debt.
 function arrive(key, lease, now)
   local levels, good = {}, nil
   for _, charge in ipairs(charges_of(lease)) do
     local axis, units = charge[1], charge[2]
-    local pace, depth, level, at, good_ms = unpack(redis.call('HMGET', key,
-      axis .. '_pace', axis .. '_depth', axis .. '_sent', axis .. '_sent_ms', 'good_ms'))
+    local pace, depth, level, at, good_ms, paused = unpack(redis.call('HMGET', key,
+      axis .. '_pace', axis .. '_depth', axis .. '_sent', axis .. '_sent_ms', 'good_ms', 'paused'))
+    if paused == '1' then return false, 0, true end
     pace, depth, good = tonumber(pace or ''), tonumber(depth or ''), good or tonumber(good_ms or '')
     if pace and depth then
       level = math.min(depth, level and level + math.max(0, now - at) * pace or depth)
-      if level < math.min(units, depth) then return false, 0 end
+      if level < math.min(units, depth) then return false, 0, false end
       levels[#levels + 1] = axis .. '_sent'
       levels[#levels + 1] = string.format('%.0f', level - units)
       levels[#levels + 1] = axis .. '_sent_ms'
@@ -36,5 +37,5 @@ function arrive(key, lease, now)
     end
   end
   if #levels > 0 then redis.call('HSET', key, unpack(levels)) end
-  return true, #levels > 0 and (good or GOOD_MS) or 0
+  return true, #levels > 0 and (good or GOOD_MS) or 0, false
 end

@@ -22,10 +22,14 @@ function reported_outcome()
   local used = ARG.sent == '1' and {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
   } or nil
-  local usual_ms, answered_n = unpack(redis.call('HMGET', KEY.lane, 'usual_ms', 'answered_n'))
-  local short = too_short({ usual_ms = tonumber(usual_ms or '') }, tonumber(ARG.deadline_ms))
-  local signal = ARG.signal
-  if signal == 'absent' then signal = answered_n and 'server_error' or 'answered' end
+  local signal, short = ARG.signal, false
+  if signal == 'absent' then
+    signal = redis.call('HEXISTS', KEY.lane, 'answered_n') == 1 and 'server_error' or 'answered'
+  end
+  if ARG.deadline_ms ~= '0' then
+    local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
+    short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+  end
   return {
     signal = short and 'none' or signal, too_short = short, used = used,
     retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,

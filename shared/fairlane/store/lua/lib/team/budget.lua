@@ -8,7 +8,7 @@
 --   held_lanes, swept                   lanes to wake when something is refunded; the day of the last sweep
 -- A grant reads it and charges it (lib/team/budget_charge.lua); lib/team/budget_true_up.lua refunds.
 -- GIVES: budget_of
--- USES: core/calendar
+-- USES: core/calendar core/time
 
 local DAY_MS = 86400000
 
@@ -30,14 +30,15 @@ end
 function budget_of(key, lane, now)
   CALL.budgets = CALL.budgets or {}
   if CALL.budgets[key] ~= nil then return CALL.budgets[key] or nil end
-  local flat, fields, today, lines = redis.call('HGETALL', key), {}, math.floor(now / DAY_MS), {}
+  local flat, fields, today, lines = redis.call('HGETALL', key), {}, math.floor((now - ahead_ms()) / DAY_MS), {}
   for i = 1, #flat, 2 do fields[flat[i]] = flat[i + 1] end
   for field, most in pairs(fields) do
     local per, unit, scope = string.match(field, '^limit (%S+) (%S+) (.+)$')
     if per and (scope == '*' or scope == lane) then
       local period, _, over = period_of(per, today)
       lines[#lines + 1] = {
-        per = per, unit = unit, scope = scope, period = period, until_ms = over * DAY_MS, most = tonumber(most),
+        per = per, unit = unit, scope = scope, period = period, until_ms = over * DAY_MS + ahead_ms(),
+        most = tonumber(most),
       }
     end
   end

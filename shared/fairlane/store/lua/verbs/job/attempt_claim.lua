@@ -1,5 +1,5 @@
 -- Lets one worker start an attempt, once: any other copy of its message is stale.
--- KEYS: leases leased lane jobs state
+-- KEYS: clock leases leased lane jobs state
 -- ARGV: now_ms attempt job lane worker claim lease_ms
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
@@ -14,15 +14,14 @@
 -- the message is another claim, even at the same worker.
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end
-local lease, now = cjson.decode(record), clock(ARG.now_ms)
+local lease, now = cjson.decode(record), clock(ARG.now_ms, KEY.clock)
 if lease.lane ~= ARG.lane or lease.worker and lease.claim ~= ARG.claim then return false end
 if not lease.claimed_ms then
   lease.claimed_ms = now
-  lease.paused = redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 or redis.call('HGET', KEY.lane, 'paused') == '1'
-  if lease.paused then
-    lease.sendable, lease.good_ms = false, 0
+  if redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 then
+    lease.sendable, lease.good_ms, lease.paused = false, 0, true
   else
-    lease.sendable, lease.good_ms = arrive(KEY.lane, lease, now)
+    lease.sendable, lease.good_ms, lease.paused = arrive(KEY.lane, lease, now)
   end
 end
 lease.worker, lease.claim = ARG.worker, ARG.claim

@@ -1,5 +1,5 @@
 -- Ends an attempt without its job, which waits for another one, unless its attempts are used up.
--- KEYS: leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
+-- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
@@ -14,7 +14,7 @@
 -- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
 local lease = reported_lease()
 if not lease then return false end
-local now, delay, outcome = clock(ARG.now_ms), tonumber(ARG.delay_ms), reported_outcome()
+local now, delay, outcome = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms), reported_outcome()
 local cost = outcome.too_short and 'attempt' or ARG.cost
 local spent, max_attempts = charge_attempt(lease, cost, now), tonumber(ARG.max_attempts)
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end

@@ -1,5 +1,5 @@
 -- Ends an attempt with its job's terminal record, applies its outcome to the lane, and makes evaluations ready.
--- KEYS: leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
+-- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal took_ms state payload follow memory joined
@@ -16,7 +16,7 @@
 local lease = reported_lease()
 if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)
-local now, outcome = clock(ARG.now_ms), reported_outcome()
+local now, outcome = clock(ARG.now_ms, KEY.clock), reported_outcome()
 local news = end_reported(lease, outcome, outcome.used, now)
 if ARG.memory ~= '{}' then
   for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end

@@ -1,5 +1,5 @@
 -- Recovers a lapsed lease, or one of a silent worker: requeues its job, which fails past its retry budget.
--- KEYS: leader leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
+-- KEYS: leader clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
 --       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget workers hot*
 -- ARGV: now_ms epoch channel attempt worker worker_timeout_ms max_attempts payload follow joined
 -- USES: core/leader core/time job/attempt_counts job/finish_job job/lapse job/retry
@@ -7,7 +7,7 @@
 -- `worker` seemed silent to the scheduler. It may be back since: then it has beaten, or claimed this very attempt.
 -- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
 -- of `follow` and `joined`, which are as in attempt_finish.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then

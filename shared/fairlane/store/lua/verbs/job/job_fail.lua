@@ -1,12 +1,13 @@
 -- Fails the first job of a run's queue without a call: its lane is down, or refusals hold the run's jobs for its model.
--- KEYS: leader lane queue active state plan results finished done jobs run_lanes spec rows memory sessions dirty hot*
+-- KEYS: leader clock lane queue active state plan results finished done jobs run_lanes spec rows memory sessions dirty
+--       hot*
 -- ARGV: now_ms epoch channel ref name cause entry payload follow joined
 -- USES: core/leader core/time job/entry job/finish_job run/model_refusals
 -- RETURNS: 1 failed, 2 failed and the run has ended, 0 the cause is over, the entry is not the first,
 --          the run is not running, or this is not the leader.
 -- `name` is the lane's, `cause` is outage or refusals. KEY.hot has the queues of `follow` and `joined`, which are as in
 -- attempt_finish.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 if redis.call('LINDEX', KEY.queue, 0) ~= ARG.entry then return 0 end
 local entry = parse_entry(ARG.entry)

@@ -1,5 +1,5 @@
 -- Grants permits of one lane to runs in the order offered, as many as its buckets, window and circuit allow now.
--- KEYS: leader lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
+-- KEYS: leader clock lane limits owed in_flight reserved_shares leases leased starved headroom_tokens
 --       headroom_input headroom_output queues*
 -- ARGV: now_ms epoch name room max_in_flight lease_ms shares offers
 -- FUNCTION: the scheduler calls it some times a second for each lane
@@ -18,7 +18,7 @@
 -- then each team's budget (lib/team/budget.lua). `shares` are the teams' shares of the lane
 -- (lib/team/reserved_shares.lua). A job that waits for a reserved part is not in `delayed`, as that may change with
 -- every call.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 
 local offers, permits, delays, queued = cjson.decode(ARG.offers), {}, { runs = {} }, {}

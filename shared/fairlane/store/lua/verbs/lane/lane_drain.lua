@@ -1,9 +1,9 @@
 -- Empties a lane's buckets, so that nothing bursts after Redis may have lost the last permits.
--- KEYS: lane limits audit
+-- KEYS: clock lane limits audit
 -- ARGV: now_ms audit
 -- USES: buckets/buckets core/audit core/time lane/state
 -- RETURNS: 1.
-local now, change = clock(ARG.now_ms), {}
+local now, change = clock(ARG.now_ms, KEY.clock), {}
 empty_buckets(read_hash(KEY.lane), read_hash(KEY.limits), change, now)
 change.ramp_ms = now
 write_hash(KEY.lane, change)

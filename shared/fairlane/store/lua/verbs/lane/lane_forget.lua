@@ -1,12 +1,12 @@
 -- Forgets a lane that was not used for a while, with all that was learned of it.
--- KEYS: leader lanes lane limits owed in_flight reserved_shares configured openers headroom_tokens headroom_input
+-- KEYS: leader clock lanes lane limits owed in_flight reserved_shares configured openers headroom_tokens headroom_input
 --       headroom_output
 -- ARGV: now_ms epoch name unused_ms limits
 -- USES: core/leader core/time lane/state
 -- RETURNS: 1 forgotten; 0 kept: it was used since, is paused or has calls in flight, its provider asked to wait or
 --          counts a day, or its limits are no longer `limits`; -1 not the leader.
 -- `limits` is an object of texts, as they are stored: nobody has set others meanwhile.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return -1 end
 
 local row, limits, stated = read_hash(KEY.lane), redis.call('HGETALL', KEY.limits), cjson.decode(ARG.limits)

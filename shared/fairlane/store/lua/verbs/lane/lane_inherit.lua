@@ -1,11 +1,11 @@
 -- Starts a lane from what another has learned, with empty buckets and a ramp; its calls and its queue stay its own.
--- KEYS: lane from limits
+-- KEYS: clock lane from limits
 -- ARGV: now_ms since_ms fields
 -- USES: buckets/buckets core/time lane/state
 -- RETURNS: 1 inherited, 0 where the other lane has learned nothing, or this one has inherited since `since_ms`; where
 --          `since_ms` is 0, a lane that was used stays as it is.
 -- `fields` are the names of a lane's learned fields.
-local from, now, since_ms = read_hash(KEY.from), clock(ARG.now_ms), tonumber(ARG.since_ms)
+local from, now, since_ms = read_hash(KEY.from), clock(ARG.now_ms, KEY.clock), tonumber(ARG.since_ms)
 local row, fields = edited(read_hash(KEY.lane)), cjson.decode(ARG.fields)
 if not from.known_ms or row.known_ms and (row.inherited_ms or 0) >= since_ms then return 0 end
 redis.call('HDEL', KEY.lane, unpack(fields))

@@ -1,5 +1,5 @@
 -- Configures a lane's limits; effective with the next permit, and with the next claim of a permit granted before.
--- KEYS: lanes lane limits dirty audit
+-- KEYS: clock lanes lane limits dirty audit
 -- ARGV: now_ms channel control name fields audit
 -- USES: buckets/arrival_bounds buckets/buckets core/audit core/time core/wake lane/state
 -- RETURNS: 1 if the lane is new, else 0.
@@ -18,7 +18,7 @@ if changed then
   local lane, limits = read_hash(KEY.lane), read_hash(KEY.limits)
   if next(lane) then
     local row = edited(lane)
-    note_arrival_bounds(lane, limits, buckets_of(lane, limits, clock(ARG.now_ms)), row)
+    note_arrival_bounds(lane, limits, buckets_of(lane, limits, clock(ARG.now_ms, KEY.clock)), row)
     write_hash(KEY.lane, row)
   end
 end

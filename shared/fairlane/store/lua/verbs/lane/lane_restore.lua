@@ -1,11 +1,11 @@
 -- Restores what was learned of a lane that Redis has lost, carefully: with empty buckets and a ramp.
--- KEYS: lanes lane limits
+-- KEYS: clock lanes lane limits
 -- ARGV: now_ms name fields
 -- USES: buckets/buckets concurrency/detector_constants core/time lane/state
 -- RETURNS: 1 restored, 0 Redis has the lane.
 -- `fields` is an object of the lane's fields. Estimates come back just below what they were, and less sure.
 if redis.call('HEXISTS', KEY.lane, 'known_ms') == 1 then return 0 end
-local now, row = clock(ARG.now_ms), edited(read_hash(KEY.lane))
+local now, row = clock(ARG.now_ms, KEY.clock), edited(read_hash(KEY.lane))
 for name, value in pairs(cjson.decode(ARG.fields)) do row[name] = tonumber(value) or value end
 for _, axis in ipairs(AXES) do
   local est = known(row[axis .. '_est'])

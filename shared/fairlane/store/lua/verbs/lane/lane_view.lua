@@ -1,5 +1,5 @@
 -- Reads the state of lanes by the rules that grant: what each axis allows, by which source, and what shuts the lane.
--- KEYS: lanes*
+-- KEYS: clock lanes*
 -- ARGV: now_ms
 -- USES: core/keys core/time lane/state lane/view
 -- RETURNS: JSON {now_ms, lanes: [{state, limits, view}, …]}; KEY.lanes has state and limits of each lane in turn.
@@ -11,7 +11,7 @@ local function texts(key)
   return found
 end
 
-local now, refused = clock(ARG.now_ms), refuse_keys(KEY.lanes, 200)
+local now, refused = clock(ARG.now_ms, KEY.clock), refuse_keys(KEY.lanes, 200)
 if refused then return refused end
 local lanes = {}
 for i = 1, #KEY.lanes, 2 do

@@ -1,11 +1,11 @@
 -- Saves each connection's scope and credential; resumes lanes that an earlier credential has parked.
--- KEYS: leader scopes dirty audit lanes*
+-- KEYS: leader clock scopes dirty audit lanes*
 -- ARGV: now_ms epoch channel records names audit
 -- USES: circuit/unpark core/audit core/leader core/time core/wake
 -- RETURNS: the names of the lanes that were resumed, each with a probe; nil when not the leader.
 -- `records` is {connection: its record as a text, or false where the connection is gone}; KEY.lanes has the states
 -- of the lanes `names`. `audit` is '' where no credential has changed.
-local now, opened = clock(ARG.now_ms), {}
+local now, opened = clock(ARG.now_ms, KEY.clock), {}
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 for connection, record in pairs(cjson.decode(ARG.records)) do
   if record then

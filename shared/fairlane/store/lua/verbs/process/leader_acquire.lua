@@ -1,20 +1,21 @@
 -- Acquires or renews leadership; a new holder starts a new epoch, which fences out every earlier one.
--- KEYS: leader
+-- KEYS: leader clock
 -- ARGV: now_ms id lease_ms
 -- USES: core/full core/time
--- RETURNS: JSON {epoch, until_ms}; epoch 0 where another scheduler leads.
+-- RETURNS: JSON {epoch, until_ms, stepped_ms}; epoch 0 where another scheduler leads. `stepped_ms` is by how much TIME
+--          has stepped back since the last bid, whosever that was.
 -- `id` is the holder: a scheduler's name, and behind # what is its own alone, so that two of one name are two holders.
-local now = clock(ARG.now_ms)
+-- A leader leads on where Redis is full, so that runs can be cancelled and paused.
+write_though_full(KEY.leader)
+local now, stepped = note_time(ARG.now_ms, KEY.clock)
 local seen, holder, epoch, until_ms = unpack(redis.call('HMGET', KEY.leader, 'id', 'holder', 'epoch', 'until_ms'))
 local name = string.match(ARG.id, '^(.*)#%x+$') or ARG.id
 local live = until_ms and tonumber(until_ms) > now
 if live and (seen ~= name or holder ~= ARG.id) then
-  return cjson.encode({ epoch = 0, until_ms = tonumber(until_ms) })
+  return cjson.encode({ epoch = 0, until_ms = tonumber(until_ms), stepped_ms = stepped })
 end
 local next_epoch = tonumber(epoch or 0) + (live and 0 or 1)
 local next_until = now + tonumber(ARG.lease_ms)
--- A leader leads on where Redis is full, so that runs can be cancelled and paused.
-write_though_full(KEY.leader)
 redis.call('HSET', KEY.leader, 'id', name, 'holder', ARG.id, 'epoch', whole(next_epoch),
   'until_ms', whole(next_until))
-return cjson.encode({ epoch = next_epoch, until_ms = next_until })
+return cjson.encode({ epoch = next_epoch, until_ms = next_until, stepped_ms = stepped })

@@ -1,10 +1,10 @@
 -- Notes that a worker is alive, extends the leases it holds, and lists those it has lost.
--- KEYS: workers leases leased dirty
+-- KEYS: clock workers leases leased dirty
 -- ARGV: now_ms channel worker info lease_ms attempts changed
 -- USES: core/time core/wake
 -- RETURNS: the attempts among those given that the worker no longer holds.
 -- `info` (JSON) is stored behind the time of the beat; `changed` is 1 where it differs from the last beat's.
-local now, lost = clock(ARG.now_ms), {}
+local now, lost = clock(ARG.now_ms, KEY.clock), {}
 local known = redis.call('HSET', KEY.workers, ARG.worker, whole(now) .. ' ' .. ARG.info) == 0
 if ARG.changed == '1' or not known then wake(KEY.dirty, ARG.channel, '*') end
 for _, id in ipairs(cjson.decode(ARG.attempts)) do

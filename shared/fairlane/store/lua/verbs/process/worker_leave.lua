@@ -1,11 +1,11 @@
 -- Forgets a worker and its requests: it has ended, or it is silent and the scheduler has recovered its leases.
--- KEYS: workers drains dirty
+-- KEYS: clock workers drains dirty
 -- ARGV: now_ms channel worker worker_timeout_ms
 -- USES: core/time core/wake job/silence
 -- RETURNS: 1 forgotten, 0 unknown, or it is back.
 -- Without `worker_timeout_ms` it has ended, silent or not.
 local timeout_ms = tonumber(ARG.worker_timeout_ms)
-if timeout_ms and not is_silent(ARG.worker, timeout_ms, clock(ARG.now_ms)) then return 0 end
+if timeout_ms and not is_silent(ARG.worker, timeout_ms, clock(ARG.now_ms, KEY.clock)) then return 0 end
 local known = redis.call('HDEL', KEY.workers, ARG.worker)
 redis.call('HDEL', KEY.drains, ARG.worker)
 if known == 1 then wake(KEY.dirty, ARG.channel, '*') end

@@ -1,11 +1,11 @@
 -- Admits a submitted run: its rows lose their expiry, and its items can be fed.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
 -- ARGV: now_ms epoch ref plan counts ttl_ms audit
 -- USES: core/audit core/leader core/time run/close
 -- RETURNS: 1 running, 2 completed at once (no items), 0 already admitted or not the leader.
 -- `counts` is an object of fields: integers, or texts for the state hash: items, jobs, steps, submitted_ms,
 -- known:<lane> …
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
 local counts = cjson.decode(ARG.counts)
 redis.call('HSET', KEY.state, 'state', 'running', 'cursor', 0, 'jobs_done', 0, 'items_done', 0,

@@ -1,5 +1,5 @@
 -- Ends a run early: nothing of it starts any more, calls in flight lose their leases, the other jobs get no record.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions leases leased
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions leases leased
 --       dirty starved audit budget lanes*
 -- ARGV: now_ms epoch channel control ref names state unfinished reason audit
 -- USES: core/audit core/full core/leader core/time job/cancel_attempts run/close
@@ -7,7 +7,7 @@
 --          run has jobs on a lane that is not in `names`.
 -- `state` is the end state of the run, `unfinished` that of its jobs. `names` are lane names; KEY.lanes has the
 -- lane, in flight, hot and fresh of each in turn.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return -1 end
 
 local names, lane_key, in_flight = cjson.decode(ARG.names), {}, {}

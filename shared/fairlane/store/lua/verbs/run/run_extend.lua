@@ -1,11 +1,11 @@
 -- Extends an open run to the rows it has by now; with a plan, no more rows will come.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions
 -- ARGV: now_ms epoch ref rows items jobs known plan
 -- USES: core/leader core/time run/close
 -- RETURNS: 1 extended, 2 extended and the run has ended, 0 not the leader, not running, not open, or it has more
 --          rows already.
 -- `items` and `jobs` are its totals then; `known` is {"known:<lane>": evaluations that one more item makes}.
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local state = redis.call('HMGET', KEY.state, 'state', 'open', 'rows', 'items')
 if state[1] ~= 'running' or state[2] ~= '1' or tonumber(ARG.rows) < tonumber(state[3]) then return 0 end

@@ -1,5 +1,5 @@
 -- Feeds a batch of fresh items: queues those that can run, records those that never can.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
 -- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined memory
 -- USES: core/leader core/time job/job_record run/role_times run/sessions
 -- RETURNS: 1 fed, 2 fed and the run has ended, 0 not the leader, not running, or the cursor is elsewhere.
@@ -9,7 +9,7 @@
 -- evaluations. `memory` is what later items read of these.
 local CHUNK = 1000 -- values: Lua's stack takes a few thousand at once, and a batch may be longer
 
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local state = redis.call('HMGET', KEY.state, 'state', 'cursor', 'steps')
 if state[1] ~= 'running' or state[2] ~= ARG.from then return 0 end

@@ -1,9 +1,9 @@
 -- Forgets a rejected run, which nobody shall see any more.
--- KEYS: leader state spec rows runs
+-- KEYS: leader clock state spec rows runs
 -- ARGV: now_ms epoch run
 -- USES: core/leader core/time
 -- RETURNS: 1 forgotten, 0 not rejected or not the leader.
-if not is_leader(KEY.leader, ARG.epoch, clock(ARG.now_ms)) then return 0 end
+if not is_leader(KEY.leader, ARG.epoch, clock(ARG.now_ms, KEY.clock)) then return 0 end
 if redis.call('HGET', KEY.state, 'state') ~= 'refused' then return 0 end
 redis.call('UNLINK', KEY.state, KEY.spec, KEY.rows)
 redis.call('ZREM', KEY.runs, ARG.run)

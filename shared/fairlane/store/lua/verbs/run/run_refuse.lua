@@ -1,11 +1,11 @@
 -- Rejects a submitted run and keeps the reason; the run expires like a finished one.
--- KEYS: leader active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms audit
 -- USES: core/audit core/leader core/time run/close
 -- RETURNS: 1 rejected, 0 already admitted or not the leader.
 -- Its rows, and a spec that is no small text, are deleted at once.
 local SPEC_KEPT = 65536 -- bytes
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
 redis.call('HSET', KEY.state, 'reason', ARG.reason, 'submitted_ms', ARG.submitted_ms, 'ttl_ms', ARG.ttl_ms,
   'items', 0, 'jobs', 0, 'steps', 1)

@@ -1,5 +1,5 @@
 -- Resumes a run that is paused, or whose jobs refusals hold: wakes every lane on which it has had jobs.
--- KEYS: leader state run_lanes dirty audit
+-- KEYS: leader clock state run_lanes dirty audit
 -- ARGV: now_ms epoch channel audit
 -- USES: core/audit core/leader core/time core/wake run/forget_refusals
 -- RETURNS: 1 resumed, 0 not running, neither paused nor held, or not the leader.
@@ -17,7 +17,7 @@ local function note_pause(now)
   return redis.call('HDEL', KEY.state, 'paused_ms')
 end
 
-local now = clock(ARG.now_ms)
+local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 if note_pause(now) + forget_refusals() == 0 then return 0 end
 redis.call('HDEL', KEY.state, 'paused_by', 'held_lanes')
