@@ -28,7 +28,7 @@ pytestmark = pytest.mark.servers
 
 VERBS = ("lane_view", "queue_view")  # those that a client runs
 CALLED = re.compile(r"redis\.call\('(\w+)'")
-READABLE = ("catalog", "lanes", "lane", "limits", "headroom", "history")
+READABLE = ("catalog", "clock", "lanes", "lane", "limits", "headroom", "history")
 FOREIGN = (
     "celery",
     "_kombu.binding.fairlane.lane.sim_fast",
