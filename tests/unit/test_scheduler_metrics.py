@@ -148,10 +148,10 @@ def test_a_redis_that_is_away_is_reported(cluster: Cluster, monkeypatch: pytest.
     shown = watch(cluster)
     shown.sampler.tick()
 
-    def gone() -> None:
+    def gone(**_: object) -> None:
         raise RedisConnectionError("gone")
 
-    monkeypatch.setattr(cluster.redis, "time", gone)
+    monkeypatch.setattr(cluster.redis, "pipeline", gone)
     shown.sampler.tick()
     assert shown.samples("fairlane_redis_reachable") == {(): 0}
     assert shown.samples("fairlane_redis_errors") == {(): 1}
