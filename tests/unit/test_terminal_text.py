@@ -130,7 +130,6 @@ STREAMS = {"stdout", "stderr"}
 GO_AROUND = Counter(
     {
         "cli/main.py echo": 1,  # the version
-        "cli/failures.py stdout.fileno": 1,  # closed
         "top/screen.py stdout.fileno": 1,  # its size
         "top/screen.py print": 1,  # a frame, whose texts come from `cell_of` and `visible_line`
         "top/command.py Console": 1,

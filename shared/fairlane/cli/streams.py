@@ -6,7 +6,6 @@ import io
 import os
 import sys
 from pathlib import Path
-from typing import TextIO
 
 from fairlane.cli.failures import FAILED, describe, exit_code_of
 from fairlane.cli.output import complain
@@ -35,7 +34,7 @@ def finish_streams(code: int) -> int:
     try:
         sys.stdout.flush()
     except OSError as error:
-        _discard(sys.stdout)
+        _discard(1)
         if isinstance(error, BrokenPipeError):
             code = exit_code_of(error)
         elif not code:
@@ -44,7 +43,7 @@ def finish_streams(code: int) -> int:
     try:
         sys.stderr.flush()
     except OSError:
-        _discard(sys.stderr)
+        _discard(2)
     return code
 
 
@@ -56,6 +55,6 @@ def _occupy(descriptor: int) -> None:
         os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)
 
 
-def _discard(stream: TextIO) -> None:
+def _discard(descriptor: int) -> None:
     """Discard buffered output that nobody can have, so that the exit raises no error."""
-    os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
+    os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)
