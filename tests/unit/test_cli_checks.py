@@ -284,3 +284,11 @@ def test_a_worker_whose_files_do_not_suffice_for_its_slots_says_so() -> None:
 
     assert (finding.check, finding.grade) == ("workers", Grade.WARN)
     assert "ulimit -n" in finding.remedy
+
+
+def test_a_connection_that_a_worker_cannot_use_is_a_failure_with_its_reason() -> None:
+    beat = worker(unusable={"sim": "ca_file: cannot be read"})
+
+    (finding,) = [each for each in examine(replace(WELL, beats=(beat,))) if "cannot use" in each.detail]
+
+    assert (finding.grade, finding.detail) == (Grade.FAIL, "w1 cannot use sim: ca_file: cannot be read")

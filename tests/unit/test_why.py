@@ -34,9 +34,9 @@ class Asked:
         slots: int = 100,
         lanes: tuple[str, ...] = (LANE, "sim:judge"),
         name: str = "w1",
-        connections: tuple[str, ...] = (),
+        **said: Any,
     ) -> None:
-        info = WorkerInfo(name, slots, lanes, "1", 1, "box", 0, connections=connections)
+        info = WorkerInfo(name, slots, lanes, "1", 1, "box", 0, **said)
         self.d.workers.beat(name, info, [], 1000, changed=True, now_ms=self.d.now_ms).run(self.d.redis)
 
     def why(self, target: str, team: str = "search") -> Waiting:
@@ -134,6 +134,14 @@ def test_a_held_lane_says_what_its_provider_said(asked: Asked) -> None:
     found = asked.why(LANE)
     assert (found.constraint, found.until_ms) == ("held", d.now_ms + MINUTE_MS)
     assert found.sentence.startswith("sim:fast is held (crossed budget): its provider asked to come back in ")
+
+
+def test_a_worker_that_cannot_use_the_connection_says_why_nobody_serves_its_lane(asked: Asked) -> None:
+    asked.worker(lanes=(), unusable={"sim": "ca_file: cannot be read"})
+    asked.d.queued_lane(jobs=3)
+    sentence = asked.why(LANE).sentence
+    assert sentence.startswith("no worker serves sim:fast: ")
+    assert sentence.endswith("cannot use sim: ca_file: cannot be read")
 
 
 def test_a_lane_that_no_worker_serves_waits_for_one(asked: Asked) -> None:

@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.results import TaskResult
 from fairlane.store.keys import Keys
@@ -37,7 +38,10 @@ class Place:
         settings = Settings.model_validate(
             {
                 "redis": {"url": f"unix://{path}?db=0", "deployment": "test"},
-                "connections": {"sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"}},
+                "connections": {
+                    name: {"protocol": "openai", "base_url": f"http://{name}.invalid/v1"}
+                    for name in ("sim", "other")
+                },
                 "worker": {"slots": 5, "beat_seconds": 0.05} | worker,
             }
         )
@@ -56,6 +60,28 @@ def place(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> Iterator[Place]
     made = Place(real_redis, monkeypatch, shutdown_grace_seconds=0)
     yield made
     made.engine.close()
+
+
+def test_lanes_of_a_connection_that_cannot_be_used_are_left_to_other_workers(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(name: str, *_: object, **__: object) -> ScriptedProvider:
+        if name == "sim":
+            raise ConfigurationError("connections.sim.ca_file", "/x", "cannot be read")
+        return ScriptedProvider()
+
+    monkeypatch.setattr(opening, "build_provider", fail)
+    for lane in ("sim:fast", "other:fast"):
+        place.parts.registry.ensure(lane)
+    wanted: list[list[str]] = []
+    monkeypatch.setattr(place.engine.queues, "want_only", wanted.append)
+
+    place.engine.start()
+    wait_until(place.beats)
+
+    (beat,) = place.beats()
+    assert beat.info.unusable == {"sim": "connections.sim.ca_file: cannot be read (got '/x')."}
+    assert wanted[0] == ["other:fast"]
 
 
 def test_an_engine_that_cannot_start_leaves_no_thread(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,7 +48,7 @@ from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
-from fairlane_workers.providers.opening import open_provider
+from fairlane_workers.providers.opening import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import fingerprints
@@ -253,6 +253,12 @@ class Engine:
             children=children,
             servers=servers_of(settings.connections),
         )
+        unusable = {
+            name: provider.reason
+            for name, provider in self._providers.items()
+            if isinstance(provider, UnusableProvider)
+        }
+        usable = {name: each for name, each in settings.connections.items() if name not in unusable}
         info = WorkerInfo(
             name=self.name,
             slots=self._capacity.slots,
@@ -265,6 +271,7 @@ class Engine:
             connections=tuple(settings.connections),
             messages=READS_BUNDLES,
             shortage=self._fit.shortage,
+            unusable=unusable,
         )
         self._heartbeat = Heartbeat(
             redis=self._redis,
@@ -272,7 +279,10 @@ class Engine:
             keys=keys,
             executor=self._executor,
             settings=settings.worker,
-            served=ServedLanes(settings.worker, settings.connections),
+            served=ServedLanes(
+                settings.worker,
+                {name: each for name, each in settings.connections.items() if name not in unusable},
+            ),
             lease_ms=lease_ms,
             worker=self.worker,
             info=info,

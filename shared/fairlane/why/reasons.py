@@ -60,19 +60,16 @@ def reason_of(
 ) -> Reason | None:
     """What limits ``queued`` jobs of a lane whose workers have ``slots``; ``None`` where nothing does.
 
-    ``share`` is the asking team's part of the lane; below 1 other teams use it, too. ``lacking``: the lane's
-    connection, if no worker has it.
+    ``share`` is the asking team's part of the lane; below 1 other teams use it, too. ``lacking`` says why the
+    workers that are there do not serve it.
     """
     lane, hold = view.lane, view.hold(queued)
     if hold is not None and hold.reason not in SHARED_OUT:
         return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
     if not led and queued:
         return Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
-    if not slots and queued and lacking:
-        remedy = "add it where workers start, and start them anew"
-        return Reason("slots", f"no worker serves {lane}: none has a connection {lacking!r}; {remedy}")
     if not slots and queued:
-        return Reason("slots", f"no worker serves {lane}: start one, or let one serve it")
+        return Reason("slots", f"no worker serves {lane}: {lacking or 'start one, or let one serve it'}")
     if hold is None:
         return None
     words = used_up_in_words(view, hold.reason, slots)

@@ -27,13 +27,16 @@ def _refused(refusing: Refusal) -> str:
 
 
 def _lacking(lane: str, workers: Sequence[WorkerInfo]) -> str:
-    """The connection that a lane is named after, if no worker has it; empty where that is not known."""
+    """What of a lane's connection keeps workers from serving it; empty where nothing is known."""
     connection = lane.partition(":")[0]
+    for info in workers:
+        if connection in info.unusable:
+            return f"{info.name} cannot use {connection}: {info.unusable[connection]}"
     told = bool(workers) and all(info.connections for info in workers)
     named = connection not in (FUNCTIONS, *ENDPOINT_PREFIXES)
-    return (
-        connection if told and named and all(connection not in each.connections for each in workers) else ""
-    )
+    if not told or not named or any(connection in info.connections for info in workers):
+        return ""
+    return f"none has a connection {connection!r}; add it where workers start, and start them anew"
 
 
 class Surroundings:

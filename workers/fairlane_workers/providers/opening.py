@@ -18,14 +18,18 @@ log = get_logger("provider")
 
 
 class UnusableProvider:
-    """Stands for a connection that this worker cannot use: its lanes are parked with the reason."""
+    """Stands for a connection that this worker cannot use; ``reason`` says why.
+
+    The worker serves none of its lanes. A call comes only where a lane is named after a server or after
+    another connection, and parks it.
+    """
 
     def __init__(self, reason: str) -> None:
-        self._reason = reason
+        self.reason = reason
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
         """Deny the call. Nothing is sent."""
-        return AccessDenied(self._reason)
+        return AccessDenied(self.reason)
 
     async def prepare(self) -> None:
         """See `Provider.prepare`."""

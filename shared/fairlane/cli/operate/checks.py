@@ -82,6 +82,11 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
                 "Raise it where the worker starts: `ulimit -n`, LimitNOFILE= of systemd, ulimits of Compose."
             )
             yield Finding("workers", Grade.WARN, f"{beat.info.name}: {beat.info.shortage}", remedy)
+        for connection, reason in sorted(beat.info.unusable.items()):
+            detail = f"{beat.info.name} cannot use {connection}: {reason}"
+            yield Finding(
+                "workers", Grade.FAIL, detail, "Correct that where the worker runs, and start it again."
+            )
     if alive:
         yield from _check_service(alive, seen.lanes)
     others = sorted({beat.info.version for beat in alive} - {seen.version})

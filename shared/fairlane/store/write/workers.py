@@ -32,7 +32,8 @@ class WorkerInfo:
     ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
     calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
     of the keys that it holds, by connection. ``connections`` are those that it is configured with; none if it
-    does not say. ``shortage`` says why it has fewer slots than configured.
+    does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
+    ``shortage`` says why it has fewer slots than configured.
     """
 
     name: str
@@ -52,6 +53,7 @@ class WorkerInfo:
     credentials: Mapping[str, str] = field(default_factory=dict)
     connections: tuple[str, ...] = ()
     shortage: str = ""
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
