@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from celery import Celery
 from celery.app.utils import Settings as CelerySettings
 from kombu.connection import Connection
@@ -20,8 +22,25 @@ _QUORUM = {"x-queue-type": "quorum"}  # brokers without queue types ignore it
 class OwnSettings(CelerySettings):  # type: ignore[misc]
     """Celery's settings without the four that prefer the environment to what the application says."""
 
-    broker_url = broker_read_url = broker_write_url = property(lambda self: self.first("broker_url"))
-    result_backend = property(lambda self: self.first("result_backend"))
+    @property
+    def broker_url(self) -> Any:
+        """The application's broker."""
+        return self.first("broker_url")
+
+    @property
+    def broker_read_url(self) -> Any:
+        """The same broker."""
+        return self.broker_url
+
+    @property
+    def broker_write_url(self) -> Any:
+        """The same broker."""
+        return self.broker_url
+
+    @property
+    def result_backend(self) -> Any:
+        """What the application says."""
+        return self.first("result_backend")
 
 
 def make_app(settings: Settings, name: str) -> Celery:
