@@ -47,9 +47,11 @@ class Place:
         )
         self.engine = Engine(settings, WorkerSecrets(), "worker-1")
 
-    def _provider(self, *_: Any, **__: Any) -> ScriptedProvider:
-        self.providers.append(ScriptedProvider())
-        return self.providers[-1]
+    def _provider(self, name: str, *_: Any, **__: Any) -> ScriptedProvider:
+        provider = ScriptedProvider()
+        if name == "sim":
+            self.providers.append(provider)
+        return provider
 
     def beats(self) -> list[Beat]:
         return Workers(KEYS).beats(self.redis)

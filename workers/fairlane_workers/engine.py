@@ -279,10 +279,7 @@ class Engine:
             keys=keys,
             executor=self._executor,
             settings=settings.worker,
-            served=ServedLanes(
-                settings.worker,
-                {name: each for name, each in settings.connections.items() if name not in unusable},
-            ),
+            served=ServedLanes(settings.worker, usable),
             lease_ms=lease_ms,
             worker=self.worker,
             info=info,
