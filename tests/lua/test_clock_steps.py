@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.core.clock import CATCH_UP, TIME_FIELDS, ahead_at, time_at
 from fairlane.model.run import RunRef
-from fairlane.store.deployment_time import CATCH_UP, FIELDS, ahead_at, time_at
 from fairlane.store.write.budgets import Budgets, period_of
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo
@@ -222,7 +222,7 @@ def test_time_never_goes_back_and_every_reader_sees_the_same(
         grant = d.ask([])
         assert grant.now_ms == d.now_ms >= seen
         assert d.now_ms >= d.redis_ms
-        noted = d.redis.hmget(d.keys.clock, *FIELDS)
+        noted = d.redis.hmget(d.keys.clock, *TIME_FIELDS)
         assert abs(ahead_at(d.now_ms, noted) - time_at(d.redis_ms, noted).ahead_ms) <= 1
         seen = grant.now_ms
 

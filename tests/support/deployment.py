@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 
-from fairlane.core.clock import ManualClock
+from fairlane.core.clock import TIME_FIELDS, ManualClock, time_at
 from fairlane.model.decision import Cost
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
@@ -14,7 +14,6 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Message, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.deployment_time import FIELDS, time_at
 from fairlane.store.keys import Keys
 from fairlane.store.script import Functions
 from fairlane.store.write.attempts import Attempts
@@ -68,7 +67,7 @@ class Deployment:
         """The deployment's time: Redis's, until that steps."""
         if not self._steps:
             return self.redis_ms
-        return time_at(self.redis_ms, self.redis.hmget(self.keys.clock, *FIELDS)).now_ms
+        return time_at(self.redis_ms, self.redis.hmget(self.keys.clock, *TIME_FIELDS)).now_ms
 
     def advance(self, milliseconds: int) -> None:
         self.clock.advance(milliseconds / 1000)

@@ -9,10 +9,9 @@ from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.config.settings import Settings
-from fairlane.core.clock import ManualClock
+from fairlane.core.clock import DeploymentTime, ManualClock
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.deployment_time import DeploymentTime
 from fairlane.store.keys import Keys
 from fairlane_scheduler.service import HOUSEKEEPING_MS, Scheduler
 from fairlane_scheduler.state import server_time

@@ -15,10 +15,9 @@ from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import Refusal, refusing_state
-from fairlane.store.deployment_time import read_time
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader, ServerView
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunStates, read_time
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import Beat, Workers

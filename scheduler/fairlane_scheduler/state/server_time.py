@@ -7,8 +7,8 @@ from typing import Protocol
 
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.deployment_time import read_time
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import read_time
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import LeaderLease
 

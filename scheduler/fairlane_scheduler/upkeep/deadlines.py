@@ -29,7 +29,7 @@ class EarlyEnds:
         self._backlog = backlog
         self._loader = loader
         self._lanes = lanes
-        self._spent: dict[RunRef, None] = {}
+        self.left: dict[RunRef, None] = {}
 
     def tick(self, out_of_budget: Collection[RunRef], moment: Moment) -> int | None:
         """End runs that are due, some at a time.
@@ -37,9 +37,9 @@ class EarlyEnds:
         Returns ms until the next ``max_duration`` ends, 0 if some are left to end; ``None`` without one.
         """
         waits, ended = list[int](), 0
-        self._spent |= dict.fromkeys(out_of_budget)
-        spent = {ref: run for ref in self._spent if (run := self._backlog.get(ref)) is not None}
-        self._spent = dict.fromkeys(spent)
+        self.left |= dict.fromkeys(out_of_budget)
+        spent = {ref: run for ref in self.left if (run := self._backlog.get(ref)) is not None}
+        self.left = dict.fromkeys(spent)
         for run in (spent | self._backlog.timed).values():
             left_ms = run.left_ms(moment.server_ms)
             if run.ref in spent or (left_ms is not None and left_ms <= 0):

@@ -15,7 +15,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 from fairlane.client.archive import Archive, open_archive
 from fairlane.config.sections import TeamSettings
 from fairlane.config.settings import Settings
-from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.clock import Clock, DeploymentTime, SystemClock
 from fairlane.core.errors import StoreUnavailable
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import (
@@ -26,12 +26,11 @@ from fairlane.store.connection.connect import (
     unavailable,
     without_password,
 )
-from fairlane.store.deployment_time import DeploymentTime, read_time
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunStates, read_time
 from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.lanes.lane_history import History

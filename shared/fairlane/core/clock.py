@@ -1,12 +1,23 @@
-"""Clocks that code receives as an argument, so that tests run it under a manual one; and times in words."""
+"""Clocks that code receives as an argument, so that tests run it under a manual one; and times in words.
+
+The deployment's time never goes back: as lua/lib/core/time.lua has it.
+"""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
+
+
+CATCH_UP = 100
+"""While the deployment's time is ahead of Redis's, it runs slow by one part in so many."""
+
+TIME_FIELDS = ("seen_ms", "ahead_ms", "from_ms")
+"""Of the hash that notes it (`Keys.clock`)."""
 
 
 class Clock(Protocol):
@@ -83,3 +94,25 @@ def span(milliseconds: float) -> str:
 def until(at_ms: int, now_ms: int) -> str:
     """``"in 59 min"``; ``"now"`` for a moment in the past or less than a second away."""
     return f"in {span(at_ms - now_ms)}" if at_ms - now_ms >= 1000 else "now"
+
+
+class DeploymentTime(NamedTuple):
+    """Milliseconds since the epoch; ``ahead_ms`` is how far ``now_ms`` is ahead of Redis's own clock."""
+
+    now_ms: int
+    ahead_ms: int = 0
+
+
+def time_at(redis_ms: int, noted: Sequence[bytes | None]) -> DeploymentTime:
+    """The time when Redis's clock shows ``redis_ms``; ``noted`` has the values of `TIME_FIELDS`."""
+    seen, ahead, since = (int(value or 0) for value in noted)
+    if ahead:
+        ahead = max(0, ahead - max(0, redis_ms - since) // CATCH_UP)
+    now_ms = max(seen, redis_ms + ahead)
+    return DeploymentTime(now_ms, now_ms - redis_ms)
+
+
+def ahead_at(now_ms: int, noted: Sequence[bytes | None]) -> int:
+    """How far the deployment's time ``now_ms`` is ahead of Redis's clock, whose are days of the calendar."""
+    _, ahead, since = (int(value or 0) for value in noted)
+    return max(0, (CATCH_UP * ahead - max(0, now_ms - since)) // (CATCH_UP - 1)) if ahead else 0

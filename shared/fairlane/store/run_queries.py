@@ -1,4 +1,7 @@
-"""Reads runs: states, specs, rows, results and queues; the one place that knows the fields of their state."""
+"""Reads runs: states, specs, rows, results and queues; the one place that knows the fields of their state.
+
+And the time, which orders them.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from typing import Any, NamedTuple, TypeVar
 
 from redis.exceptions import ResponseError
 
+from fairlane.core.clock import TIME_FIELDS, DeploymentTime, time_at
 from fairlane.model.job import TERMINAL, JobState
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import LaneProgress, Pause, Rejection, RoleTime, RunStatus
@@ -32,6 +36,15 @@ _ENDED = sorted(TERMINAL)
 _PROGRESS = ("jobs", "jobs_done", "in_flight", "paused_ms", *(f"n:{state}" for state in _ENDED))
 
 T = TypeVar("T")
+
+
+def read_time(redis: RedisClient, keys: Keys) -> DeploymentTime:
+    """The time now, in one round trip."""
+    pipeline = redis.pipeline(transaction=False)
+    pipeline.time()
+    pipeline.hmget(keys.clock, *TIME_FIELDS)
+    (seconds, micros), noted = pipeline.execute()
+    return time_at(int(seconds) * 1000 + int(micros) // 1000, noted)
 
 
 def answers(pipeline: Any) -> list[Any]:

@@ -24,10 +24,9 @@ from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.deployment_time import read_time
 from fairlane.store.keys import Keys, digest_field, served_models
 from fairlane.store.read.lost_parts import ask_results, ask_started, require_results, require_submitted
-from fairlane.store.run_queries import RunFields, answers, read_hostile
+from fairlane.store.run_queries import RunFields, answers, read_hostile, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import extended_by, submitted_by
 
@@ -79,13 +78,12 @@ class RunReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hgetall(self._keys.state(ref))
         pipeline.exists(self._keys.spec(ref))
-        ask_started(pipeline, self._keys, ref)
-        state, waits, started = pipeline.execute()
+        state, waits = pipeline.execute()
         if state:
             return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
-        require_submitted(ref, started)
+        self._require_submitted(ref)
         return _submitted(spec)
 
     def require_results(self, ref: RunRef) -> None:
@@ -175,13 +173,12 @@ class RunReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hmget(self._keys.state(ref), "state", "archived")
         pipeline.exists(self._keys.spec(ref))
-        ask_started(pipeline, self._keys, ref)
         pipeline.lrange(self._keys.finished(ref), start, start + count - 1)
-        (state, archived), waits, started, items = pipeline.execute()
+        (state, archived), waits, items = pipeline.execute()
         if state is None and not waits:
             raise RunNotFound(ref.run)
         if state is None:
-            require_submitted(ref, started)
+            self._require_submitted(ref)
         if archived is not None:
             raise RunArchived(ref.run)
         return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
@@ -246,15 +243,20 @@ class RecordReader:
         if not items:
             return ()
         pipeline = self._redis.pipeline(transaction=True)
-        ask_results(pipeline, self._keys, self._ref)
+        pipeline.hmget(self._keys.state(self._ref), "state", "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         # As bytes: a client spends a twentieth of a record's time on encoding texts.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
-        counted, there, stored = pipeline.execute()
-        state = require_results(self._ref, counted, there)
+        (state, archived), stored = pipeline.execute()
+        if state is None:
+            raise RunNotFound(self._ref.run)
+        if archived is not None:
+            raise RunArchived(self._ref.run)
+        if None in stored:
+            RunReader(self._redis, self._keys).require_results(self._ref)
         self._learn_size(stored)
-        missing = _UNFINISHED.get(state, JobState.CANCELLED)
+        missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
         return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:

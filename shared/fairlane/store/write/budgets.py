@@ -10,9 +10,9 @@ from itertools import islice
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
 from fairlane.config.sections import Budget
+from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.deployment_time import FIELDS, ahead_at
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
 from fairlane.store.verbs import script
@@ -157,7 +157,7 @@ class Budgets:
         pipeline = self._redis.pipeline(transaction=False)
         for team in teams:
             pipeline.hgetall(self._keys.budget(team))
-        pipeline.hmget(self._keys.clock, *FIELDS)
+        pipeline.hmget(self._keys.clock, *TIME_FIELDS)
         *found, noted = pipeline.execute()
         redis_ms = now_ms - ahead_at(now_ms, noted)
         return [

@@ -1,5 +1,5 @@
 -- The deployment's time in ms, which never goes back, whatever Redis's TIME does. Each bid for leadership writes the
--- hash `clock`, which fairlane.store.deployment_time reads, too:
+-- hash `clock`, which fairlane.core.clock reads, too:
 --   seen_ms              the time at the latest bid; it is never earlier than that
 --   ahead_ms, from_ms    how far it was ahead of TIME right after TIME's latest step back, and TIME then
 -- GIVES: clock ahead_ms note_time whole
