@@ -125,3 +125,18 @@ def test_the_leader_says_once_that_redis_would_delete_parts_of_runs(real_redis: 
     assert [(line["event"], line["log_level"], line["policy"]) for line in logs] == [
         ("store_evicts", "error", "volatile-lru")
     ]
+
+
+def test_a_run_that_is_admitted_between_two_reads_is_not_lost(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = stage.client.submit([{"q": n} for n in range(ROWS)], "{{ q }}", model="sim:fast")
+    look = RunReader._require_submitted
+
+    def late(reader: RunReader, ref: RunRef) -> None:
+        stage.admit()
+        look(reader, ref)
+
+    monkeypatch.setattr(RunReader, "_require_submitted", late)
+    assert run.status().state is RunState.SUBMITTED
+    assert run.status().state is RunState.RUNNING

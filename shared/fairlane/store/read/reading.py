@@ -95,10 +95,11 @@ class RunReader:
     def _require_submitted(self, ref: RunRef) -> None:
         """Raise `ResultsLost` for a run that lacks its state and did start."""
         pipeline = self._redis.pipeline(transaction=True)
+        pipeline.exists(self._keys.state(ref))
         pipeline.exists(self._keys.spec(ref))
         ask_started(pipeline, self._keys, ref)
-        waits, started = pipeline.execute()
-        if waits:
+        known, waits, started = pipeline.execute()
+        if waits and not known:
             require_submitted(ref, started)
 
     def client_scores(self, ref: RunRef) -> dict[str, Scores]:
