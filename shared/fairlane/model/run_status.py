@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlane.model.job import JobState
-from fairlane.model.run import RunState
+from fairlane.model.run import RunSpec, RunState
 
 
 def failed_of(by_state: Mapping[JobState, int]) -> int:
@@ -104,6 +104,29 @@ class RunStatus:
     score: RoleTime | None = None
     rejections: tuple[Rejection, ...] = ()
     client_scores: Mapping[str, Scores] = field(default_factory=dict)
+
+    @classmethod
+    def submitted(cls, spec: RunSpec) -> RunStatus:
+        """Of a run that waits to be admitted."""
+        return cls(
+            run=spec.run,
+            team=spec.team,
+            name=spec.name,
+            state=RunState.SUBMITTED,
+            items=spec.items,
+            items_done=0,
+            jobs=spec.jobs,
+            jobs_done=0,
+            by_state={},
+            in_flight=0,
+            retries=0,
+            rate_limits=0,
+            late_reports=0,
+            lanes=(),
+            submitted_ms=spec.submitted_ms,
+            started_ms=None,
+            finished_ms=None,
+        )
 
     @property
     def progress(self) -> float:

@@ -25,10 +25,10 @@ from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, digest_field, served_models
+from fairlane.store.read.asked_runs import AskedRuns
 from fairlane.store.read.lost_parts import ask_results, ask_started, require_results, require_submitted
-from fairlane.store.run_queries import RunFields, answers, read_hostile, read_time
+from fairlane.store.run_queries import RunFields, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
-from fairlane.store.write.runs.inbox import extended_by, submitted_by
 
 _NONE: Mapping[str, Connection] = {}
 
@@ -60,6 +60,7 @@ class RunReader:
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
+        self._asked = AskedRuns(redis, keys)
 
     def now_ms(self) -> int:
         """The deployment's time, which orders the runs of clients whose own clocks differ."""
@@ -84,7 +85,7 @@ class RunReader:
         if not waits:
             raise RunNotFound(ref.run)
         self._require_submitted(ref)
-        return _submitted(spec)
+        return RunStatus.submitted(spec)
 
     def require_results(self, ref: RunRef) -> None:
         """Raise `ResultsLost` where results of the run were stored and are gone."""
@@ -117,35 +118,18 @@ class RunReader:
 
         Raises `ResultsLost` where it was admitted once.
         """
-
-        def read() -> list[Any]:
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.exists(self._keys.state(ref))
-            pipeline.exists(self._keys.spec(ref))
-            pipeline.lrange(self._keys.inbox(ref.team), 0, -1)
-            return answers(pipeline)
-
-        known, waits, requests = read_hostile(read) or (0, 1, [])
-        lost = bool(waits and not known) and ref.run not in map(submitted_by, requests)
+        lost = self._asked.is_lost(ref)
         if lost:
             self._require_submitted(ref)
         return lost
 
     def awaits_rows(self, ref: RunRef) -> bool:
         """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
-
-        def read() -> list[Any]:
-            pipeline = self._redis.pipeline(transaction=True)
-            pipeline.hget(self._keys.state(ref), "open")
-            pipeline.lrange(self._keys.inbox(ref.team), 0, -1)
-            return answers(pipeline)
-
-        is_open, requests = read_hostile(read) or (None, [])
-        return is_open == b"1" and ref.run not in map(extended_by, requests)
+        return self._asked.awaits_rows(ref)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
         """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
-        waiting = [RunRef(team, run) for run in self._asked_for(team, limit)]
+        waiting = [RunRef(team, run) for run in self._asked.latest(team, limit)]
         found = {str(ref): each for ref, each in zip(waiting, self._overviews(waiting), strict=True) if each}
         start = 0
         while len(found) < limit + len(waiting):
@@ -190,14 +174,6 @@ class RunReader:
         for pair in filter(None, map(served_models, self._redis.hgetall(self._keys.memory(ref)))):
             found.setdefault(pair[0], []).append(pair[1])
         return {asked: tuple(sorted(names)) for asked, names in sorted(found.items())}
-
-    def _asked_for(self, team: str, limit: int) -> list[str]:
-        """Ids of the last submissions that still lie in the inbox."""
-        found = []
-        for raw in self._redis.lrange(self._keys.inbox(team), -2 * limit, -1):
-            if run := submitted_by(raw):
-                found.append(run)
-        return found[-limit:]
 
     def _overviews(self, refs: Sequence[RunRef]) -> list[Overview | None]:
         pipeline = self._redis.pipeline(transaction=True)
@@ -335,7 +311,7 @@ def _overview(
         return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
     if plan:
         return None
-    return Overview(_submitted(spec), spec) if spec and spec.run == ref.run else None
+    return Overview(RunStatus.submitted(spec), spec) if spec and spec.run == ref.run else None
 
 
 def _readable_spec(plan: bytes | None, written: bytes | None) -> RunSpec | None:
@@ -345,29 +321,6 @@ def _readable_spec(plan: bytes | None, written: bytes | None) -> RunSpec | None:
         return RunSpec.read(written) if written else None
     except ValidationError:
         return None
-
-
-def _submitted(spec: RunSpec) -> RunStatus:
-    """A run that waits to be admitted."""
-    return RunStatus(
-        run=spec.run,
-        team=spec.team,
-        name=spec.name,
-        state=RunState.SUBMITTED,
-        items=spec.items,
-        items_done=0,
-        jobs=spec.jobs,
-        jobs_done=0,
-        by_state={},
-        in_flight=0,
-        retries=0,
-        rate_limits=0,
-        late_reports=0,
-        lanes=(),
-        submitted_ms=spec.submitted_ms,
-        started_ms=None,
-        finished_ms=None,
-    )
 
 
 class LaneDirectory:
