@@ -40,6 +40,7 @@ def test_a_held_model_is_tried_again_when_the_run_is_resumed(deployment: Cluster
     assert f"{model} is configured to answer 422." in run.why().sentence
     status = run.status()
     assert (status.state, status.jobs_done) == (RunState.RUNNING, ENOUGH_REFUSALS)
+    wait_until(lambda: deployment.logged(Event.RUN_HELD, run=run.id))
     (held,) = deployment.logged(Event.RUN_HELD, run=run.id)
     assert (held["lane"], held["level"]) == (lane, "warning")
     assert "is configured to answer 422." in held["reason"]
