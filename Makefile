@@ -36,7 +36,7 @@ PROCESSES ?= 4
 PYTEST = $(BIN)/pytest -n $(PROCESSES) $(BY_FILE)
 QUICK  = tests/unit tests/lua
 # Newer tools warn of what older libraries do; those warnings are no errors with the lowest versions.
-LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,test,vertex
+LOWEST = archive,bedrock,datasets,embedded,flower,otel,pandas,parquet,promptfoo,test,vertex
 LOWEST_TOOLS = cryptography ollama pytest-randomly pytest-timeout pytest-xdist trustme kubernetes-validate
 PROOF  = tests/contract tests/integration tests/chaos
 # Vendors' SDKs take ten seconds to import, and each process imports what it collects: one process runs their tests.

@@ -83,8 +83,10 @@ def test_a_refused_call_has_its_request_alone() -> None:
 )
 def test_providers_have_the_names_of_the_conventions(fields: dict[str, Any], name: str) -> None:
     assert provider_name(connection(**fields)) == name
-    known = {each.value for each in conventions.GenAiProviderNameValues}
-    assert name in known | {"openrouter"}
+    named = getattr(conventions, "GenAiProviderNameValues", None)
+    if named is None:
+        pytest.skip("these conventions do not name providers yet")
+    assert name in {each.value for each in named} | {"openrouter"}
 
 
 def test_the_model_that_answers_is_the_first_that_an_answer_names() -> None:
