@@ -16,6 +16,11 @@ from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude
 from fairlane_workers.telemetry.gen_ai import attributes, provider_name, span_name
 
+NAMING = getattr(conventions, "GenAiProviderNameValues", None)
+names_providers = pytest.mark.skipif(
+    NAMING is None, reason="these conventions are older than the names in use"
+)
+
 PARAMS: dict[str, Any] = {
     "temperature": 1,
     "top_p": 0.5,
@@ -33,6 +38,7 @@ def connection(**fields: Any) -> Connection:
     return Connection.model_validate(fields)
 
 
+@names_providers
 def test_every_name_is_one_of_the_conventions() -> None:
     known = {
         value
@@ -62,6 +68,7 @@ def test_a_refused_call_has_its_request_alone() -> None:
     assert not [name for name in fields if name.startswith(("gen_ai.response", "gen_ai.usage"))]
 
 
+@names_providers
 @pytest.mark.parametrize(
     ("fields", "name"),
     [
@@ -83,10 +90,8 @@ def test_a_refused_call_has_its_request_alone() -> None:
 )
 def test_providers_have_the_names_of_the_conventions(fields: dict[str, Any], name: str) -> None:
     assert provider_name(connection(**fields)) == name
-    named = getattr(conventions, "GenAiProviderNameValues", None)
-    if named is None:
-        pytest.skip("these conventions do not name providers yet")
-    assert name in {each.value for each in named} | {"openrouter"}
+    assert NAMING is not None
+    assert name in {each.value for each in NAMING} | {"openrouter"}
 
 
 def test_the_model_that_answers_is_the_first_that_an_answer_names() -> None:
