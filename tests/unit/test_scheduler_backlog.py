@@ -101,3 +101,47 @@ def test_time_counts_unless_the_run_is_paused(gaps: list[int], since: int, lengt
         at for at in range(since, since + length) if not any(begin <= at < end for begin, end in run.pauses)
     ]
     assert run.unpaused_ms(since, since + length) == len(counted)
+
+
+def limited(name: str, started_ms: int, max_duration: float | None) -> ActiveRun:
+    run = active(RunRef("search", name))
+    bounds = run.plan.spec.bounds.model_copy(update={"max_duration": max_duration})
+    spec = run.plan.spec.model_copy(update={"bounds": bounds})
+    return ActiveRun(run.ref, run.plan.model_copy(update={"spec": spec}), started_ms=started_ms)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 5), st.none() | st.integers(0, 9), st.integers(0, 9), st.booleans()),
+        max_size=20,
+    )
+)
+def test_the_next_deadline_is_that_of_the_active_run_that_ends_first(
+    steps: list[tuple[int, int | None, int, bool]],
+) -> None:
+    backlog, ends = Backlog(), dict[RunRef, int]()
+    for number, seconds, started_ms, is_added in steps:
+        run = limited(f"r{number}", started_ms, seconds)
+        ends.pop(run.ref, None)
+        if is_added:
+            backlog.add_run(run)
+            if seconds is not None:
+                ends[run.ref] = started_ms + 1000 * seconds
+        else:
+            backlog.drop_run(run.ref)
+        due = backlog.next_deadline()
+        assert (due and due[0]) == min(ends.values(), default=None)
+        assert due is None or ends[due[1].ref] == due[0]
+
+
+def test_runs_that_are_fully_fed_are_looked_at_no_more(backlog: Backlog) -> None:
+    assert [run.ref for run in backlog.feeding()] == [REF, OTHER]
+    fed = backlog.get(REF)
+    assert fed is not None
+    fed.cursor = 10
+
+    assert [run.ref for run in backlog.feeding()] == [OTHER]
+    backlog.drop_run(OTHER)
+    assert backlog.feeding() == []
+    backlog.add_run(active(REF))
+    assert [run.ref for run in backlog.feeding()] == [REF]

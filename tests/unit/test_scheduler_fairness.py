@@ -365,3 +365,99 @@ def test_places_in_the_order_do_not_pile_up() -> None:
         lane.grant(queued, 20, batch=20)
 
     assert len(lane.shares._heap) <= 100
+
+
+class PlainTurns:
+    """Turns of one team's runs as the documentation states them: every run is looked at for every permit."""
+
+    def __init__(self) -> None:
+        self.since: dict[RunRef, tuple[int, int]] = {}
+        self.turns = 0
+
+    def turn(self) -> int:
+        self.turns += 1
+        return self.turns
+
+    def order(
+        self, waiting: Mapping[RunRef, int], priorities: Mapping[RunRef, int], count: int, now_ms: int
+    ) -> list[RunRef]:
+        self.since = {ref: self.since.get(ref) or (now_ms, self.turn()) for ref in waiting}
+        since, left, picks = dict(self.since), dict(waiting), list[RunRef]()
+        while len(picks) < count and any(left.values()):
+            ref = min(
+                (ref for ref in left if left[ref]),
+                key=lambda ref: (since[ref][0] - 1000 * priorities[ref], since[ref][1]),
+            )
+            picks.append(ref)
+            left[ref] -= 1
+            since[ref] = now_ms, self.turn()
+        return picks
+
+    def served(self, ref: RunRef, now_ms: int) -> None:
+        self.since[ref] = now_ms, self.turn()
+
+
+@given(
+    priorities=st.lists(st.integers(-2, 2), min_size=8, max_size=8),
+    steps=st.lists(
+        st.tuples(
+            st.integers(0, 3000),
+            st.dictionaries(st.integers(0, 7), st.integers(0, 3), max_size=4),
+            st.integers(1, 6),
+            st.integers(0, 6),
+        ),
+        max_size=30,
+    ),
+)
+def test_the_highest_priority_goes_first_then_who_has_waited_longest(
+    priorities: list[int], steps: list[tuple[int, dict[int, int], int, int]]
+) -> None:
+    lane, plain = Lane(), PlainTurns()
+    refs = [run("a", f"r{number}") for number in range(8)]
+    lane.priorities = dict(zip(refs, priorities, strict=True))
+    waiting: dict[RunRef, int] = {}
+    for passed_ms, queued, count, granted in steps:
+        lane.now_ms += passed_ms
+        for number, jobs in queued.items():
+            waiting.pop(refs[number], None)
+            if jobs:
+                waiting[refs[number]] = jobs
+        if len(waiting) < 2:  # a run that waits alone needs no turns
+            continue
+        expected = plain.order(waiting, lane.priorities, count, lane.now_ms)
+        offered = [offer.ref for offer in lane.order(waiting, count) for _ in range(offer.most)]
+        assert offered == expected
+        for ref in offered[:granted]:
+            lane.shares.charge(ref, 1.0, lane.now_ms)
+            plain.served(ref, lane.now_ms)
+            waiting[ref] -= 1
+            if not waiting[ref]:
+                del waiting[ref]
+
+
+def test_a_decision_looks_at_no_more_runs_than_it_serves() -> None:
+    lane, looked_at = Lane(), Counter[RunRef]()
+    waiting = {"a": {run("a", f"r{number}"): 1000 for number in range(2000)}}
+    lane.order(waiting["a"], 1)
+
+    def priority(ref: RunRef) -> int:
+        looked_at[ref] += 1
+        return 0
+
+    for _ in range(10):
+        waiting["a"][run("a", f"new{lane.now_ms}")] = 1
+        lane.now_ms += 1
+        for offer in lane.shares.order(waiting, priority, 5, lane.now_ms):
+            lane.shares.charge(offer.ref, 1.0, lane.now_ms)
+
+    assert len(looked_at) <= 20
+    assert len(lane.shares._team("a").heap) <= 2 * 2010 + fairness.TEAMS_KEPT
+
+
+def test_places_of_runs_do_not_pile_up() -> None:
+    lane = Lane()
+    queued = {run("a", "low"): 10**6, run("a", "r1"): 10**6, run("a", "r2"): 10**6}
+    lane.priorities = {run("a", "low"): -50}
+    lane.grant(queued, 1000, batch=3)
+
+    assert len(lane.shares._team("a").heap) <= 6 + fairness.TEAMS_KEPT

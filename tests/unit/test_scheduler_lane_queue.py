@@ -54,3 +54,40 @@ def test_runs_that_are_held_back_are_queued_but_may_not_start() -> None:
 
     assert queue.by_team == {"a": 4}
     assert queue.depth == 7
+
+
+@given(
+    st.lists(
+        st.one_of(
+            st.tuples(st.just("add"), refs, st.integers(1, 5)),
+            st.tuples(st.just("set_queued"), refs, st.integers(0, 2)),
+            st.tuples(st.just("throttle"), refs, st.integers(0, 9)),
+            st.tuples(st.just("unthrottle_due"), refs, st.integers(0, 9)),
+        ),
+        max_size=40,
+    )
+)
+def test_a_run_waits_until_its_time_is_over_and_the_next_time_is_known(
+    steps: list[tuple[str, RunRef, int]],
+) -> None:
+    queue, until, now_ms = LaneQueue(), dict[RunRef, int](), 0
+    for step, ref, number in steps:
+        match step:
+            case "add":
+                queue.add(ref, number)
+                until.pop(ref, None)
+            case "set_queued":
+                queue.set_queued(ref, number)
+                until.pop(ref, None)
+            case "throttle":
+                if queue.count(ref):
+                    until.pop(ref, None)
+                    queue.throttle(ref, now_ms + number or None)
+                    if now_ms + number:
+                        until[ref] = now_ms + number
+            case _:
+                now_ms += number
+                due_ms = queue.unthrottle_due(now_ms)
+                until = {each: at_ms for each, at_ms in until.items() if at_ms > now_ms}
+                assert due_ms == min(until.values(), default=None)
+                assert not any(each in queue.waiting.get(each.team, {}) for each in until)

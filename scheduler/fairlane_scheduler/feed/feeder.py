@@ -79,7 +79,7 @@ class Feeder:
         """Feed one batch of each run that needs it, within the bounds of a tick."""
         fed, started_ms = 0, self._clock.monotonic_ms()
         for run in self._in_turn():
-            if run.fully_fed or self._wait_of(run, moment.monotonic_ms) != 0:
+            if self._wait_of(run, moment.monotonic_ms) != 0:
                 continue
             if fed >= TICK_ITEMS or self._clock.monotonic_ms() - started_ms >= TICK_MS:
                 self._first = run.ref
@@ -90,7 +90,7 @@ class Feeder:
 
     def wait_ms(self, monotonic_ms: int) -> int | None:
         """Milliseconds until a run needs to be fed; ``None`` if none does before a lane grants permits."""
-        waits = (self._wait_of(run, monotonic_ms) for run in self._backlog.runs() if not run.fully_fed)
+        waits = (self._wait_of(run, monotonic_ms) for run in self._backlog.feeding())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def forget(self, ref: RunRef) -> None:
@@ -102,7 +102,7 @@ class Feeder:
 
     def _in_turn(self) -> list[ActiveRun]:
         """From where the last tick ended, one run of each team in turn, so that no team waits for another."""
-        runs = list(self._backlog.runs())
+        runs = self._backlog.feeding()
         start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
         by_team: dict[str, list[ActiveRun]] = {}
         for run in runs[start:] + runs[:start]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
@@ -47,10 +48,11 @@ class ActiveRun:
         self.rows = self.rows or self.plan.spec.rows
         self.open = self.open or self.plan.spec.open
 
-    def left_ms(self, server_ms: int) -> int | None:
-        """Milliseconds until its ``max_duration`` ends; ``None`` without one."""
+    @property
+    def ends_ms(self) -> int | None:
+        """Server time at which its ``max_duration`` ends; ``None`` without one."""
         most = self.plan.spec.bounds.max_duration
-        return None if most is None else self.started_ms + round(most * 1000) - server_ms
+        return None if most is None else self.started_ms + round(most * 1000)
 
     def unpaused_ms(self, since_ms: int, server_ms: int) -> int:
         """Milliseconds between two server times in which it was not paused; it is not paused now."""
@@ -116,6 +118,7 @@ class LaneQueue:
         self.interactive: dict[RunRef, None] = {}
         self.depth = 0
         self._throttled: dict[RunRef, _Throttled] = {}
+        self._ends: list[tuple[int, str, RunRef]] = []  # a heap; out of date if a run is throttled otherwise
         self._arrived: set[str] = set()
         self._interactive_runs: set[RunRef] = set()
 
@@ -145,6 +148,8 @@ class LaneQueue:
         if left:
             self._remove(ref)
             self._throttled[ref] = _Throttled(left, until_ms, bound)
+            if until_ms is not None:
+                heapq.heappush(self._ends, (until_ms, ref.run, ref))
 
     def bound_of(self, ref: RunRef) -> str:
         """The bound that throttles a run; empty if none does."""
@@ -171,11 +176,14 @@ class LaneQueue:
 
     def unthrottle_due(self, now_ms: int) -> int | None:
         """Unthrottle runs whose time is over; returns when the next one's is."""
-        dated = [(each.until_ms, ref) for ref, each in self._throttled.items() if each.until_ms is not None]
-        for until_ms, ref in dated:
-            if until_ms <= now_ms:
+        while self._ends:
+            until_ms, _, ref = self._ends[0]
+            if self._throttled.get(ref, _NOT).until_ms == until_ms:
+                if until_ms > now_ms:
+                    return until_ms
                 self._unthrottle(ref)
-        return min((until_ms for until_ms, _ in dated if until_ms > now_ms), default=None)
+            heapq.heappop(self._ends)
+        return None
 
     @property
     def has_arrivals(self) -> bool:
@@ -225,13 +233,14 @@ class LaneQueue:
 class Backlog:
     """Active runs, and queued jobs by lane, team and run.
 
-    A count is an upper bound until a grant reports how many jobs are left. ``timed``: runs with a
-    ``max_duration``; ``sourced``: runs whose rows the scheduler reads, with their datasets.
+    A count is an upper bound until a grant reports how many jobs are left. ``sourced``: runs whose rows the
+    scheduler reads, with their datasets.
     """
 
     def __init__(self) -> None:
         self._runs: dict[RunRef, ActiveRun] = {}
-        self.timed: dict[RunRef, ActiveRun] = {}
+        self._feeding: dict[RunRef, ActiveRun] = {}  # all but those that were fully fed when looked at last
+        self._deadlines: list[tuple[int, str, RunRef]] = []  # a heap; out of date if the run has ended
         self.sourced: dict[RunRef, tuple[ActiveRun, Source]] = {}
         self._lanes: dict[str, LaneQueue] = {}
 
@@ -239,25 +248,41 @@ class Backlog:
         """All active runs; the caller may drop some meanwhile."""
         yield from list(self._runs.values())
 
+    def feeding(self) -> list[ActiveRun]:
+        """Active runs that are not fully fed. One that is fully fed stays so, and is not looked at again."""
+        for run in [run for run in self._feeding.values() if run.fully_fed]:
+            del self._feeding[run.ref]
+        return list(self._feeding.values())
+
     def get(self, ref: RunRef) -> ActiveRun | None:
         """An active run; ``None`` if it is unknown."""
         return self._runs.get(ref)
 
     def add_run(self, run: ActiveRun) -> None:
         """Add a run that was admitted or loaded."""
-        self._runs[run.ref] = run
-        if run.plan.spec.bounds.max_duration is not None:
-            self.timed[run.ref] = run
+        self._runs[run.ref] = self._feeding[run.ref] = run
+        if (ends_ms := run.ends_ms) is not None:
+            heapq.heappush(self._deadlines, (ends_ms, run.ref.run, run.ref))
         if run.plan.spec.source is not None:
             self.sourced[run.ref] = run, run.plan.spec.source
 
     def drop_run(self, ref: RunRef) -> None:
         """Drop a run that has ended."""
         self._runs.pop(ref, None)
-        self.timed.pop(ref, None)
+        self._feeding.pop(ref, None)
         self.sourced.pop(ref, None)
         for lane in self._lanes.values():
             lane.set_queued(ref, 0)
+
+    def next_deadline(self) -> tuple[int, ActiveRun] | None:
+        """The run whose ``max_duration`` ends first, and when (server milliseconds); ``None`` without any."""
+        while self._deadlines:
+            ends_ms, _, ref = self._deadlines[0]
+            run = self._runs.get(ref)
+            if run is not None and run.ends_ms == ends_ms:
+                return ends_ms, run
+            heapq.heappop(self._deadlines)
+        return None
 
     def forget_lane(self, name: str) -> None:
         """Drop the queue of a lane that has no jobs."""

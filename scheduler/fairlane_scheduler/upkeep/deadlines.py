@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 
 from fairlane.core.events import Event
-from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT
+from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, Ending
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
@@ -36,24 +36,30 @@ class EarlyEnds:
 
         Returns ms until the next ``max_duration`` ends, 0 if some are left to end; ``None`` without one.
         """
-        waits, ended = list[int](), 0
         self.left |= dict.fromkeys(out_of_budget)
-        spent = {ref: run for ref in self.left if (run := self._backlog.get(ref)) is not None}
-        self.left = dict.fromkeys(spent)
-        for run in (spent | self._backlog.timed).values():
-            left_ms = run.left_ms(moment.server_ms)
-            if run.ref in spent or (left_ms is not None and left_ms <= 0):
-                if ended == ENDED_AT_ONCE:
-                    return 0
+        ended = 0
+        for ref in list(self.left):
+            if ended == ENDED_AT_ONCE:
+                return 0
+            if self._backlog.get(ref) is not None:
+                self._end(ref, OUT_OF_BUDGET, moment)
                 ended += 1
-                ending = OUT_OF_BUDGET if run.ref in spent else TIMED_OUT
-                left = self._runs.end(run.ref, self._lanes(), ending, moment.epoch, moment.argument)
-                self._loader.forget(run.ref)
-                fields = {"run": run.ref.run, "team": run.ref.team, "jobs": left, "reason": ending.reason}
-                log.warning(Event.RUN_ENDED_EARLY, **fields)
-            elif left_ms is not None:
-                waits.append(left_ms)
-        return min(waits, default=None)
+            del self.left[ref]
+        while (due := self._backlog.next_deadline()) is not None:
+            ends_ms, run = due
+            if ends_ms > moment.server_ms:
+                return ends_ms - moment.server_ms
+            if ended == ENDED_AT_ONCE:
+                return 0
+            ended += 1
+            self._end(run.ref, TIMED_OUT, moment)
+        return None
+
+    def _end(self, ref: RunRef, ending: Ending, moment: Moment) -> None:
+        left = self._runs.end(ref, self._lanes(), ending, moment.epoch, moment.argument)
+        self._loader.forget(ref)
+        fields = {"run": ref.run, "team": ref.team, "jobs": left, "reason": ending.reason}
+        log.warning(Event.RUN_ENDED_EARLY, **fields)
 
 
 class DelayedJobs:
