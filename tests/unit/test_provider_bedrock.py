@@ -210,8 +210,8 @@ def test_of_an_answer_with_reasoning_and_citations_the_text_counts() -> None:
 
 def test_tokens_of_the_cache_are_input() -> None:
     usage = {"inputTokens": 5, "outputTokens": 2, "cacheReadInputTokens": 30, "cacheWriteInputTokens": 4}
-    assert read([{"text": "a"}], **usage).usage == Usage(39, 2, 30)
-    assert folded(("metadata", {"usage": usage})).usage == Usage(39, 2, 30)
+    assert read([{"text": "a"}], **usage).usage == Usage(39, 2, 30, 4)
+    assert folded(("metadata", {"usage": usage})).usage == Usage(39, 2, 30, 4)
 
 
 def test_a_tool_s_call_is_read_whole_and_in_pieces() -> None:

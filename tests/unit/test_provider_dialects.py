@@ -194,7 +194,7 @@ def test_input_is_the_whole_prompt_with_what_was_written_to_the_cache_and_read_f
         event({"type": "message_start", "message": {"usage": usage}}),
         event({"type": "message_delta", "delta": {"stop_reason": "end_turn"}, "usage": {"output_tokens": 8}}),
     )
-    assert (answer.usage, answer.finish_reason) == (Usage(915, 8, 900), "end_turn")
+    assert (answer.usage, answer.finish_reason) == (Usage(915, 8, 900, 5), "end_turn")
 
 
 @pytest.mark.parametrize(

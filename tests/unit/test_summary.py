@@ -28,7 +28,7 @@ from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, Usage
+from fairlane.model.tokens import Price, Usage, cost_usd
 from fairlane.pipeline.evaluations import NOT_JUDGED
 from tests.support.records import make_record, spec_of
 
@@ -156,6 +156,15 @@ def test_tokens_and_cost_are_reported_by_role_and_model() -> None:
     assert (found.task_tokens, found.evaluation_tokens) == (2200, 102)
     assert found.cost_usd == pytest.approx(0.0038 + 0.01)
     assert found.unpriced == ()
+
+
+def test_tokens_that_are_written_to_a_cache_have_their_own_price() -> None:
+    records = [make_record(0, usage=Usage(1000, 100, 400, 500)), make_record(1, usage=Usage(1000, 100))]
+    prices = {"sim:fast": Price(input=4.0, output=10.0, cached_input=0.5, cache_write=5.0)}
+    (tasks,) = summed(*records, prices=prices).tasks
+    assert tasks == Spending("sim:fast", 2, 2000, 200, 400, pytest.approx(0.0091), 500)
+    assert tasks.cost_usd == pytest.approx((1100 * 4 + 400 * 0.5 + 500 * 5 + 200 * 10) / 1e6)
+    assert cost_usd(Usage(1000, 100, 400, 500), Price(input=4, output=10)) == pytest.approx(5000 / 1e6)
 
 
 def test_a_cached_answer_costs_nothing() -> None:

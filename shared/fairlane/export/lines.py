@@ -126,6 +126,7 @@ def record_fields(record: Record) -> dict[str, Any]:
             "input_tokens": used.input_tokens,
             "output_tokens": used.output_tokens,
             "cached_tokens": used.cached_tokens,
+            "written_tokens": used.written_tokens,
         },
         "attempts": record.attempts,
         "error": record.error,

@@ -362,8 +362,10 @@ def _by_key(parsed: Any, places: Sequence[str]) -> dict[str, Any]:
 def _usage_list(usage: Usage) -> list[int | None] | None:
     if usage.total is None:
         return None
-    cached = [] if usage.cached_tokens is None else [usage.cached_tokens]
-    return [usage.input_tokens, usage.output_tokens, *cached]
+    counts = [usage.input_tokens, usage.output_tokens, usage.cached_tokens, usage.written_tokens]
+    while len(counts) > 2 and counts[-1] is None:
+        counts.pop()
+    return counts
 
 
 def _places(usage: list[int | None] | None) -> list[int | None]:
@@ -384,7 +386,8 @@ def _usage(stored: Sequence[int | None] | None) -> Usage:
         return _NO_USAGE
     draft: Any = _UsageDraft()
     draft.input_tokens, draft.output_tokens = stored[0], stored[1]
-    draft.cached_tokens = stored[2] if len(stored) > 2 else None  # a newer version may store more
+    draft.cached_tokens = stored[2] if len(stored) > 2 else None
+    draft.written_tokens = stored[3] if len(stored) > 3 else None  # a newer version may store more
     draft.__class__ = Usage
     usage: Usage = draft
     return usage

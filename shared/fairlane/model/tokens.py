@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -67,12 +67,18 @@ class Usage:
     """Tokens of one call, as the provider counted them; ``None`` for a count that it did not report.
 
     ``input_tokens`` is the whole prompt in every protocol. The provider read ``cached_tokens`` of them from
-    its cache; tokens that it wrote to the cache count as ordinary input.
+    its cache, and wrote ``written_tokens`` of the others to it.
     """
 
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None
+    written_tokens: int | None = None
+
+    def __add__(self, other: Usage) -> Usage:
+        """Both together; a count that one of them lacks is the other's."""
+        pairs = zip(astuple(self), astuple(other), strict=True)
+        return Usage(*((b if a is None else a + (b or 0)) for a, b in pairs))
 
     @property
     def total(self) -> int | None:
@@ -217,6 +223,9 @@ class Price(Section):
     cached_input: float | None = Field(
         default=None, ge=0, description="Input tokens read from a cache. Default: the price of other input."
     )
+    cache_write: float | None = Field(
+        default=None, ge=0, description="Input tokens written to a cache. Default: the price of other input."
+    )
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
@@ -232,7 +241,9 @@ def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:
 
 def cost_usd(usage: Usage, price: Price) -> float:
     """USD for one call's tokens; an unknown count costs nothing."""
-    cached = usage.cached_tokens or 0
-    fresh = max(0, (usage.input_tokens or 0) - cached)
+    cached, written = usage.cached_tokens or 0, usage.written_tokens or 0
+    fresh = max(0, (usage.input_tokens or 0) - cached - written)
     read = price.input if price.cached_input is None else price.cached_input
-    return (fresh * price.input + cached * read + (usage.output_tokens or 0) * price.output) / 1e6
+    write = price.input if price.cache_write is None else price.cache_write
+    prompt = fresh * price.input + cached * read + written * write
+    return (prompt + (usage.output_tokens or 0) * price.output) / 1e6

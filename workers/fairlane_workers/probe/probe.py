@@ -179,6 +179,7 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
             "input_tokens": usage.input_tokens,
             "output_tokens": usage.output_tokens,
             "cached_tokens": usage.cached_tokens,
+            "written_tokens": usage.written_tokens,
         },
     }
 

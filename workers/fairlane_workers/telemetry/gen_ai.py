@@ -116,5 +116,6 @@ def _answer(answer: Success) -> dict[str, Attribute]:
         "gen_ai.usage.input_tokens": answer.usage.input_tokens,
         "gen_ai.usage.output_tokens": answer.usage.output_tokens,
         "gen_ai.usage.cache_read.input_tokens": answer.usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": answer.usage.written_tokens,
     }
     return {name: value for name, value in given.items() if value is not None}

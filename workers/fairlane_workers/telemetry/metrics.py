@@ -93,6 +93,7 @@ class WorkerMetrics:
                 "input": usage.input_tokens,
                 "output": usage.output_tokens,
                 "cached": usage.cached_tokens,
+                "written": usage.written_tokens,
             }
             for name, count in kinds.items():
                 if count:

@@ -128,7 +128,10 @@ def _response_usage(usage: Usage) -> dict[str, Any]:
         return {"usage": None}
     counts = {
         "input_tokens": usage.input_tokens or 0,
-        "input_tokens_details": {"cached_tokens": usage.cached_tokens or 0, "cache_write_tokens": 0},
+        "input_tokens_details": {
+            "cached_tokens": usage.cached_tokens or 0,
+            "cache_write_tokens": usage.written_tokens or 0,
+        },
         "output_tokens": usage.output_tokens or 0,
         "output_tokens_details": {"reasoning_tokens": 0},
         "total_tokens": usage.total,

@@ -11,6 +11,7 @@ from statistics import fmean, stdev
 
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 MOST_CELLS = 200
 """Most pairs of prompt and model that are compared; rows that name their model may make any number."""
@@ -29,9 +30,7 @@ class CellSums:
     items: int = 0
     succeeded: int = 0
     cached: int = 0
-    input_tokens: int = 0
-    output_tokens: int = 0
-    cached_tokens: int = 0
+    usage: Usage = field(default_factory=lambda: Usage(0, 0))
     latencies_ms: array[float] = field(default_factory=_numbers)
     scores: dict[str, array[float]] = field(default_factory=dict)
 
@@ -126,9 +125,7 @@ def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
     cell.cached += record.cached
     cell.succeeded += record.state is JobState.SUCCEEDED
     if not record.cached:
-        cell.input_tokens += record.usage.input_tokens or 0
-        cell.output_tokens += record.usage.output_tokens or 0
-        cell.cached_tokens += record.usage.cached_tokens or 0
+        cell.usage += record.usage
     if latency_ms is not None and record.state is JobState.SUCCEEDED:
         cell.latencies_ms.append(latency_ms)
     _add_scores(cell.scores, record.scores)

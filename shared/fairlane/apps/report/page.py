@@ -30,7 +30,7 @@ from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, Usage, cost_usd, price_of
+from fairlane.model.tokens import Price, cost_usd, price_of
 
 MOST_EXAMPLES = 200
 MOST_ROWS = 50
@@ -257,7 +257,7 @@ def _cell(
         "prompt": cell.prompt + 1,
         "items": cell.items,
         "succeeded": cell.succeeded,
-        "tokens": cell.input_tokens + cell.output_tokens,
+        "tokens": cell.usage.total,
         "latency": words.latency(quantile(ordered, 0.5)) if ordered else "–",
         "scores": scores,
         "cost": words.dollars(_cost(cell, prices)),
@@ -266,8 +266,7 @@ def _cell(
 
 def _cost(cell: CellSums, prices: Mapping[str, Price]) -> float | None:
     price = price_of(cell.model, prices)
-    used = Usage(cell.input_tokens, cell.output_tokens, cell.cached_tokens)
-    return None if price is None else cost_usd(used, price)
+    return None if price is None else cost_usd(cell.usage, price)
 
 
 def _example(record: Record) -> dict[str, Any]:

@@ -106,8 +106,13 @@ def _latency(report: Mapping[str, Any]) -> str:
 
 
 def _usage(usage: Mapping[str, int | None]) -> str:
-    words = {"input_tokens": "input", "output_tokens": "output", "cached_tokens": "read from a cache"}
-    counts = [f"{usage[name]:,} {word}" for name, word in words.items() if usage[name] is not None]
+    words = {
+        "input_tokens": "input",
+        "output_tokens": "output",
+        "cached_tokens": "read from a cache",
+        "written_tokens": "written to a cache",
+    }
+    counts = [f"{usage[name]:,} {word}" for name, word in words.items() if usage.get(name) is not None]
     return f"{', '.join(counts)} tokens" if counts else "not reported"
 
 

@@ -31,7 +31,10 @@ class Failure:
 
 @dataclass(frozen=True, slots=True)
 class Spending:
-    """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price."""
+    """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price.
+
+    Of the input, ``cached_tokens`` were read from the provider's cache, and ``written_tokens`` written to it.
+    """
 
     model: str
     calls: int
@@ -39,6 +42,7 @@ class Spending:
     output_tokens: int
     cached_tokens: int
     cost_usd: float | None
+    written_tokens: int = 0
 
     @property
     def tokens(self) -> int:

@@ -261,10 +261,8 @@ class _Ledger:
     def book(self, model: str, usage: Usage) -> None:
         if usage.total is None:
             return
-        calls, so_far = self._booked.get(model, (0, Usage(0, 0, 0)))
-        parts = ("input_tokens", "output_tokens", "cached_tokens")
-        sums = ((getattr(so_far, part) or 0) + (getattr(usage, part) or 0) for part in parts)
-        self._booked[model] = (calls + 1, Usage(*sums))
+        calls, so_far = self._booked.get(model, (0, Usage(0, 0, 0, 0)))
+        self._booked[model] = (calls + 1, so_far + usage)
 
     def miss(self, model: str) -> None:
         self._missed[model] += 1
@@ -281,6 +279,7 @@ class _Ledger:
                 used.output_tokens or 0,
                 used.cached_tokens or 0,
                 self._cost(model, used),
+                used.written_tokens or 0,
             )
             for model, (calls, used) in sorted(self._booked.items())
         )

@@ -159,6 +159,7 @@ def _usage(usages: Sequence[Usage]) -> Any:
         output_tokens=sum(each.output_tokens or 0 for each in usages),
         total_tokens=sum(each.total or 0 for each in usages),
         input_tokens_cache_read=sum(each.cached_tokens or 0 for each in usages),
+        input_tokens_cache_write=sum(each.written_tokens or 0 for each in usages),
     )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import astuple
 from typing import Any
 
 from fairlane.export.finish_reasons import Ending, ending_of
@@ -43,7 +44,7 @@ def written_answer(answer: Success) -> str | bytes:
     document = {
         "o": answer.output,
         "f": answer.finish_reason,
-        "u": [usage.input_tokens, usage.output_tokens, usage.cached_tokens],
+        "u": astuple(usage),
         **({"x": answer.left_out} if answer.left_out else {}),
     }
     return packed(json.dumps(document, separators=(",", ":")))

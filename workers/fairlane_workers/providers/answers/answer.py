@@ -58,6 +58,7 @@ class Answer:
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
+    written_tokens: int | None = None
     tools: list[ToolCall] = field(default_factory=list)
     drafts: list[ToolDraft] = field(default_factory=list)  # calls that are not complete yet
     pending: Pending | None = None
@@ -90,7 +91,7 @@ class Answer:
     @property
     def usage(self) -> Usage:
         """The tokens that the provider counted."""
-        return Usage(self.input_tokens, self.output_tokens, self.cached_tokens)
+        return Usage(self.input_tokens, self.output_tokens, self.cached_tokens, self.written_tokens)
 
     def add(self, text: str) -> str:
         """Append text; returns the part that can be shown now.

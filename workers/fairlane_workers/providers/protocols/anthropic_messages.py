@@ -168,9 +168,9 @@ def _count(usage: object, answer: Answer) -> None:
         return
     given = token_count(usage.get("input_tokens"))
     if given is not None:
-        written = token_count(usage.get("cache_creation_input_tokens")) or 0
+        answer.written_tokens = token_count(usage.get("cache_creation_input_tokens"))
         answer.cached_tokens = token_count(usage.get("cache_read_input_tokens"))
-        answer.input_tokens = given + written + (answer.cached_tokens or 0)
+        answer.input_tokens = given + (answer.written_tokens or 0) + (answer.cached_tokens or 0)
     output = token_count(usage.get("output_tokens"))
     if output is not None:
         answer.output_tokens = output

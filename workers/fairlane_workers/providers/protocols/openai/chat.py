@@ -228,3 +228,5 @@ def _count(usage: object, answer: Answer) -> None:
     for place in ("prompt_cache_hit_tokens", "cached_tokens"):
         cached = usage.get(place) if cached is None else cached
     answer.cached_tokens = token_count(cached)
+    if isinstance(details, dict):
+        answer.written_tokens = token_count(details.get("cache_write_tokens"))

@@ -143,6 +143,6 @@ def _count(usage: object, answer: Answer) -> None:
             usage.get("output_tokens"), usage.get("input_tokens"), usage.get("total_tokens")
         )
         details = usage.get("input_tokens_details")
-        answer.cached_tokens = (
-            token_count(details.get("cached_tokens")) if isinstance(details, dict) else None
-        )
+        if isinstance(details, dict):
+            answer.cached_tokens = token_count(details.get("cached_tokens"))
+            answer.written_tokens = token_count(details.get("cache_write_tokens"))
