@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from redis import Redis
 
@@ -65,6 +65,13 @@ class Model:
     def queued(self, ref: RunRef, lane: str) -> list[str]:
         return self.d.list(self.d.keys.hot(ref, lane)) + self.d.list(self.d.keys.fresh(ref, lane))
 
+    def _queues(self, ref: RunRef, lane: str) -> _Queues:
+        keys = self.d.keys
+        hot, fresh = self.d.list(keys.hot(ref, lane)), self.d.list(keys.fresh(ref, lane))
+        counts = self.redis.hgetall(keys.jobs(ref))
+        rejected = {int(job) for job, text in counts.items() if _rejections(text.decode())}
+        return _Queues(hot, fresh, rejected)
+
     def waiting(self) -> list[tuple[str, RunRef]]:
         """Lanes, and runs that have jobs queued on them."""
         return [(lane, ref) for lane in self.lanes for ref in self.plans if self.queued(ref, lane)]
@@ -123,7 +130,7 @@ class Model:
             assert fed == (1 if self.is_running(ref) else 2)
 
     def grant(self, lane: str, offers: Sequence[Offer], room: int, most: int) -> list[Attempt]:
-        queued = {offer.ref: self.queued(offer.ref, lane) for offer in offers}
+        queued = {offer.ref: self._queues(offer.ref, lane) for offer in offers}
         self.hear()
         grant = self.d.ask(offers, lane, room=room, max_in_flight=most)
         taken = attempts_of(grant, offers, lane)
@@ -329,13 +336,35 @@ def _job(attempt: Attempt) -> tuple[RunRef, int]:
     return RunRef(attempt.team, attempt.run), attempt.job
 
 
-def _check_order(offers: Sequence[Offer], queued: dict[RunRef, list[str]], permits: Sequence[Permit]) -> None:
-    """Check that a grant takes offers in turn, up to their counts, and each run's queue from its head."""
+class _Queues(NamedTuple):
+    """A run's entries on a lane, and its jobs that the lane has rejected."""
+
+    hot: list[str]
+    fresh: list[str]
+    rejected: set[int]
+
+    def take(self, entry: Entry) -> None:
+        """Check that a permit's entry is the next: hot, or fresh before a rejected hot one."""
+        if self.hot and Entry.parse(self.hot[0]) == entry:
+            self.hot.pop(0)
+            return
+        assert not self.hot or Entry.parse(self.hot[0]).job in self.rejected
+        assert Entry.parse(self.fresh.pop(0)) == entry
+
+
+def _rejections(counts: str) -> int:
+    """Of a job's counts (lib/job/attempt_counts.lua), how often its lane rejected it; absent where 0."""
+    parts = counts.split(":")
+    return int(parts[6]) if len(parts) > 6 else 0
+
+
+def _check_order(offers: Sequence[Offer], queued: dict[RunRef, _Queues], permits: Sequence[Permit]) -> None:
+    """Check that a grant takes offers in turn, up to their counts, and each run's queues from their heads."""
     turns = [permit.offer for permit in permits]
     assert turns == sorted(turns)
     assert all(turns.count(turn) <= offers[turn].most for turn in turns)
     for permit in permits:
-        assert Entry.parse(queued[offers[permit.offer].ref].pop(0)) == permit.entry
+        queued[offers[permit.offer].ref].take(permit.entry)
 
 
 def _late(state: Content, more: int = 0) -> dict[bytes, bytes]:
