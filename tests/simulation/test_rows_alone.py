@@ -24,8 +24,8 @@ from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 
 LANE, ROWS, BAD, LATENCY_S = "sim:fast", 400, 7, 0.2
-MOST_DOWN_S = 420.0
-"""Five minutes for which the last row's lane must be down, and the longest wait between two of its probes."""
+MOST_DOWN_S = 180.0
+"""A minute for which nobody was answered, the wait between two probes then, and the last calls."""
 
 FAILURES: dict[str, tuple[float, Outcome]] = {
     "503": (0.005, Overloaded("the model is overloaded", 503)),
@@ -88,6 +88,44 @@ def test_the_last_row_ends_soon_after_the_others(real_redis: Redis, failure: str
     ref = cluster.submit(ROWS)
     cluster.run_until_finished(ref, limit_s=MOST_DOWN_S)
     assert {job for job, result in cluster.results(ref).items() if result.state is JobState.FAILED} == {BAD}
+
+
+@pytest.mark.parametrize("limit", ["no limit", "an unknown limit", "20 a second"])
+@pytest.mark.parametrize("failure", ["500", "cut connection", "garbage"])
+@pytest.mark.parametrize("every", [3, 10])
+def test_many_rows_that_no_server_can_answer_hold_up_no_other_and_end(
+    real_redis: Redis, every: int, failure: str, limit: str
+) -> None:
+    limits, usual_s = LIMITS[limit]
+    cluster = cluster_with(real_redis, limits(), FAILURES[failure], set(range(0, ROWS, every)))
+    ref = cluster.submit(ROWS)
+    good = ROWS - len(range(0, ROWS, every))
+    run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 3 * usual_s + 20)
+    cluster.run_until_finished(ref, limit_s=MOST_DOWN_S)
+    assert count(cluster, ref, "n:failed") == ROWS - good
+
+
+@pytest.mark.parametrize("down_s", [20, 120, 300])
+@pytest.mark.parametrize("failure", ["500", "cut connection", "garbage", "hang"])
+def test_an_outage_among_rows_that_fail_by_chance_costs_nobody_an_attempt(
+    real_redis: Redis, failure: str, down_s: int
+) -> None:
+    """A twentieth of the calls fail once before it; it begins while others have not been called yet."""
+    cluster = cluster_with(real_redis, {"requests_per_minute": 1200}, FAILURES[failure], set())
+    began_ms, met = cluster.now_ms, set[int]()
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        if 10_000 <= cluster.now_ms - began_ms < 10_000 + 1000 * down_s:
+            return FAILURES[failure]
+        if attempt.job % 20 == 0 and attempt.job not in met:
+            met.add(attempt.job)
+            return FAILURES["500"]
+        return LATENCY_S, Success("yes", Usage(10, 5))
+
+    cluster.provider = provider
+    ref = cluster.submit(ROWS)
+    cluster.run_until_finished(ref, limit_s=down_s * 1.5 + 120)
+    assert count(cluster, ref, "n:failed") == 0
 
 
 @pytest.mark.parametrize("failure", ["503", "429", "429 that names a wait"])

@@ -149,7 +149,7 @@ class LaneQueue:
             self._remove(ref)
             self._throttled[ref] = _Throttled(left, until_ms, bound)
             if until_ms is not None:
-                heapq.heappush(self._ends, (until_ms, ref.run, ref))
+                heapq.heappush(self._ends, (until_ms, str(ref), ref))
 
     def bound_of(self, ref: RunRef) -> str:
         """The bound that throttles a run; empty if none does."""
@@ -262,7 +262,7 @@ class Backlog:
         """Add a run that was admitted or loaded."""
         self._runs[run.ref] = self._feeding[run.ref] = run
         if (ends_ms := run.ends_ms) is not None:
-            heapq.heappush(self._deadlines, (ends_ms, run.ref.run, run.ref))
+            heapq.heappush(self._deadlines, (ends_ms, str(run.ref), run.ref))
         if run.plan.spec.source is not None:
             self.sourced[run.ref] = run, run.plan.spec.source
 

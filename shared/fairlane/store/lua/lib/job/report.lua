@@ -1,24 +1,16 @@
 -- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
 -- outcome, and what it changes whatever becomes of the job.
--- GIVES: reported_lease reported_outcome end_reported reply_of
+-- GIVES: reported end_reported reply_of
 -- USES: circuit/circuit core/wake job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.sent
 --       ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
-
--- The lease of the attempt; nil for a late report, whose worker has lost it: that is counted and changes nothing else.
-function reported_lease()
-  CALL.wakes_before = wakes()
-  local lease = held_lease(ARG.attempt, ARG.worker)
-  if not lease and redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
-  return lease
-end
 
 -- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1
 -- where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the call, so
 -- the lane learns nothing from it. An 'absent' API is a server error of a lane that has answered before, else the wrong
 -- address. `undecided`, which a script may set: the call says nothing about whether the model
 -- rejects the run's calls.
-function reported_outcome()
+local function outcome_of()
   local used = ARG.sent == '1' and {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
   } or nil
@@ -34,6 +26,15 @@ function reported_outcome()
     signal = short and 'none' or signal, too_short = short, used = used,
     retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,
   }
+end
+
+-- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
+-- changes nothing else.
+function reported()
+  CALL.wakes_before = wakes()
+  local lease = held_lease(ARG.attempt, ARG.worker)
+  if lease then return lease, outcome_of() end
+  if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
 end
 
 -- Applies the outcome to the lane and the team's budgets (lib/job/end_attempt.lua), and to the run: refunds its bounds,

@@ -1,19 +1,18 @@
--- Another attempt of a job whose attempt ended without it: what that one costs the job, and its way back to the queue.
--- GIVES: charge_attempt requeue
--- USES: core/wake job/attempt_counts job/entry run/blame
+-- The way of a job whose attempt ended without it back to its queue, at once or later.
+-- GIVES: requeue
+-- USES: core/wake job/attempt_counts job/entry
 -- NEEDS: KEY.dirty KEY.jobs ARG.channel
 
--- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" or a "denied" one (lib/run/blame.lua).
--- Returns its counts, which are not saved yet.
-function charge_attempt(lease, cost, now)
-  local spent = attempt_counts(KEY.jobs, lease.job)
-  prove_failures(spent)
-  charge_failure(spent, lease, cost, now)
-  return spent
-end
-
--- Puts a lease's job back at the head of its run's retries on the lane, or behind the others there.
-function requeue(lease, queue, behind)
-  redis.call(behind and 'RPUSH' or 'LPUSH', queue, entry_text(lease))
-  wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
+-- Puts a lease's job, whose counts are saved, back at the head of `queue`, its run's retries on the lane, or behind the
+-- others there if it was rejected repeatedly. With `due_ms` it waits in the index `delayed`, and the scheduler wakes up
+-- if no other job is due before.
+function requeue(lease, spent, queue, delayed, due_ms)
+  save_attempt_counts(KEY.jobs, lease.job, spent)
+  if not due_ms then
+    redis.call(spent.rejected > 1 and 'RPUSH' or 'LPUSH', queue, entry_text(lease))
+    return wake(KEY.dirty, ARG.channel, lease.lane .. '|' .. lease.ref)
+  end
+  local member = lease.ref .. '|' .. entry_text(lease) .. '|' .. lease.lane
+  redis.call('ZADD', delayed, due_ms, member)
+  if redis.call('ZRANK', delayed, member) == 0 then redis.call('PUBLISH', ARG.channel, '') end
 end

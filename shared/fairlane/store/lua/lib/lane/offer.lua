@@ -19,12 +19,15 @@ function queued_jobs(i)
   return redis.call('LLEN', KEY.queues[i * 4 - 3]) + redis.call('LLEN', KEY.queues[i * 4 - 2])
 end
 
--- Whether the run's next retry was rejected repeatedly, while the lane has rejected or failed calls and answered none
--- that started later.
+-- Whether others go before the run's next retry: it was rejected, while the lane has rejected or failed calls and
+-- answered none that started later, or it has failed, while the lane's circuit is not closed.
 local function steps_back(offer, row)
-  if not known(row.first_n) and row.proved ~= 0 and (row.sign or 0) <= (row.answered_n or 0) then return false end
-  local text = redis.call('LINDEX', offer.hot, 0)
-  return text and attempt_counts(offer.jobs, parse_entry(text).job).rejected > 0
+  local shut = (row.circuit or 'closed') ~= 'closed'
+  local unanswered = known(row.first_n) or row.proved == 0 or (row.sign or 0) > (row.answered_n or 0)
+  local text = (shut or unanswered) and redis.call('LINDEX', offer.hot, 0)
+  if not text then return false end
+  local spent = attempt_counts(offer.jobs, parse_entry(text).job)
+  return spent.rejected > 0 or shut and spent.attempts + spent.unproven > 0
 end
 
 -- The first job of the run in `queues`. `reserved` is its charge in tokens, `minutes` what it takes of the lane; nil

@@ -24,11 +24,11 @@ if not lease.claimed_ms then
     lease.sendable, lease.good_ms, lease.paused = arrive(KEY.lane, lease, now)
   end
 end
+local spent = attempt_counts(KEY.jobs, ARG.job)
+prove_failures(spent, lease)
 lease.worker, lease.claim = ARG.worker, ARG.claim
 redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
 redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
-local spent = attempt_counts(KEY.jobs, ARG.job)
-prove_failures(spent)
 return cjson.encode({
   attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited, rejected = spent.rejected,
   alone = lease.own and spent.alone or 0,

@@ -5,16 +5,16 @@
 --       deadline_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call that is refused or fails
--- USES: core/time job/attempt_counts job/entry job/rejections job/report job/retry
+-- USES: core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); `limited` (0 or 1) is
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call (0: it
 -- did not), and `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
 -- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
-local lease = reported_lease()
+local lease, outcome = reported()
 if not lease then return false end
-local now, delay, outcome = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms), reported_outcome()
+local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local cost = outcome.too_short and 'attempt' or ARG.cost
 local spent, max_attempts = charge_attempt(lease, cost, now), tonumber(ARG.max_attempts)
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
@@ -28,12 +28,5 @@ redis.call('HINCRBY', KEY.state, 'retries', again and 1 or 0)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
 spent.limited, spent.handle = spent.limited + ARG.limited, goes_on and ARG.handle or nil
 if is_rejection(outcome.signal) then note_rejection(spent, lease) end
-save_attempt_counts(KEY.jobs, lease.job, spent)
-if delay > 0 then
-  local member = lease.ref .. '|' .. entry_text(lease) .. '|' .. lease.lane
-  redis.call('ZADD', KEY.delayed, now + delay, member)
-  if redis.call('ZRANK', KEY.delayed, member) == 0 then redis.call('PUBLISH', ARG.channel, '') end
-else
-  requeue(lease, KEY.hot, spent.rejected > 1)
-end
+requeue(lease, spent, KEY.hot, KEY.delayed, delay > 0 and now + delay)
 return reply_of(news, false)

@@ -13,10 +13,10 @@
 -- ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1. `hints` is
 -- what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call by the
 -- worker's monotonic clock, '' where unknown.
-local lease = reported_lease()
+local lease, outcome = reported()
 if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)
-local now, outcome = clock(ARG.now_ms, KEY.clock), reported_outcome()
+local now = clock(ARG.now_ms, KEY.clock)
 local news = end_reported(lease, outcome, outcome.used, now)
 if ARG.memory ~= '{}' then
   for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end

@@ -2,7 +2,7 @@
 -- KEYS: leader clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
 --       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget workers hot*
 -- ARGV: now_ms epoch channel attempt worker worker_timeout_ms max_attempts payload follow joined
--- USES: core/leader core/time job/attempt_counts job/finish_job job/lapse job/retry
+-- USES: core/leader core/time job/finish_job job/lapse job/retry run/blame
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.
 -- `worker` seemed silent to the scheduler. It may be back since: then it has beaten, or claimed this very attempt.
 -- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
@@ -24,6 +24,5 @@ if spent.attempts >= tonumber(ARG.max_attempts) then
   finish_job(lease, 'failed', ARG.payload, ARG.follow, ARG.joined, { unpack(KEY.hot, 2) }, now)
   return 2
 end
-save_attempt_counts(KEY.jobs, lease.job, spent)
-requeue(lease, KEY.hot[1])
+requeue(lease, spent, KEY.hot[1])
 return 1
