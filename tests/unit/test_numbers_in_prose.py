@@ -134,7 +134,17 @@ def test_an_expected_field_without_a_number_gives_no_score(expected: Any) -> Non
         *((-5, each) for each in ("–5", "- 5", "minus 5", "x = - 5", "It is minus 5.", "negative 5", "$-$5")),
         *(
             (5, each)
-            for each in ("x - 5", "10 minus 5", "The answer – 5", "It is 5!", "no. 5", "答案是5。", "\u0665")
+            for each in (
+                "x - 5",
+                "10 minus 5",
+                "The answer – 5",
+                "It is 5!",
+                "It is **5!** 🎉",
+                "So 5! 🎉",
+                "no. 5",
+                "答案是5。",
+                "\u0665",
+            )
         ),
         *(
             (100, each)
@@ -263,7 +273,37 @@ def test_any_signs_are_read_without_an_error(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "piece", ["1", "1 ", "1,", "1,000", "1.", "1/", "10^", "1e9", r"\frac{1}", "-", "1 x ", "\\boxed{"]
+    "piece",
+    [
+        *(
+            "1",
+            "1 ",
+            "1,",
+            "1,000",
+            "1.",
+            "1/",
+            "10^",
+            "1e9",
+            r"\frac{1}",
+            "-",
+            "1 x ",
+            "\\boxed{",
+            "\\boxed{1",
+        ),
+        *(
+            "2½",
+            "= - 5",
+            "5! ",
+            "x^2 ",
+            "\\sqrt{",
+            "\\sqrt[",
+            "x_{",
+            "####1\n",
+            "9" * 399 + "^9 ",
+            "1 million ",
+            "<sup>",
+        ),
+    ],
 )
 def test_a_hostile_text_is_searched_in_moderate_time(piece: str) -> None:
     text = piece * (100_000 // len(piece))

@@ -35,7 +35,7 @@ _UNIT = re.compile(rf"{_UNITS}\^(?:\{{\s?-?[1-4]\s?\}}|-?[1-4])(?!\w)")
 
 _MULTIPLIERS = (
     r"hundreds?|dozens?|thousands?|million(?:en|e|s)?|[mb]illones|mill(?:ón|iard(?:en|e|s)?)|billion(?:en|s)?"
-    r"|trillions?|quadrillions?|tausend|mille|mil|lakhs?|crores?|mio|mrd|mln|bn"
+    r"|trillions?|quadrillions?|tausend|mille|mil|lakhs?|crores?|mio|mrd|mln|mn|bn"
 )
 MULTIPLIED = re.compile(
     rf"(?:\s{{0,3}}|-)(?i:(?:{_MULTIPLIERS})(?!\w))|[kKMBT](?![\w'])|[ ][kM](?![\w'])"
@@ -53,7 +53,9 @@ _JOINED = re.compile(
 )
 """What continues a number in a way that is not read."""
 
-_FACTORIAL = re.compile(r"!(?!\s*$|\s*\n|\s+[A-Z]|[\"')*\]}]|!)")
+_FACTORIAL = re.compile(
+    r"!(?!\s*$|\s*\n|\s+[A-Z]|\s*[\u2600-\u27bf\U0001f000-\U0001faff]|[\"')\]}!]|\*+(?![\w(]))"
+)
 _SHOUTED = re.compile(r"[^\W\d_]{2}")
 
 _BEFORE = re.compile(r"(?:±\s?|\^\s?\{?\s?|[\w)}\]]\s?/\s?)\Z")
