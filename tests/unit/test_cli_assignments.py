@@ -58,7 +58,11 @@ def test_what_is_no_parameter_is_reported(given: list[str], complaint: str) -> N
         ("numeric_match:expected=answer,tolerance=0.5", numeric_match("answer", tolerance=0.5)),
         (r"regex:pattern=(\d{1,3}) kg,expected=weight", regex(r"(\d{1,3}) kg", expected="weight")),
         ("json_valid", json_valid()),
-        ("json_valid:required=name+age", json_valid(required=["name", "age"])),
+        *(
+            (f"json_valid:required={keys}", json_valid(required=["name", "age"]))
+            for keys in ("name+age", "name,age", "name, age", '["name", "age"]', '["name","age"]')
+        ),
+        ('json_valid:required=["a,b+c"],name=j', json_valid(required=["a,b+c"], name="j")),
     ],
 )
 def test_an_evaluator_is_named_with_its_options(given: str, spec: EvaluatorSpec) -> None:
@@ -76,6 +80,8 @@ def test_an_evaluator_is_named_with_its_options(given: str, spec: EvaluatorSpec)
         ("exact_match:answer", "'answer' is no option"),
         ("exact_match:expected=answer,strip=no", "'no' is neither true nor false"),
         ("numeric_match:expected=answer,tolerance=small", "'small' is no number"),
+        ('json_valid:required=["a"', "is not JSON"),
+        ("json_valid:required=[1]", "is no list of texts"),
     ],
 )
 def test_what_is_no_evaluator_is_reported(given: str, complaint: str) -> None:

@@ -80,6 +80,8 @@ def test_a_byte_order_mark_is_no_part_of_a_row(tmp_path: Path, name: str, conten
         ("r.json", " [ ] \n"),
         ("r.csv", ""),
         ("r.csv", "a,b\n"),
+        ("r.csv", 'a,b\n,\n, \n"",""\n,,,\n\n'),
+        ("r.tsv", "a\tb\n\t\n"),
     ],
 )
 def test_a_file_without_rows_is_an_empty_dataset(tmp_path: Path, name: str, content: str) -> None:
@@ -89,6 +91,11 @@ def test_a_file_without_rows_is_an_empty_dataset(tmp_path: Path, name: str, cont
 def test_csv_cells_are_text_under_the_headers_names(tmp_path: Path) -> None:
     path = written(tmp_path / "rows.csv", 'q,n\r\n"a, ""b""\nc",1\r\n\r\n,2\r\n')
     assert list(read_rows(path)) == [{"q": 'a, "b"\nc', "n": "1"}, {"q": "", "n": "2"}]
+
+
+def test_a_line_of_empty_cells_is_no_row(tmp_path: Path) -> None:
+    path = written(tmp_path / "rows.csv", "q,a\nhello,1\n,\n,2\n,,,,\n")
+    assert list(read_rows(path)) == [{"q": "hello", "a": "1"}, {"q": "", "a": "2"}]
 
 
 @pytest.mark.parametrize("source", [list, tuple, iter])

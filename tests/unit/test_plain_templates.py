@@ -119,7 +119,7 @@ def test_lists_and_missing_names_are_left_to_jinja() -> None:
     template = Template("prompt", "{{ q }}")
     assert template.chars({"q": []}) is None
     assert template.chars({}) is None
-    assert template.render({"q": [1, "a"]}) == "[1, 'a']"
+    assert template.render({"q": [1, "a"]}) == '[1, "a"]'
 
 
 def test_a_plain_template_renders_no_more_than_any_other() -> None:

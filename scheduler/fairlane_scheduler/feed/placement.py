@@ -22,6 +22,7 @@ from fairlane.core.errors import (
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
+from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
@@ -326,4 +327,4 @@ def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:
 def _given(value: object, name: str) -> str:
     if value is None:
         raise UnreadableRow(f"the row has no output in its field {name!r}")
-    return value if isinstance(value, str) else str(value)
+    return as_text(value)

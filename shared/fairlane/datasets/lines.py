@@ -78,7 +78,10 @@ def read_lines(file: BinaryIO) -> Iterator[object]:
 
 
 def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
-    """Records under the header's names; cells are text, never numbers. Raises `Broken`."""
+    """Records under the header's names; cells are text, never numbers. Raises `Broken`.
+
+    A line whose cells are all empty is no row, as an empty line is none: spreadsheets write them at the end.
+    """
     reader = csv.reader((line for _, line in numbered_lines(file)), strict=True, delimiter=delimiter)
     try:
         header: list[str] | None = None
@@ -87,6 +90,8 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
                 continue
             if header is None:
                 header = _header(cells)
+                continue
+            if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
                 problem = f"line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"

@@ -45,7 +45,7 @@ Spec = TypeVar("Spec", bound=BaseModel)
 def exact_match(
     expected: str, *, ignore_case: bool = False, strip: bool = True, name: str = "exact_match"
 ) -> EvaluatorSpec:
-    """1 if the output is the text of the row's field ``expected``, else 0."""
+    """1 if the output is the text of the row's field ``expected``, or one of the answers that it lists."""
     return build(ExactMatch, name=name, expected=expected, ignore_case=ignore_case, strip=strip)
 
 
@@ -63,7 +63,7 @@ def contains(
 
 
 def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> EvaluatorSpec:
-    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field.
+    """1 if ``pattern`` is found in the output; with ``expected``, if its last match's group is that field.
 
     A search ends after `patterns.SEARCH_S` seconds, without a score: patterns like ``(a+)+$`` can take years.
     """
@@ -90,9 +90,10 @@ def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> Eva
 
 
 def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeric_match") -> EvaluatorSpec:
-    """1 if the last number in the output equals the row's field ``expected``, within ``tolerance``.
+    """1 if the output's answer equals the row's field ``expected``, within ``tolerance``.
 
-    There is no score where the field holds several numbers, except behind ``####`` or in LaTeX's box.
+    The answer is the number behind the last ``####`` or in LaTeX's last box, else the last number. There is
+    no score where the field holds several numbers, or one that is not understood, such as "5k".
     """
     if isinstance(tolerance, float) and not math.isfinite(tolerance):
         raise SubmissionError(

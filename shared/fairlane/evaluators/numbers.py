@@ -1,51 +1,79 @@
-"""Reads numbers in prose exactly: decimals, fractions and powers of ten."""
+"""Reads the numbers of a text exactly, or says that it cannot: a part of a number is never read as one."""
 
 from __future__ import annotations
 
 import re
 from collections import deque
 from collections.abc import Iterator
+from dataclasses import dataclass
 from fractions import Fraction
 
-MAX_CHARS = 100_000
-"""Characters at the end of a text that are searched for numbers: a bound for hostile outputs."""
+from fairlane.evaluators.numerals import surroundings
+from fairlane.evaluators.numerals.grammar import LEAD, LONGEST_LEAD, MINUS, read
+from fairlane.evaluators.numerals.notation import one_notation
 
-_MOST_DIGITS = 400
-"""Longer ones are no numbers that anybody compares; a float ends at 309."""
+MAX_CHARS = 20_000
+"""Characters at the end of a text that are searched for numbers: a bound for hostile outputs. To read one
+takes up to 10 µs."""
 
-# A sign counts where no word ends before it: "10-5" ends in 5, "x = -5", "-$5" and "$-5" in -5. Letters may
-# follow a number ("18kg") but not precede it ("GPT4").
-_SIGN = r"(?:(?<![\w)\]])(?P<sign>[-+−]))?(?:[$€£¥](?P<inner>[-−])?)?"
-_DIGITS = (
-    r"(?P<digits>(?<![\w.])\.[0-9]+|(?<!\w)(?<![0-9]\.)"
-    r"(?:[0-9]{1,3}(?:,[0-9]{3})+(?![0-9])|[0-9]+)(?:\.[0-9]+)?)"
+_TOKEN = re.compile(
+    rf"(?P<digits>[0-9]|(?<![\w.])\.[0-9]|\\[dtc]?frac(?![A-Za-z]))|(?P<function>{surroundings.FUNCTION})"
+    rf"|(?:{surroundings.WORD})"
 )
-_POWER = r"\s{0,3}(?:[x×*·⋅]|\\times|\\cdot)\s{0,3}10(?:\^|\*\*)\{?(?P<power>[-+−]?[0-9]{1,3})\}?(?![\w^])"
-_TEN = r"(?<![\w.,)^/])10(?:\^|\*\*)\{?(?P<ten>[-+−]?[0-9]{1,3})\}?(?![\w^])"
-_OVER = r"(?<![0-9]/)/(?P<over>[0-9]{1,20})(?![\w/]|[.,][0-9])"
-_NUMBER = re.compile(
-    rf"{_SIGN}(?:{_TEN}|\\[dt]?frac\{{\s?(?P<above>[0-9]{{1,20}})\s?\}}\{{\s?(?P<below>[0-9]{{1,20}})\s?\}}"
-    rf"|{_DIGITS}(?:(?P<exponent>[eE][-+]?[0-9]{{1,3}}(?!\w))|{_POWER}|(?<!/[0-9]){_OVER})?)"
+_GAP = re.compile(r"\s")
+_BOX = r"\\(?:boxed|fbox)\s?\{(?P<boxed>(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+)\}"
+_MARK = re.compile(rf"####(?P<marked>[^\n#][^\n]*+)|{_BOX}")
+_ANSWER = re.compile(
+    r"[\s*_$\\(\[]*(?:(?:the\s)?(?:final\s)?(?:answer|result)(?:\sis)?\s*:?[\s*_$\\(\[]*)?"
+    r"(?:\w{1,12}\s?[=≈]\s?)?(?:-|minus|negative)?\s*(?=[\d$€£¥+√.\-−–¼-¾⅐-⅞]|\\[dt]?frac|\\sqrt)",
+    re.IGNORECASE,
 )
-_MARKED = re.compile(r"####[ \t]*([^\n]*)|\\boxed\{((?:[^{}]|\{[^{}]*\})*)\}")
+_NUMBERED = re.compile(r"\s*[0-9]+[.):]\s+[^\W\d_]")
 
 
-def numbers_in(text: str) -> Iterator[Fraction | None]:
-    """All numbers at the end of a text, in order; ``None`` for one without a finite value."""
-    for found in _NUMBER.finditer(text[-MAX_CHARS:]):
-        yield _value(found)
+@dataclass(frozen=True, slots=True)
+class Number:
+    """A number as a text has it. ``value`` is ``None`` if it has no finite one, or if it is not understood.
+
+    ``problem`` says why it is not understood.
+    """
+
+    text: str
+    value: Fraction | None
+    problem: str | None = None
+
+
+def numbers_in(text: str) -> Iterator[Number]:
+    """All numbers at the end of a text, in order, with those that are not understood."""
+    text = one_notation(_end_of(text))
+    at = 0
+    while (token := _TOKEN.search(text, at)) is not None:
+        at = token.end()
+        if token["digits"] is not None:
+            number, at = _number(text, token.start())
+            yield number
+        elif token["function"] is not None or surroundings.is_power(token[0], token["raised"] or ""):
+            at = _rest(text, at)
+            yield _misunderstood(text[token.start() : at])
 
 
 def last_number(text: str) -> Fraction | None:
-    """The last number of ``1,234.5``, ``-$3``, ``12%``, ``3/4``, ``3 x 10^5``, ``#### 18.`` and the like."""
+    """The value of the last number; ``None`` if there is none, or if it is not understood."""
     found = deque(numbers_in(text), maxlen=1)
-    return found[0] if found else None
+    return found[0].value if found else None
 
 
 def marked_answer(text: str) -> str:
-    """What stands behind the last ``####``, or in LaTeX's last box; without any, the whole text."""
-    marks = deque(_MARKED.finditer(text), maxlen=1)
-    return (marks[0][1] or marks[0][2] or "") if marks else text
+    """What stands behind the last ``####`` or in LaTeX's last box; without any, the whole text.
+
+    Markdown's headings begin with ``####``, too: what stands there counts if it begins with a number.
+    """
+    answer = None
+    for mark in _MARK.finditer(text):
+        content = mark["boxed"] if mark["marked"] is None else mark["marked"]
+        if content.strip() and (mark["marked"] is None or _begins_with_number(content)):
+            answer = content
+    return text if answer is None else answer
 
 
 def exact(number: float) -> Fraction:
@@ -53,25 +81,44 @@ def exact(number: float) -> Fraction:
     return Fraction(str(number))
 
 
-def _value(found: re.Match[str]) -> Fraction | None:
-    sign = -1 if found["inner"] or found["sign"] in ("-", "−") else 1
-    if found["ten"]:
-        return sign * _ten_to(found["ten"])
-    if found["above"]:
-        return sign * Fraction(int(found["above"]), int(found["below"])) if int(found["below"]) else None
-    digits = found["digits"].replace(",", "")
-    if len(digits) > _MOST_DIGITS:
-        return None
-    value = sign * Fraction(digits + (found["exponent"] or ""))
-    if found["power"]:
-        value *= _ten_to(found["power"])
-    if found["over"]:
-        return value / int(found["over"]) if int(found["over"]) else None
-    return value if abs(value) < _TOO_LARGE else None
+def _begins_with_number(line: str) -> bool:
+    return _ANSWER.match(line) is not None and _NUMBERED.match(line) is None
 
 
-_TOO_LARGE = Fraction(10) ** 308
+def _number(text: str, digits: int) -> tuple[Number, int]:
+    """The number whose digits begin at ``digits``, and the place behind it."""
+    before = text[max(0, digits - LONGEST_LEAD) : digits]
+    lead = LEAD.search(before)
+    start = digits - (0 if lead is None else len(lead[0]))
+    found = read(text, digits)
+    if found is None:
+        end = _rest(text, digits)
+        return _misunderstood(text[start:end]), max(end, digits + 1)
+    value, end = found
+    if (multiplier := surroundings.MULTIPLIED.match(text, end)) is not None:
+        end = _rest(text, max(end, multiplier.end()))
+        return _misunderstood(text[start:end], f"{multiplier[0].strip(' -')!r} is not multiplied"), end
+    if surroundings.joined(text, end) or surroundings.depends(text, start):
+        end = _rest(text, end)
+        return _misunderstood(text[start:end]), end
+    minus = lead is not None and (lead["inner"] or lead["sign"] or "+") in MINUS
+    if not (lead is not None and (lead["sign"] or lead["inner"])):
+        minus = surroundings.negated(text, start)
+    return Number(text[start:end], -value if minus and value is not None else value), end
 
 
-def _ten_to(power: str) -> Fraction:
-    return Fraction(10) ** int(power.replace("−", "-"))
+def _end_of(text: str) -> str:
+    """At most `MAX_CHARS` from the end of a text, from the beginning of a word on."""
+    if len(text) <= MAX_CHARS:
+        return text
+    cut = _GAP.search(text, len(text) - MAX_CHARS)
+    return "" if cut is None else text[cut.end() :]
+
+
+def _rest(text: str, end: int) -> int:
+    rest = surroundings.REST.match(text, end)
+    return end if rest is None else rest.end()
+
+
+def _misunderstood(text: str, problem: str = "it is not understood") -> Number:
+    return Number(text, None, problem)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections import deque
+from collections.abc import Callable, Iterator
 from functools import lru_cache
 
 import regex
@@ -102,8 +104,24 @@ class SearchError(Exception):
 
 def search(pattern: str, text: str) -> regex.Match[str] | None:
     """The first match of ``pattern`` in ``text``. Raises `SearchError`."""
+    return _bounded(pattern, lambda compiled: compiled.search(text, timeout=SEARCH_S))
+
+
+def search_last(pattern: str, text: str) -> regex.Match[str] | None:
+    """The last match of ``pattern`` in ``text``, of those that do not overlap. Raises `SearchError`."""
+    return _bounded(pattern, lambda compiled: _last(compiled.finditer(text, timeout=SEARCH_S)))
+
+
+def _last(found: Iterator[regex.Match[str]]) -> regex.Match[str] | None:
+    last = deque(found, maxlen=1)
+    return last[0] if last else None
+
+
+def _bounded(
+    pattern: str, find: Callable[[regex.Pattern[str]], regex.Match[str] | None]
+) -> regex.Match[str] | None:
     try:
-        return compile_pattern(pattern).search(text, timeout=SEARCH_S)
+        return find(compile_pattern(pattern))
     except PatternError as error:
         raise SearchError(f"the pattern is no regular expression: {error}") from None
     except TimeoutError:

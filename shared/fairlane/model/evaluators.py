@@ -17,7 +17,11 @@ class _Spec(BaseModel):
 
 
 class ExactMatch(_Spec):
-    """1 if the output equals the row's field ``expected``, else 0."""
+    """1 if the output equals the row's field ``expected``, or one of the answers that it lists, else 0.
+
+    An object in that field is compared as JSON. ``strip`` leaves out what nobody sees, too: characters
+    without a width, and differences between kinds of spaces and Unicode's normal forms.
+    """
 
     kind: Literal["exact_match"] = "exact_match"
     expected: str
@@ -26,7 +30,10 @@ class ExactMatch(_Spec):
 
 
 class Contains(_Spec):
-    """1 if the output contains the row's field ``expected``, or the fixed ``text``, else 0."""
+    """1 if the output contains the row's field ``expected``, or the fixed ``text``, else 0.
+
+    Of a list in that field, the output contains one.
+    """
 
     kind: Literal["contains"] = "contains"
     expected: str | None = None
@@ -35,7 +42,10 @@ class Contains(_Spec):
 
 
 class Regex(_Spec):
-    """1 if ``pattern`` is found in the output; with ``expected``, if its first group is that row field."""
+    """1 if ``pattern`` is found in the output.
+
+    With ``expected``, 1 if the first group of the last match is that row field, or one that it lists.
+    """
 
     kind: Literal["regex"] = "regex"
     pattern: str = Field(max_length=1000)
@@ -50,7 +60,11 @@ class JsonValid(_Spec):
 
 
 class NumericMatch(_Spec):
-    """1 if the last number in the output equals the row's field ``expected`` within ``tolerance``."""
+    """1 if the output's answer equals the row's field ``expected`` within ``tolerance``.
+
+    Its answer is the number behind the last ``####`` or in LaTeX's last box, else the last number. A list in
+    the field holds accepted numbers.
+    """
 
     kind: Literal["numeric_match"] = "numeric_match"
     expected: str

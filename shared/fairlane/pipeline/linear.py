@@ -31,6 +31,9 @@ VERDICT_PAIRS = 1 << 19
 """Characters of a judge's answer times those of its choices, for each choice is looked for at each word: some
 ten milliseconds."""
 
+FEW_ANSWERS = 20
+"""Accepted answers of a row up to which an output is compared with them at once."""
+
 Row = Mapping[str, Any]
 
 
@@ -116,12 +119,19 @@ def _reads_linearly(step: Step, answer: str | None) -> bool:
     return len(answer) <= LINEAR_CHARS
 
 
+def _accepts_few(expected: object) -> bool:
+    """Whether an output is compared with few answers; with each of them, it is read once."""
+    return not isinstance(expected, list) or len(expected) <= FEW_ANSWERS
+
+
 def _scores_linearly(spec: object, output: str, row: Row) -> bool:
     match spec:
-        case ExactMatch() | NumericMatch() | JsonValid():
+        case ExactMatch() | JsonValid():
             return True
+        case NumericMatch():
+            return _accepts_few(row.get(spec.expected))
         case Contains():
-            return len(spec.text or "") <= LINEAR_CHARS
+            return len(spec.text or "") <= LINEAR_CHARS and _accepts_few(row.get(spec.expected or ""))
         case Assertions():
             return assertions_are_linear(row.get(spec.field), output, LINEAR_CHARS)
     return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -104,6 +105,14 @@ class MeteredContext(Context):
                     break
             else:
                 waiting.pop()
+
+
+def printed(value: object) -> object:
+    """What a template prints for ``value``: JSON for objects, lists and truth values, all else as it is.
+
+    Models read JSON; Python's ``{'a': True}`` is a text that no row has.
+    """
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list, tuple, bool)) else value
 
 
 def _words(value: object) -> int:

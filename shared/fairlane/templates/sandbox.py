@@ -15,7 +15,7 @@ from jinja2.tests import TESTS
 from jinja2.visitor import NodeTransformer
 
 from fairlane.templates import operations, vocabulary
-from fairlane.templates.meter import MeteredContext, NullError, RowUndefined
+from fairlane.templates.meter import MeteredContext, NullError, RowUndefined, printed
 
 _WEIGHED = "fairlane weighed"
 _JOINED = "fairlane joined"
@@ -121,7 +121,7 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
         known = {name: FILTERS[name] for name in vocabulary.JINJA_FILTERS}
         known |= {name: pass_context(own) for name, own in vocabulary.OWN_FILTERS.items()}
         for name, function in known.items():
-            self.filters[name] = _metered(function, keeps_null=name in vocabulary.TEXT_FILTERS)
+            self.filters[name] = _metered(function, makes_text=name in vocabulary.TEXT_FILTERS)
         self.filters.update({_WEIGHED: _weighed, _JOINED: _joined, _ROUNDS: _rounds})
         self.tests.clear()
         self.tests.update({name: _metered(TESTS[name]) for name in vocabulary.JINJA_TESTS})
@@ -197,14 +197,15 @@ def _weigh_all(context: MeteredContext, values: tuple[Any, ...]) -> None:
 
 @pass_context
 def _shown(context: MeteredContext, value: object) -> object:
-    """The text that ``{{ … }}`` prints; rejects null, and values whose text would be an address in memory."""
+    """What ``{{ … }}`` prints; rejects null, and values whose text would be an address in memory."""
     if isinstance(value, str):
         return value
     if value is None:
         raise NullError
-    if isinstance(value, (list, dict, tuple)):
+    if isinstance(value, (list, dict, tuple, bool)):
         context.weigh(value)
-    elif not isinstance(value, (int, float, Undefined)):
+        return printed(value)
+    if not isinstance(value, (int, float, Undefined)):
         if callable(value):
             raise TypeError("a method is printed without being called; add ()")
         raise TypeError("a sequence is printed without |list or |join")
@@ -223,7 +224,7 @@ def _joined(context: MeteredContext, value: object) -> object:
     if value is None:
         raise NullError
     context.weigh(value)
-    return value
+    return printed(value)
 
 
 @pass_context
@@ -238,20 +239,22 @@ def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
     return values
 
 
-def _metered(function: Any, *, keeps_null: bool = False) -> Callable[..., Any]:
+def _metered(function: Any, *, makes_text: bool = False) -> Callable[..., Any]:
     """``function``, a filter or test, with its arguments and its result charged to the rendering.
 
-    ``keeps_null``: it makes text of its first argument, but leaves null, which can still be asked for.
+    ``makes_text``: it makes text of its first argument, but leaves null, which can still be asked for.
     """
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
 
     @pass_context
     @wraps(function, updated=())
     def metered(context: MeteredContext, *args: Any, **kwargs: Any) -> Any:
-        if keeps_null and args[0] is None:
+        if makes_text and args[0] is None:
             return None
         _weigh_all(context, args)
         _weigh_all(context, tuple(kwargs.values()))
+        if makes_text:
+            args = (printed(args[0]), *args[1:])
         match passed:
             case "context":
                 result = function(context, *args, **kwargs)

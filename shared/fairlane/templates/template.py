@@ -17,6 +17,7 @@ from fairlane.templates.meter import (
     MissingVariableError,
     NullError,
     WorkLimitError,
+    printed,
 )
 from fairlane.templates.sandbox import RowEnvironment
 
@@ -80,7 +81,7 @@ class PlainTemplate:
             if not isinstance(value, str):
                 if not isinstance(value, int | float):
                     return None
-                value = str(value)
+                value = str(printed(value))
             length += len(value) + len(text)
             if length > MAX_CHARS:
                 raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")

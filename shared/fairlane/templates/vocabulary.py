@@ -10,7 +10,7 @@ from typing import Any
 from jinja2.filters import do_int, do_round, make_attrgetter
 from jinja2.runtime import Undefined
 
-from fairlane.templates.meter import MeteredContext, NullError, bounded
+from fairlane.templates.meter import MeteredContext, NullError, bounded, printed
 from fairlane.templates.operations import add, join, printf, replace, rfind, rindex, rpartition, rsplit, whole
 
 _MAX_INDENT = 100
@@ -25,7 +25,7 @@ def _filter_join(context: MeteredContext, value: Any, separator: str = "", attri
         context.weigh(item)
         if item is None:
             raise NullError
-        pieces.append(str(item))
+        pieces.append(str(printed(item)))
     return join(str(separator), pieces)
 
 

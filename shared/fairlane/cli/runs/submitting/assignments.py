@@ -44,6 +44,8 @@ _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
 _LIKE_JSON = re.compile(r'[\[{"\d-]')
 _MISSPELT = {"True": "true", "False": "false", "None": "null"}
 
+_BETWEEN_WORDS = re.compile(r"[,+]")
+
 # A comma separates two options only where a name and "=" follow: a pattern may have commas of its own.
 _NEXT_OPTION = re.compile(r",(?=[a-z_]+=)")
 
@@ -148,8 +150,14 @@ def _number(given: str, text: str) -> float:
         raise SubmissionError(EVALUATOR, given, f"{text!r} is no number", "Write 0.01, say.") from None
 
 
-def _words(_: str, text: str) -> list[str]:
-    return [word for word in text.split("+") if word]
+def _words(given: str, text: str) -> list[str]:
+    """``a,b``, ``a+b`` or a list in JSON, which names with these signs need. Raises `SubmissionError`."""
+    if not text.lstrip().startswith("["):
+        return [word.strip() for word in _BETWEEN_WORDS.split(text) if word.strip()]
+    words = _value(EVALUATOR, given, text)
+    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
+        raise SubmissionError(EVALUATOR, given, f"{text} is no list of texts", """Write ["a", "b"].""")
+    return words
 
 
 _OPTIONS: Mapping[str, Callable[[str, str], Any]] = {

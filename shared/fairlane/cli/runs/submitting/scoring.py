@@ -21,8 +21,8 @@ EvaluatorsOption = Annotated[
     typer.Option(
         metavar="SPEC",
         help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
-        "regex:pattern=PATTERN, json_valid, similarity:model=MODEL,expected=FIELD; more options after "
-        "commas. Repeatable.",
+        "regex:pattern=PATTERN, json_valid:required=KEY,KEY, similarity:model=MODEL,expected=FIELD; more "
+        "options after commas. Repeatable.",
         rich_help_panel=SCORES,
     ),
 ]
