@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, NoReturn, assert_never
 
+from fairlane.core.json_answers import json_in
 from fairlane.evaluators.assertions import AssertionsError, share_met
 from fairlane.evaluators.numbers import exact, last_number, marked_answer, numbers_in
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search
@@ -101,7 +102,10 @@ def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
 
 def _json(spec: JsonValid, output: str) -> Score:
     try:
-        value = json.loads(output, parse_constant=_no_constant)
+        if spec.fenced:
+            value = json_in(output, exact=True)
+        else:
+            value = json.loads(output, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return Score(0.0)
     if not spec.required:
