@@ -83,6 +83,7 @@ def test_a_plain_verdict_counts(choices: Mapping[str, float], answer: str, value
         (YES_NO, '{"choice": "yes", "choice": "no"}'),
         (YES_NO, '{"choice": "yes", "Choice": "no"}'),
         (YES_NO, 'He wrote {"verdict": "yes"}, which is wrong.'),
+        (YES_NO, 'yes {"verdict": "no"}'),
         (YES_NO, 'So:\n{"reason": "Is it right: yes'),
         (YES_NO, "<think>it is yes yes"),
         (PASS_FAIL, '{"fail": true}'),

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 START, END = "<think>", "</think>"
-"""Tags of Qwen, DeepSeek and others. Servers that put the start into the prompt send only the end."""
+"""Tags of Qwen, DeepSeek and others. Where a chat template puts the start into the prompt, an answer has only
+the end: https://docs.vllm.ai/en/latest/features/reasoning_outputs.html
+"""
 
 _QUOTES = ("`", '"', "'", "“", "”", "„", "\u2018", "\u2019", "«", "»")
 _FENCE = "```"
@@ -28,9 +30,11 @@ def without_reasoning(text: str) -> str:
 
 
 def _is_mention(before: str, after: str) -> bool:
-    """Whether a tag between these texts is part of what is said: quoted, in a code block, or in JSON."""
-    quoted = before.endswith(_QUOTES) or after.startswith(_QUOTES)
-    is_json = before.lstrip(_BLANKS).startswith(("{", "["))
-    # JSON text, or a sentence, whose quotation marks are open where the tag stands
-    opened = before.lstrip(_BLANKS).startswith('"') and before.count('"') % 2 == 1
-    return quoted or is_json or opened or before.count(_FENCE) % 2 == 1
+    """Whether a tag between these texts is part of what is said: quoted, in a code block, or in JSON.
+
+    Quotation marks count right around the tag, or where the whole text opens with them.
+    """
+    start = before.lstrip(_BLANKS)
+    quoted = before.endswith(_QUOTES) and after.startswith(_QUOTES)
+    opened = start.startswith('"') and start.count('"') % 2 == 1
+    return quoted or opened or start.startswith(("{", "[")) or before.count(_FENCE) % 2 == 1

@@ -55,7 +55,10 @@ def read_verdict(answer: str, choices: Mapping[str, float]) -> Verdict:
     document = tool_arguments(found.value)
     if not isinstance(document, dict):
         plain = without_objects(text)
-        return Verdict(_score(verdict(plain, vocabulary), plain, answer, choices), text)
+        made = verdict(plain, vocabulary)
+        if plain != text and verdict(text, vocabulary) not in (made, None):
+            made = None  # JSON within the sentences says something else
+        return Verdict(_score(made, plain, answer, choices), text)
     field = _field(document, choices)
     made = verdict(field, vocabulary)
     if made is not None and not vouches(found.before, found.after, made, vocabulary):
