@@ -25,6 +25,7 @@ GRADES = {"合格": 1.0, "不合格": 0.0}
     ("choices", "answer", "value"),
     [
         (YES_NO, '```json\n{"reason": "ok", "choice": "yes"}\n```\nLet me know if you need more!', 1),
+        (YES_NO, '{"choice": "yes"}\n\nI hope this helps! If you have any questions, feel free to ask.', 1),
         (YES_NO, 'Here is my evaluation of the output:\n```JSON\n{"choice": "no"}\n```', 0),
         (YES_NO, 'The sum is not right.\n\n{"reason": "5", "choice": "no"}', 0),
         (YES_NO, '{"reason": "It wrote </think> twice.", "choice": "yes"}', 1),
@@ -79,6 +80,8 @@ def test_a_plain_verdict_counts(choices: Mapping[str, float], answer: str, value
         (YES_NO, '{"choice": "yes"}\n\nWait, that is not right.'),
         (YES_NO, '{"choice": "yes"}\n\nVerdict: no'),
         (YES_NO, 'Verdict: no\n\n{"choice": "yes"}'),
+        (YES_NO, '{"choice": "yes"}\n\nI hope nobody accepts it, though.'),
+        (PASS_FAIL, '{"choice": "pass"}\n\nIf you want the truth, it is no good.'),
         (YES_NO, 'It should be:\n{"choice": "yes"}'),
         (YES_NO, '{"choice": "yes", "choice": "no"}'),
         (YES_NO, '{"choice": "yes", "Choice": "no"}'),

@@ -132,10 +132,12 @@ _QUOTED = re.compile(
 )
 """Words before an object that may be quoted: "The output was:"."""
 
-
+_ASK = r"(?:let me know|(?:please )?feel free|just ask)\b[^.!?,;:\n]*"
 _POLITE = re.compile(
-    r"(?:let me know|(?:please )?feel free|i hope|if you (?:need|have|want|would|'d))\b[^.!?\n]*"
+    rf"i hope (?:this|that|it) (?:helps|is (?:helpful|useful))|{_ASK}"
+    rf"|if you (?:need|have|want|would|'d)\b[^.!?,;:\n]*(?:, *{_ASK})?(?=[.!\n]|\Z)"
 )
+"""What models add to anything; its "if" doubts nothing."""
 
 
 def vouches(before: str, after: str, made: str, choices: Choices) -> bool:
@@ -144,12 +146,12 @@ def vouches(before: str, after: str, made: str, choices: Choices) -> bool:
     The words right before it must not say that it is another's, as a quoted output is; what follows must not
     doubt it or name another choice, and no verdict of its own may differ.
     """
-    before, after = choices.normalized(before), _POLITE.sub("", choices.normalized(after))
+    before, after = choices.normalized(before), choices.normalized(after)
     intro = _OF_MINE.sub("", _CLAUSE.split(_FENCE.sub("", before).strip())[-1])
     leads = not intro.endswith((".", "!", "…"))
     if leads and (_OF_ANOTHER.search(intro) or _QUOTED.search(intro) or _is_unknown(intro)):
         return False
-    if DOUBT.search(after) or TAKEN_BACK.search(after) or UNSPACED.search(after):
+    if DOUBT.search(_POLITE.sub("", after)) or TAKEN_BACK.search(after) or UNSPACED.search(after):
         return False
     others = choices.named(after) | {verdict(before, choices), verdict(after, choices)}
     return not others - {made, None}
