@@ -93,12 +93,16 @@ def test_a_judge_answers_in_the_form_of_every_protocol(wire: Wire, stream: bool)
 
 @every_protocol
 @streamed_or_not
-def test_a_refusal_fails_the_item_or_is_its_text(wire: Wire, stream: bool) -> None:
+def test_a_refusal_in_the_models_words_is_an_output_and_a_filters_a_failure(wire: Wire, stream: bool) -> None:
     form = {} if wire.protocol in UNFIT else {"response_format": FORM}
     (outcome,) = outcomes(wire, [ask(stream=stream, **form)], refusals=1.0)
     if wire.protocol in (*UNFIT, "ollama"):
         assert isinstance(outcome, Success)
         assert outcome.output.startswith("I'm sorry")
+    elif wire.protocol in ("openai", "openai_responses", "azure_openai"):
+        assert isinstance(outcome, Success)
+        assert outcome.output.startswith("I'm sorry")
+        assert outcome.finish_reason == "refusal"
     else:
         assert isinstance(outcome, PermanentFailure)
 

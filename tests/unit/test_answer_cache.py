@@ -31,6 +31,7 @@ DECIDES: dict[str, list[Any]] = {
     "project": ["one", "two"],
     "api_version": ["2025-01-01", "2026-01-01"],
     "headers": [{"x-tier": "a"}, {"x-tier": "b"}],
+    "reasoning_tags": [False],
 }
 OF_NO_ACCOUNT: dict[str, list[Any]] = {
     "base_url": ["https://One.example.com:443/v1/"],
@@ -143,9 +144,12 @@ def test_outputs_of_functions_are_not_cached() -> None:
         (" \n", "stop", False),
         ("The answer, after lengthy", "length", False),
         ("The answer, after lengthy", "MAX_TOKENS", False),
+        ("I cannot help with that.", "refusal", False),
     ],
 )
-def test_an_answer_that_is_empty_or_cut_is_not_kept(output: str, reason: str | None, kept: bool) -> None:
+def test_an_answer_that_is_empty_or_cut_or_a_refusal_is_not_kept(
+    output: str, reason: str | None, kept: bool
+) -> None:
     async def scene(parts: WorkerParts) -> None:
         parts.provider.answer = Success(output, finish_reason=reason)
         for run in ("r1", "r2"):

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from fairlane.apps.batchfile.answers import response
 from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, default_errors
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import base64_of, pack
@@ -43,6 +44,16 @@ def record(item: int = 0, **changes: Any) -> Record:
 
 def lines(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+
+
+def test_a_refusal_in_the_models_words_is_openais() -> None:
+    refused = record(3, output="I cannot.", finish_reason="refusal")
+    (choice,) = WRITER.answer(refused)["response"]["body"]["choices"]
+    assert choice["message"] == {"role": "assistant", "content": None, "refusal": "I cannot."}
+    assert choice["finish_reason"] == "stop"
+    body = response(refused, {}, "n", 0)
+    assert (body["status"], body["incomplete_details"]) == ("completed", None)
+    assert body["output"][0]["content"] == [{"type": "refusal", "refusal": "I cannot."}]
 
 
 def test_an_answer_is_a_chat_completion() -> None:

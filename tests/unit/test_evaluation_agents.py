@@ -157,10 +157,10 @@ def test_fr_005_a_batch_that_lacks_criteria_is_read_as_far_as_it_goes() -> None:
     assert read_batch(json.dumps([entry("depth", 7)]), BOTH).opinions == {"depth": Opinion(7, "so")}
 
 
-def test_the_first_opinion_by_a_criterion_counts() -> None:
-    assert read_batch(batch(entry("depth", 7), entry("depth", 1)), BOTH).opinions == {
-        "depth": Opinion(7, "so")
-    }
+def test_a_criterion_that_is_scored_twice_and_differently_has_no_opinion() -> None:
+    read = read_batch(batch(entry("depth", 7), entry("clarity", 4), entry("depth", 1)), BOTH)
+    assert read.opinions == {"clarity": Opinion(4, "so")}
+    assert [json.loads(raw) for raw in read.malformed] == [entry("depth", 7), entry("depth", 1)]
 
 
 @pytest.mark.parametrize(

@@ -42,7 +42,7 @@ def verdict(
     folder: Folder,
     programs: Programs,
     text: str,
-    output: str,
+    output: str | None,
     prices: Mapping[str, Price] | None = None,
     **fields: Any,
 ) -> Verdict:
@@ -190,3 +190,23 @@ def test_a_tally_derives_metrics_of_each_prompt_and_provider(folder: Folder, pro
     tally.derive([Derived("rate", "hits / __count"), Derived("half", "rate / 2")])
     assert tally.metrics["rate", cell] == (0.5, 1.0)
     assert tally.metrics["half", cell] == (0.25, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("fields", "kind", "outcome"),
+    [
+        ({"output": "No poem today.", "finish_reason": "refusal"}, "is-refusal", "passed"),
+        ({"output": "No poem today.", "finish_reason": "refusal"}, "not-is-refusal", "failed"),
+        ({"output": "No poem today.", "finish_reason": "stop"}, "is-refusal", "failed"),
+        ({"error": "the provider's content filter stopped the answer"}, "is-refusal", "passed"),
+        ({"error": "the provider blocked the prompt (blockReason SAFETY)"}, "is-refusal", "passed"),
+        ({"error": "the provider's content filter stopped the answer"}, "not-is-refusal", "failed"),
+        ({"error": "the provider's content filter stopped the answer"}, "is-json", "error"),
+        ({"error": "400: refused"}, "is-refusal", "error"),
+    ],
+)
+def test_refusals_in_words_and_by_filters_are_refusals(
+    folder: Folder, programs: Programs, fields: dict[str, Any], kind: str, outcome: str
+) -> None:
+    given = {"output": None, **fields}
+    assert verdict(folder, programs, asserting({"type": kind}), **given).outcome == outcome

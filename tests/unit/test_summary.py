@@ -287,9 +287,29 @@ def test_outputs_that_were_cut_or_are_empty_are_counted_by_model() -> None:
         "3 of 4 cut at max_tokens, 1 empty",
         "1 of 1 empty",
     ]
-    assert found.to_dict()["endings"]["sim:fast"] == {"outputs": 4, "cut": 3, "empty": 1}
+    assert found.to_dict()["endings"]["sim:fast"] == {
+        "outputs": 4,
+        "cut": 3,
+        "empty": 1,
+        "refused": 0,
+    }
     assert "Outputs of sim:fast: 3 of 4 cut at max_tokens, 1 empty." in found._repr_html_()
     assert summed(records[0]).endings == {}
+
+
+def test_refusals_in_the_models_words_are_counted_by_model() -> None:
+    records = [
+        make_record(0, finish_reason="refusal", output="I cannot."),
+        make_record(1, finish_reason="length"),
+        make_record(2, finish_reason="stop", model="sim:slow"),
+        make_record(3, finish_reason="refusal", output="No.", model="sim:slow"),
+    ]
+    found = summed(*records)
+    assert found.endings == {"sim:fast": Endings(2, 1, 0, 1), "sim:slow": Endings(2, 0, 0, 1)}
+    assert [each.in_words() for each in found.endings.values()] == [
+        "1 of 2 cut at max_tokens, 1 refused",
+        "1 of 2 refused",
+    ]
 
 
 REASONS = [None, "stop", "length", "Max_Tokens", "incomplete", "odd"]

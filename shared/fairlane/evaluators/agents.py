@@ -6,30 +6,38 @@ import json
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from fairlane.core.json_answers import json_in
 from fairlane.model.evaluators import Criterion
 
-_FENCE = "```"
+
+def _number(value: object) -> object:
+    """Pydantic reads a truth value as 1 or 0, which no agent means."""
+    if isinstance(value, bool):
+        raise ValueError("a number was expected, got a truth value")  # noqa: TRY004  pydantic reports it
+    return value
 
 
-class _Entry(BaseModel):
-    """One evaluation in an answer: ``{"criterion_id", "score", "argument"}``."""
-
-    model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
-
-    criterion_id: str
-    score: float
-    argument: str = ""
+def _words(value: object) -> object:
+    return "" if value is None else value
 
 
 class _Opinion(BaseModel):
+    """An answer by one criterion: ``{"score", "argument"}``. The score is a number, also as a text."""
+
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    score: float
-    argument: str = ""
+    score: Annotated[float, BeforeValidator(_number)]
+    argument: Annotated[str, BeforeValidator(_words)] = ""
+
+
+class _Entry(_Opinion):
+    """One evaluation in an answer by several criteria: it names its own."""
+
+    criterion_id: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +73,15 @@ def flaw(answer: str, criterion: Criterion) -> str | None:
     try:
         read_opinion(answer, criterion)
     except ValueError as error:
-        return str(error) or "it is no JSON"
+        return str(error)
     return None
 
 
 def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
-    """Read a batch answer: its valid entries count, whatever else it has. Nothing raises."""
+    """Read a batch answer: its valid entries count, whatever else it has. Nothing raises.
+
+    Entries that score one criterion differently are malformed, all of them.
+    """
     try:
         document = json_answer(answer)
         entries = document.get("evaluations") if isinstance(document, dict) else document
@@ -79,17 +90,24 @@ def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
     except ValueError:
         return BatchAnswer(malformed=(answer,))
     known = {each.id: each for each in criteria}
-    opinions: dict[str, Opinion] = {}
-    malformed: list[str] = []
+    read: list[tuple[Any, str, Opinion | None]] = []
+    scores: dict[str, set[float]] = {}
     for entry in entries:
         try:
             answered = _Entry.model_validate(entry)
-            opinions.setdefault(
-                answered.criterion_id,
-                _within(answered.score, answered.argument, known[answered.criterion_id]),
-            )
+            name = answered.criterion_id
+            opinion = _within(answered.score, answered.argument, known[name])
+            scores.setdefault(name, set()).add(opinion.score)
+            read.append((entry, name, opinion))
         except (ValueError, KeyError):
+            read.append((entry, "", None))
+    opinions: dict[str, Opinion] = {}
+    malformed: list[str] = []
+    for entry, name, each in read:
+        if each is None or len(scores[name]) > 1:
             malformed.append(json.dumps(entry, ensure_ascii=False))
+        else:
+            opinions.setdefault(name, each)
     return BatchAnswer(opinions, tuple(malformed))
 
 
@@ -100,14 +118,12 @@ def _within(score: float, argument: str, criterion: Criterion) -> Opinion:
 
 
 def json_answer(answer: str) -> Any:
-    """The JSON of an answer, perhaps in a fenced block or as a tool's arguments. Raises ``ValueError``."""
-    text = answer.rpartition("</think>")[2].strip()
-    if text.startswith(_FENCE):
-        text = text.strip("`").removeprefix("json").strip()
-    try:
-        document = json.loads(text)
-    except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+    """The JSON of an answer, perhaps between prose or as a tool's arguments. Raises `JsonProblem`."""
+    return tool_arguments(json_in(answer))
+
+
+def tool_arguments(document: Any) -> Any:
+    """The arguments of the first tool that an output calls; any other document as it is."""
     match document:
         case {"tool_calls": [{"arguments": dict(arguments)}, *_]}:
             return arguments

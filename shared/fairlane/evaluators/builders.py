@@ -80,13 +80,19 @@ def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> 
     return build(Regex, name=name, pattern=pattern, expected=expected)
 
 
-def json_valid(*, required: Sequence[str] = (), name: str = "json_valid") -> EvaluatorSpec:
-    """1 if the output is JSON; with ``required``, an object that has all these keys."""
+def json_valid(
+    *, required: Sequence[str] = (), fenced: bool = False, name: str = "json_valid"
+) -> EvaluatorSpec:
+    """1 if the output is JSON; with ``required``, an object that has all these keys.
+
+    With ``fenced``, JSON counts that stands in a fenced block or between prose, as `Run.parsed` reads it. Two
+    objects that differ count as none.
+    """
     if isinstance(required, str):
         raise SubmissionError(
             FIELD, required, "json_valid: required is a list of keys", f"Give [{required!r}]."
         )
-    return build(JsonValid, name=name, required=tuple(required))
+    return build(JsonValid, name=name, required=tuple(required), fenced=fenced)
 
 
 def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeric_match") -> EvaluatorSpec:

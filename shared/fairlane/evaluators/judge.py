@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.evaluators.agents import json_answer
+from fairlane.core.json_answers import Found, JsonProblem, find_json, without_objects
+from fairlane.core.reasoning import without_reasoning
+from fairlane.evaluators.agents import tool_arguments
 from fairlane.evaluators.mentions import Choices
 from fairlane.evaluators.scorers import Score
-from fairlane.evaluators.verdicts import verdict
+from fairlane.evaluators.verdicts import verdict, vouches
 
 SHOWN = 200
 """Characters of an answer that an error quotes."""
 
-_REASONING_END = "</think>"
-_BEGINS_JSON = re.compile(r"(?:```(?:json)?\s*)?\{\s*\"")
 _FIELDS = frozenset(
     (
         *("verdict", "rating", "score", "grade", "decision", "judgement", "judgment", "answer", "result"),
@@ -24,6 +23,9 @@ _FIELDS = frozenset(
     )
 )
 """Names that judges give the field of their verdict where nobody names it."""
+
+_PAIRS = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("passed", "failed"), ("correct", "incorrect"))
+"""Choices that a truth value in JSON means."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,36 +37,47 @@ class Verdict:
 
 
 def read_verdict(answer: str, choices: Mapping[str, float]) -> Verdict:
-    """Read an answer in the form of `rubrics.verdict_format`, or any text as `parse_choice` does.
+    """Read an answer in the form of `rubrics.verdict_format`, or in any other, in any case and markup.
 
-    JSON that breaks off has no score: a choice that is found in an unfinished reason is no verdict.
+    JSON is read by its field "choice", or another that names a verdict, with prose around it that leaves the
+    verdict as it is. JSON that breaks off has no score: a choice in an unfinished reason is no verdict.
+    `verdicts.verdict` says what counts in any other text; a choice that prose mentions does not. Without a
+    verdict there is no score, and an error that quotes the answer. Reasoning is left out.
     """
-    text = answer.rpartition(_REASONING_END)[2].strip()
-    document = _document(answer)
-    if document is None:
-        if _BEGINS_JSON.match(text):
-            return Verdict(Score(None, f"the judge's JSON breaks off: {_shown(text)}"), text)
-        return Verdict(parse_choice(answer, choices), text)
+    text = without_reasoning(answer).strip()
+    vocabulary = Choices.of(tuple(choices))
+    try:
+        found = find_json(answer)
+    except JsonProblem as problem:
+        if problem.torn:
+            return Verdict(Score(None, f"{problem} in the judge's answer {_shown(text)}"), text)
+        found = Found(None)
+    document = tool_arguments(found.value)
+    if not isinstance(document, dict):
+        plain = without_objects(text)
+        made = verdict(plain, vocabulary)
+        if plain != text and verdict(text, vocabulary) not in (made, None):
+            made = None  # JSON within the sentences says something else
+        return Verdict(_score(made, plain, answer, choices), text)
+    field = _field(document, choices)
+    made = verdict(field, vocabulary)
+    if made is not None and not vouches(found.before, found.after, made, vocabulary):
+        made = None
     choice, reason = document.get("choice"), document.get("reason")
     said = reason if isinstance(reason, str) and reason else choice if isinstance(choice, str) else text
-    return Verdict(parse_choice(answer, choices), said)
+    return Verdict(_score(made, field, answer, choices), said)
 
 
 def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
-    """The score of the choice that ``answer`` decides for, in any case and with any markup.
+    """The score of the choice that ``answer`` decides for: see `read_verdict`."""
+    return read_verdict(answer, choices).score
 
-    JSON is read by its field "choice", or another that names a verdict. `verdicts.verdict` says what counts
-    in any other text. A choice that prose mentions is no verdict: such an answer has no score, and an error
-    that quotes it. Reasoning up to ``</think>`` is left out.
-    """
-    text = answer.rpartition(_REASONING_END)[2].strip()
-    document = _document(text)
-    if document is not None:
-        text = _field(document)
-    vocabulary = Choices.of(tuple(choices))
-    made = verdict(text, vocabulary)
+
+def _score(made: str | None, text: str, answer: str, choices: Mapping[str, float]) -> Score:
+    """The score of a choice; without one, the reason, by what the text names that was read."""
     if made is not None:
         return Score(float(choices[made]))
+    vocabulary = Choices.of(tuple(choices))
     offered, named = ", ".join(choices), len(vocabulary.named(vocabulary.normalized(text)))
     if not named:
         return Score(None, f"the judge answered {_shown(answer)}, none of {offered}")
@@ -73,29 +86,31 @@ def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
     return Score(None, f"the judge answered {_shown(answer)}, which is no plain verdict of {offered}")
 
 
-def _document(answer: str) -> dict[str, Any] | None:
-    try:
-        document = json_answer(answer)
-    except ValueError:
-        return None
-    return document if isinstance(document, dict) else None
-
-
-def _field(document: Mapping[str, Any]) -> str:
+def _field(document: Mapping[str, Any], choices: Mapping[str, float]) -> str:
     """What a judge's JSON says in the field of its verdict; nothing if two such fields differ."""
-    named = {key.casefold(): value for key, value in document.items()}
-    if "choice" in named:
-        return _text(named["choice"])
-    found = {_text(value) for key, value in named.items() if key in _FIELDS or len(named) == 1}
+    named = [(key.strip().casefold(), value) for key, value in document.items()]
+    own = [pair for pair in named if pair[0] == "choice"]
+    others = [pair for pair in named if pair[0] in _FIELDS or len(named) == 1]
+    found = {_text(key, value, choices) for key, value in own or others}
     return found.pop() if len(found) == 1 else ""
 
 
-def _text(value: object) -> str:
+def _text(key: str, value: object, choices: Mapping[str, float]) -> str:
     if isinstance(value, bool):
-        return str(value)
-    if isinstance(value, float) and value.is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, str | int) else ""
+        return _meant(key, value, choices)
+    return str(value) if isinstance(value, str | int | float) else ""
+
+
+def _meant(key: str, value: bool, choices: Mapping[str, float]) -> str:
+    """The choice that a truth value means, in a field of verdicts or in one named as the affirmative choice.
+
+    Nothing where the choices have several pairs of such words, or none.
+    """
+    offered = {choice.strip().casefold() for choice in choices}
+    pairs = [pair for pair in _PAIRS if offered.issuperset(pair)]
+    if len(pairs) != 1 or (key not in _FIELDS and key not in ("choice", pairs[0][0])):
+        return ""
+    return pairs[0][not value]
 
 
 def _shown(answer: str) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -35,6 +36,18 @@ Does the output meet the rubric? Answer with one word, {met} or {unmet}."""
 def rubric_template(rubric: str) -> str:
     """The template of a judge that answers `MET` or `UNMET`; ``rubric`` is a template over the row, too."""
     return _RUBRIC.format(rubric=rubric, met=MET, unmet=UNMET)
+
+
+_OUTPUT = "<output>\n{{ output }}\n</output>"
+_TAGS = re.compile(r"<(?=[\s/]*(?:output|rubric)\b)", re.IGNORECASE)
+
+
+def enclosed(template: str, output: str) -> str:
+    """The output as a rubric's template shows it: no tag of it closes or opens those of the template.
+
+    Such a tag begins with an angle quotation mark instead. An output for any other template stays as it is.
+    """
+    return _TAGS.sub("\u2039", output) if _OUTPUT in template else output
 
 
 def has_room_for_reasons(params: Mapping[str, Any]) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, NoReturn, assert_never
 
-from fairlane.evaluators.agents import json_answer
+from fairlane.core.json_answers import json_in
 from fairlane.evaluators.assertions import AssertionsError, share_met
 from fairlane.evaluators.numbers import Number, exact, last_number, marked_answer, numbers_in
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search, search_last
@@ -132,7 +132,7 @@ def _tidied(spec: ExactMatch, text: str) -> str:
 def _is_json(output: str, value: object, *, ignore_case: bool) -> bool:
     """Whether the output is the JSON of a value, in whatever order of keys and with whatever spaces."""
     try:
-        found = json_answer(output)
+        found = json_in(output, exact=True)
         return equal(_folded(found), _folded(value)) if ignore_case else equal(found, value)
     except (ValueError, RecursionError):
         return False
@@ -179,7 +179,10 @@ def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
 
 def _json(spec: JsonValid, output: str) -> Score:
     try:
-        value = json.loads(output, parse_constant=_no_constant)
+        if spec.fenced:
+            value = json_in(output, exact=True)
+        else:
+            value = json.loads(output, parse_constant=_no_constant)
     except (ValueError, RecursionError):
         return Score(0.0)
     if not spec.required:

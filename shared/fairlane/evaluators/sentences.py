@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from fairlane.evaluators.mentions import SIGNS, Choices, harmless
+from fairlane.evaluators.mentions import SIGNS, UNSPACED, Choices, harmless, is_number
 
 _SUBJECT = (
     r"(?:it|this|that|(?:(?:the|this|that|its)[ ])?(?:final[ ])?(?:(?:model|student|assistant)'s[ ])?"
@@ -77,7 +77,7 @@ class _Claim:
 
         So may "The answer is A", but not as the ``whole`` text of a judge.
         """
-        if self.said["rating"] or self.choice.isdecimal():
+        if self.said["rating"] or is_number(self.choice):
             return bool(self.said["rating"])
         return whole or self.said["so"] is not None or not (self.answers or len(self.choice) == 1)
 
@@ -85,12 +85,13 @@ class _Claim:
 def opening(text: str, choices: Choices, *, labelled: bool = False) -> str | None:
     """The choice that a text begins with, as its first word or sentence, where nothing takes it back.
 
-    After a label, reasons may name other choices, as in "Rating: 4. It makes 2 mistakes.".
+    After a label, reasons may name other choices, as in "Rating: 4. It makes 2 mistakes.". What follows in
+    a script without spaces may take back anything, so it lets no first word count.
     """
     claim = _claim(text, choices)
-    if claim is None or TAKEN_BACK.search(claim.rest):
+    if claim is None or TAKEN_BACK.search(claim.rest) or UNSPACED.search(claim.rest):
         return None
-    end, pause, number = claim.follows["end"], claim.follows["pause"], claim.choice.isdecimal()
+    end, pause, number = claim.follows["end"], claim.follows["pause"], is_number(claim.choice)
     if claim.said.group():
         if pause or not claim.judges(whole=not claim.rest) or (end and DOUBT.search(claim.rest)):
             return None  # "The answer is correct, says the student", "It is correct. The reason is not."

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from itertools import islice
 
-from fairlane.evaluators.mentions import Choices
+from fairlane.evaluators.mentions import UNSPACED, Choices
 from fairlane.evaluators.sentences import DOUBT, TAKEN_BACK, closing, opening
 
 MAX_CHARS = 100_000
@@ -15,7 +15,7 @@ MAX_CHARS = 100_000
 MOST_LABELS = 100
 """Labels of an answer beyond which it has no verdict: a bound for hostile judges."""
 
-_NAMES = r"(?:verdict|rating|score|grade|judge?ment|decision)"
+_NAMES = r"(?:verdict|rating|score|grade|judge?ment|decision|choice)"
 _ONE_WORD = r"(?=[^\w\n]{1,9}\w+[^\w\n]*$)"
 """After a label that prose has, too: "Overall: 4", but not "Overall: The sum is right"."""
 
@@ -25,11 +25,15 @@ _LABEL = re.compile(
         (?:^|(?<=[^\w\s:/-])) (?:[^\w\n/]|_){{0,20}}  # at the start of a line or a clause: "- **"
         (?:(?:my|the|your|so|therefore|thus|hence)[ ,]{{1,3}}){{0,2}}
         (?:
-            (?P<final>(?:final|overall)[ _](?:{_NAMES}|answer|result)|overall{_ONE_WORD})
+            (?P<final>(?:final|overall)[ _](?:{_NAMES}|answer|result)|(?:overall|final){_ONE_WORD})
           | {_NAMES} | conclusion{_ONE_WORD}
         )
-        (?:["'*_`)]*[ ]?(?:is[ ]?)?[:=]|[ *_]*$)  # "verdict**:", "verdict is:", or all of a heading
-      | <(?:final_|overall_)?(?:{_NAMES}|answer|choice)>
+        (?:
+            ["'*_`)]*[ ]?(?:is[ ]?)?[:=]  # "verdict**:", "verdict is:"
+          | [*_]*[ ]+(?=[-–—][ ])         # "verdict - "
+          | [ *_]*$                       # all of a heading
+        )
+      | <(?:final_|overall_)?(?:{_NAMES}|answer)>
     )
     (?=\s*(?P<value>[^\n<]*))
     """,
@@ -44,10 +48,19 @@ _OF_ANOTHER = re.compile(
 )
 """Words of a label that stands before something else than the verdict: "Expected answer: yes"."""
 
+_UNSPACED_LABEL = re.compile(
+    r"[\W_]*(?:最终|最後|最终的|最終|总体|綜合|综合|総合|我的|私の)?的?"
+    r"(?:判断|判定|判決|结论|結論|结果|結果|评判|評判|评价|評価|评估|評估|裁决|评分|評分|得分|分数|分數|答案|答え|スコア|採点)"
+    r"(?:结果|結果)?(?:是|为|為|は)?[\W_]*"
+)
+"""The labels of a verdict in Chinese and Japanese. Of other labels there, nobody knows what they are of."""
+
+_DASH = re.compile(r"[-–—] +(?!\d)")
+
 _LATEX = re.compile(r"\\(?:text|textbf|mathrm|mathbf)(?=\{)")
 _LATEX_BOX = re.compile(r"\\boxed\s*\{+([^{}\n]{1,200})\}+")
 _BOX = re.compile(r"\[\[([^\[\]\n]{1,200})\]\]")
-_ENDED = re.compile(r"[.!?:;…][\"'*_`)\]]*$|^\s*$")
+_ENDED = re.compile(r"[.!?:;…。][\"'*_`)\]]*$|^\s*$")
 
 
 def verdict(answer: str, choices: Choices) -> str | None:
@@ -78,16 +91,19 @@ def _unlabelled(text: str, choices: Choices) -> set[str | None]:
 
 
 def _value(value: str, choices: Choices) -> str | None:
+    value = value[dash.end() :] if (dash := _DASH.match(value)) else value
     return choices.alone(value) or opening(value, choices, labelled=True)
 
 
 def _outer(lines: list[str], choices: Choices) -> Iterator[str | None]:
     """The first and the last line, if they are choices alone and no part of a sentence."""
     first, rest = choices.alone(lines[0]), "\n".join(lines[1:])
-    retracted = TAKEN_BACK.search(rest) and choices.named(rest) - {first}
+    doubtful = TAKEN_BACK.search(rest) or UNSPACED.search(rest)
+    retracted = doubtful and choices.named(rest) - {first}
     if not retracted and (_ENDED.search(lines[0]) or not lines[1:2] or not lines[1].strip()):
         yield first
-    if rest and (_ENDED.search(lines[-2]) or not DOUBT.search(lines[-2])):
+    unfinished = DOUBT.search(lines[-2]) or UNSPACED.search(lines[-2]) if rest else None
+    if rest and (_ENDED.search(lines[-2]) or not unfinished):
         yield choices.alone(lines[-1])
 
 
@@ -97,5 +113,45 @@ def _own_label(lines: list[str], choices: Choices) -> str | None:
     values = {choices.alone(value) for _, _, value in ends} - {None}
     label, colon, value = lines[-1].rpartition(":")
     clause = re.split(r"[,;.!?]", label)[-1]
-    foreign = DOUBT.search(clause) or _OF_ANOTHER.search(clause)
+    foreign = DOUBT.search(clause) or _OF_ANOTHER.search(clause) or _is_unknown(label)
     return values.pop() if colon and values == {choices.alone(value)} and not foreign else None
+
+
+def _is_unknown(label: str) -> bool:
+    """Whether a label in a script without spaces may stand before something else than the verdict."""
+    return UNSPACED.search(label) is not None and not _UNSPACED_LABEL.fullmatch(label)
+
+
+_CLAUSE, _FENCE = re.compile(r"[.!?]\s|[。\n]"), re.compile(r"\s*```\w*\s*\Z")
+_OF_MINE = re.compile(
+    r"\b(?:my(?: \w+)?|evaluation|assessment|judge?ment|verdict|rating|grading)\b(?: (?:of|for|on)\b.*)?"
+)
+_QUOTED = re.compile(
+    r"\b(?:outputs?|responses?|submission|reply|replied|text|examples?|form|schema|like|such as|should|would"
+    r"|could|if|not|return(?:s|ed)?|produced|generated|gave|provided)\b"
+)
+"""Words before an object that may be quoted: "The output was:"."""
+
+_ASK = r"(?:let me know|(?:please )?feel free|just ask)\b[^.!?,;:\n]*"
+_POLITE = re.compile(
+    rf"i hope (?:this|that|it) (?:helps|is (?:helpful|useful))|{_ASK}"
+    rf"|if you (?:need|have|want|would|'d)\b[^.!?,;:\n]*(?:, *{_ASK})?(?=[.!\n]|\Z)"
+)
+"""What models add to anything; its "if" doubts nothing."""
+
+
+def vouches(before: str, after: str, made: str, choices: Choices) -> bool:
+    """Whether the prose around a judge's JSON leaves its choice as it is.
+
+    The words right before it must not say that it is another's, as a quoted output is; what follows must not
+    doubt it or name another choice, and no verdict of its own may differ.
+    """
+    before, after = choices.normalized(before), choices.normalized(after)
+    intro = _OF_MINE.sub("", _CLAUSE.split(_FENCE.sub("", before).strip())[-1])
+    leads = not intro.endswith((".", "!", "…"))
+    if leads and (_OF_ANOTHER.search(intro) or _QUOTED.search(intro) or _is_unknown(intro)):
+        return False
+    if DOUBT.search(_POLITE.sub("", after)) or TAKEN_BACK.search(after) or UNSPACED.search(after):
+        return False
+    others = choices.named(after) | {verdict(before, choices), verdict(after, choices)}
+    return not others - {made, None}

@@ -9,6 +9,9 @@ from enum import StrEnum
 OPENAIS = ("stop", "length", "tool_calls", "content_filter", "function_call")
 """What chat completions say: https://platform.openai.com/docs/api-reference/chat/object"""
 
+REFUSAL = "refusal"
+"""The finish reason of an output that is the model's own words of refusal."""
+
 
 class Ending(StrEnum):
     """How an answer ended. The last two are no answers, whatever text came before."""
@@ -68,6 +71,14 @@ def ending_of(reason: str | None) -> Ending | None:
     """
     plain = (reason or "").strip().lower().replace("-", "_")
     return next((_ENDINGS[part] for part in (plain, *_PARTS.split(plain)) if part in _ENDINGS), None)
+
+
+_FILTERED = re.compile(r"\b(?:filter|guardrail) stopped the answer\b|\bprovider blocked the prompt\b")
+
+
+def is_filtered(error: str | None) -> bool:
+    """Whether a task failed since a content filter stopped its answer or prompt, by a worker's words."""
+    return error is not None and _FILTERED.search(error) is not None
 
 
 def openai_reason(reason: str | None, *, calls: bool) -> str:

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
-import re
+import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
 from pydantic import TypeAdapter, ValidationError
 
+from fairlane.core.json_answers import JsonProblem, json_in
 from fairlane.model.record import Record
 
 Value = TypeVar("Value")
 
-_FENCED = re.compile(r"\s*```[A-Za-z]*\n(.*?)\n?```\s*", re.DOTALL)
+_NO_JSON = "json_invalid"
+"""Pydantic's type of the error of a text that is no JSON."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +34,8 @@ def parse_outputs(records: Iterable[Record], kind: type[Value]) -> Iterator[Pars
     """The records with their outputs validated, one in memory at a time.
 
     ``kind`` is what pydantic validates: a model, a dataclass, a ``TypedDict``, a list of them. An output is
-    JSON, also inside a code fence. Raises what pydantic raises for a type that it cannot validate, at once.
+    JSON, alone, in a fenced block, after reasoning, or between prose. Raises what pydantic raises for a type
+    that it cannot validate, at once.
     """
     return map(output_parser(kind), records)
 
@@ -46,9 +49,16 @@ def output_parser(kind: type[Value]) -> Callable[[Record], Parsed[Value]]:
 def _parsed(record: Record, adapter: TypeAdapter[Value]) -> Parsed[Value]:
     if record.output is None:
         return Parsed(record, problem=record.error or f"the task is {record.state} and has no output")
-    fenced = _FENCED.fullmatch(record.output)
     try:
-        return Parsed(record, adapter.validate_json(fenced[1] if fenced else record.output))
+        return Parsed(record, adapter.validate_json(record.output))
+    except ValidationError as error:
+        if error.errors(include_url=False)[0]["type"] != _NO_JSON:
+            return Parsed(record, problem=_problem(error))
+        no_json = _problem(error)
+    try:
+        return Parsed(record, adapter.validate_json(json.dumps(json_in(record.output))))
+    except JsonProblem as problem:
+        return Parsed(record, problem=f"{no_json}; {problem}")
     except ValidationError as error:
         return Parsed(record, problem=_problem(error))
 

@@ -53,10 +53,14 @@ class Regex(_Spec):
 
 
 class JsonValid(_Spec):
-    """1 if the output is valid JSON; with ``required``, an object that has all these keys."""
+    """1 if the output is valid JSON; with ``required``, an object that has all these keys.
+
+    ``fenced``: the JSON may also stand in a fenced block, after reasoning, or between prose.
+    """
 
     kind: Literal["json_valid"] = "json_valid"
     required: tuple[str, ...] = ()
+    fenced: bool = False
 
 
 class NumericMatch(_Spec):

@@ -10,7 +10,14 @@ from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.core.redaction import is_secret_name
-from fairlane.evaluators.rubrics import FORMING, answer_format, instruction, tool_of, verdict_format
+from fairlane.evaluators.rubrics import (
+    FORMING,
+    answer_format,
+    enclosed,
+    instruction,
+    tool_of,
+    verdict_format,
+)
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
@@ -179,6 +186,7 @@ class Rendering:
         template = self._templates.get(step.evaluator.name)
         if template is None:
             return len(output)
+        output = _shown(step.evaluator, output)
         return template.chars(variables(row, output=output, **_criterion_names(step)))
 
     def evaluation(self, step: Step, row: Row, output: str) -> Call:
@@ -189,6 +197,7 @@ class Rendering:
         if isinstance(evaluator, Similarity):
             inputs = (output, _reference(evaluator, row))
             return Call(evaluator.model, [], evaluator.params, inputs=inputs)
+        output = _shown(evaluator, output)
         text = self._templates[evaluator.name].render(row, output=output, **_criterion_names(step))
         if isinstance(evaluator, Judge):
             return self._judged(evaluator, text)
@@ -270,6 +279,10 @@ def _reference(evaluator: Similarity, row: Row) -> str:
         field = f"evaluators[{evaluator.name}].expected"
         raise TemplateError(field, f"the row has no field {evaluator.expected!r}")
     return as_text(row[evaluator.expected])
+
+
+def _shown(evaluator: object, output: str) -> str:
+    return enclosed(evaluator.template, output) if isinstance(evaluator, Judge) else output
 
 
 def _criterion_names(step: Step) -> dict[str, Any]:

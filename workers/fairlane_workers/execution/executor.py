@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone
 from fairlane.core.events import Event
+from fairlane.export.finish_reasons import REFUSAL
 from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
 from fairlane.model.job import Attempt, Claim
 from fairlane.model.outcome import (
@@ -26,6 +27,7 @@ from fairlane.model.outcome import (
     FlawedAnswer,
     NetworkFailure,
     Outcome,
+    PermanentFailure,
     Success,
     TimedOut,
 )
@@ -243,6 +245,10 @@ class Executor:
         if isinstance(outcome, TimedOut):
             fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
+        if isinstance(outcome, Success) and step is not None and outcome.finish_reason == REFUSAL:
+            outcome = PermanentFailure(  # "No, I cannot judge this" is no verdict
+                outcome.output, outcome.status, outcome.retry_after_ms, outcome.hints
+            )
         if isinstance(outcome, Success) and step is not None and step.criterion is not None:
             problem = await self._completions.flaw(inputs, outcome.output, step.criterion)
             if problem is not None:

@@ -67,6 +67,7 @@ class LiteLLMProvider:
             connection.error_map,
             OpenAIChat.late_statuses,
             shared=connection.scope != "model",
+            reasoning_tags=connection.reasoning_tags,
         )
         self._key = api_key.get_secret_value() if api_key else None
         self._secrets = Secrets((self._key,) if self._key else ())

@@ -57,7 +57,12 @@ def build_provider(
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
         else _authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
-        reading=Reading(connection.limit_headers, connection.error_map, shared=connection.scope != "model"),
+        reading=Reading(
+            connection.limit_headers,
+            connection.error_map,
+            shared=connection.scope != "model",
+            reasoning_tags=connection.reasoning_tags,
+        ),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
     )

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.apps.batchfile.outputs import Output, ToolCall, read_output
 from fairlane.evaluators.embeddings import base64_of, unpack
-from fairlane.export.finish_reasons import openai_reason
+from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
 
@@ -27,14 +27,19 @@ _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"
 def chat_completion(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
     """A ``ChatCompletion``. ``request`` is the body that was sent, ``name`` the answer's own."""
     output = read_output(record.output, request.get("tools"))
-    message: dict[str, Any] = {"role": "assistant", "content": output.text, "refusal": None}
+    refused = record.finish_reason == REFUSAL
+    message: dict[str, Any] = {
+        "role": "assistant",
+        "content": None if refused else output.text,
+        "refusal": output.text if refused else None,
+    }
     if output.calls:
         message["tool_calls"] = [_chat_call(call, f"call_{name}-{n}") for n, call in enumerate(output.calls)]
     choice = {
         "index": 0,
         "message": message,
         "logprobs": None,
-        "finish_reason": openai_reason(record.finish_reason, calls=bool(output.calls)),
+        "finish_reason": "stop" if refused else openai_reason(record.finish_reason, calls=bool(output.calls)),
     }
     return {
         "id": f"chatcmpl-{name}",
@@ -66,7 +71,10 @@ def response(record: Record, request: Mapping[str, Any], name: str, created_s: i
     """A ``Response`` with a message, and a call for each tool that the model wants called."""
     tools = request.get("tools")
     output = read_output(record.output, tools)
-    reason = _INCOMPLETE.get(openai_reason(record.finish_reason, calls=bool(output.calls)))
+    refused = record.finish_reason == REFUSAL
+    reason = (
+        None if refused else _INCOMPLETE.get(openai_reason(record.finish_reason, calls=bool(output.calls)))
+    )
     status = "incomplete" if reason else "completed"
     return {
         "id": f"resp_{name}",
@@ -76,7 +84,7 @@ def response(record: Record, request: Mapping[str, Any], name: str, created_s: i
         "error": None,
         "incomplete_details": {"reason": reason} if reason else None,
         "model": _model(record),
-        "output": list(_items(output, name, status)),
+        "output": list(_items(output, name, status, refused=refused)),
         "parallel_tool_calls": request.get("parallel_tool_calls") is not False,
         "tool_choice": request.get("tool_choice") or "auto",
         "tools": tools if isinstance(tools, list) else [],
@@ -85,9 +93,11 @@ def response(record: Record, request: Mapping[str, Any], name: str, created_s: i
     }
 
 
-def _items(output: Output, name: str, status: str) -> Any:
+def _items(output: Output, name: str, status: str, *, refused: bool) -> Any:
     if output.text is not None:
-        part = {"type": "output_text", "text": output.text, "annotations": []}
+        part: dict[str, Any] = {"type": "output_text", "text": output.text, "annotations": []}
+        if refused:
+            part = {"type": "refusal", "refusal": output.text}
         message = {"type": "message", "id": f"msg_{name}", "status": status, "role": "assistant"}
         yield {**message, "content": [part]}
     for number, call in enumerate(output.calls):

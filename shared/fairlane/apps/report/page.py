@@ -152,11 +152,15 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     yield Figure(
         "items", f"{summary.items:,}", f"{words.percent(succeeded, summary.items)} succeeded{cached}"
     )
-    cut, empty = (sum(getattr(each, kind) for each in summary.endings.values()) for kind in ("cut", "empty"))
+    cut, empty, refused = (
+        sum(getattr(each, kind) for each in summary.endings.values()) for kind in ("cut", "empty", "refused")
+    )
     if cut or empty:
         yield Figure(
             "outputs cut or empty", f"{cut + empty:,}", f"{cut:,} cut at max_tokens, {empty:,} empty"
         )
+    if refused:
+        yield Figure("outputs refused", f"{refused:,}", "the model's own words of refusal are the output")
     for name, scores in list(summary.scores.items())[:4]:
         if scores.mean is not None:
             error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "

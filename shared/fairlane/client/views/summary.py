@@ -52,20 +52,23 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """How many ``outputs`` a model gave, how many of them were ``cut`` at the limit of tokens, and how many
-    are ``empty``.
+    """How many ``outputs`` a model gave, how many of them were ``cut`` at the limit of tokens, how many are
+    ``empty``, and how many are words in which it ``refused``.
     """
 
     outputs: int
     cut: int
     empty: int
+    refused: int = 0
 
     def in_words(self) -> str:
         """What a reader of scores must know of them: ``"312 of 1,000 cut at max_tokens, 4 empty"``."""
-        cut = f"{self.cut:,} of {self.outputs:,} cut at max_tokens" if self.cut else ""
-        whole = "" if self.cut else f" of {self.outputs:,}"
-        empty = f"{self.empty:,}{whole} empty" if self.empty else ""
-        return ", ".join(filter(None, (cut, empty)))
+        kinds = ((self.cut, "cut at max_tokens"), (self.empty, "empty"), (self.refused, "refused"))
+        counted = [(count, kind) for count, kind in kinds if count]
+        return ", ".join(
+            f"{count:,}{'' if number else f' of {self.outputs:,}'} {kind}"
+            for number, (count, kind) in enumerate(counted)
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +81,9 @@ class Summary:
     (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
     and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model the
     tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models some
-    of whose outputs were cut or are empty, which most evaluators score like wrong ones. ``served`` has the
-    models that answered this run's calls, by the model that was asked, where the provider names another; a
-    run in the archive has none.
+    of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
+    ``served`` has the models that answered this run's calls, by the model that was asked, where the provider
+    names another; a run in the archive has none.
     """
 
     run: str

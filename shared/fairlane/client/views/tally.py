@@ -101,13 +101,15 @@ class Tally:
 
     def _endings(self) -> Iterator[tuple[str, Endings]]:
         """How outputs ended, of each model some of whose outputs are no whole answers."""
-        outputs, cut = Counter[str](), Counter[str]()
+        outputs, cut, refused = Counter[str](), Counter[str](), Counter[str]()
         for (model, reason), count in self._reasons.items():
             outputs[model] += count
             cut[model] += count if ending_of(reason) is Ending.LENGTH else 0
+            refused[model] += count if ending_of(reason) is Ending.CONTENT_FILTER else 0
         for model in sorted(outputs):
-            if cut[model] or self._empty[model]:
-                yield model, Endings(outputs[model], cut[model], self._empty[model])
+            found = Endings(outputs[model], cut[model], self._empty[model], refused[model])
+            if found.in_words():
+                yield model, found
 
     def _calls(self, model: str) -> bool:
         """Whether a task is a call whose tokens count: no function, and no output that was there before."""

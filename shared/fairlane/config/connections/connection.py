@@ -176,6 +176,11 @@ class Connection(Section):
         'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth" '
         'or "invalid".',
     )
+    reasoning_tags: bool = Field(
+        default=True,
+        description="Take reasoning between `<think>` and `</think>` out of the start of an answer, as "
+        "servers without a reasoning parser send it. `false` keeps it in the output.",
+    )
     stream: bool | Literal["auto"] = Field(
         default="auto",
         description="Stream calls. auto: those of a run that somebody listens to, and those to a model whose "

@@ -102,7 +102,10 @@ def lane_under(lane: str, connection: str) -> str:
 def _server(connection: Connection) -> str:
     url = _plain(connection.base_url)
     decides = {"protocol", "region", "project", "api_version", "headers", "endpoint"}
-    text = json.dumps([url, connection.model_dump(mode="json", include=decides)], sort_keys=True)
+    told = connection.model_dump(mode="json", include=decides)
+    if not connection.reasoning_tags:
+        told["reasoning_tags"] = False
+    text = json.dumps([url, told], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

@@ -34,8 +34,9 @@ class Answers:
 
 
 def is_whole(answer: Success) -> bool:
-    """Whether an answer is worth keeping: it has a text, and that was not cut at the limit of tokens."""
-    return bool(answer.output.strip()) and ending_of(answer.finish_reason) is not Ending.LENGTH
+    """Whether an answer is worth keeping: it has a text, was not cut at the limit, and is no refusal."""
+    partial = ending_of(answer.finish_reason) in (Ending.LENGTH, Ending.CONTENT_FILTER)
+    return bool(answer.output.strip()) and not partial
 
 
 def written_answer(answer: Success) -> str | bytes:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlane.core.reasoning import without_reasoning
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.errors.wording import bounded, well_formed
@@ -52,7 +53,8 @@ class Answer:
     parts: list[str] = field(default_factory=list)
     finish_reason: str | None = None
     ended: bool = False  # the protocol's own end mark has arrived
-    refusal: str | None = None  # the words in which the model or a content filter declined
+    refusal: str | None = None  # the words in which a content filter declined
+    declined: bool = False  # the model itself declined, in the words of its text
     error: object = None  # an error object in place of an answer
     problem: str | None = None  # why the rest could not be read
     input_tokens: int | None = None
@@ -104,6 +106,18 @@ class Answer:
             text, self._half = well_formed(text[:cut]), text[cut:]
         self.parts.append(text)
         return text
+
+    def decline(self, words: object) -> str:
+        """Append words in which the model declines; returns the part that can be shown now."""
+        if not isinstance(words, str) or not words:
+            return ""
+        self.declined = True
+        return self.add(words)
+
+    def leave_out_reasoning(self) -> None:
+        """Take out the reasoning that a server without a reasoning parser leaves at the start of the text."""
+        if (text := self.text) is not None and (rest := without_reasoning(text)) != text:
+            self.parts, self._half = [rest], ""
 
     def take_drafts(self) -> None:
         """Note that the function calls that arrived in pieces are complete."""

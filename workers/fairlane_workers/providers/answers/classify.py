@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from fairlane.export.finish_reasons import openai_reason
+from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
     AccessDenied,
@@ -51,12 +51,15 @@ class Reading:
     may prove another one. ``error_map`` gives the class of an error by its type, code (lower case) or status,
     ahead of all rules. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane. There a
     403 that does not name the key rejects the model that was asked for; the lane stays open to others.
+    ``reasoning_tags``: an answer may begin with reasoning between ``<think>`` and ``</think>``, which no
+    outcome has.
     """
 
     limits: str | None = None
     error_map: Mapping[str, str] = field(default_factory=dict)
     late_statuses: Mapping[str, int] = field(default_factory=dict)
     shared: bool = False
+    reasoning_tags: bool = True
 
 
 # Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
@@ -80,6 +83,7 @@ def conclude(
 ) -> Outcome:
     """The outcome of an answer that came with a 2xx, as far as it could be read.
 
+    Where the model declined in its own words, these are the output, and the finish reason is "refusal".
     ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
     """
     if answer.error:
@@ -94,8 +98,11 @@ def conclude(
     if not answer.complete:
         problem = answer.problem or "the stream ended before the answer did"
         return InvalidResponse(fit(problem), status, wait_ms, hints)
-    if answer.refusal:
+    declined = answer.declined and bool((answer.text or "").strip())
+    if answer.refusal and not declined:
         return PermanentFailure(fit(answer.refusal), status, wait_ms, hints)
+    if reading.reasoning_tags:
+        answer.leave_out_reasoning()
     output = answer.output
     if output is None and openai_reason(answer.finish_reason, calls=False) == "length":
         output = ""  # the model's reasoning used up its tokens
@@ -104,7 +111,8 @@ def conclude(
         if answer.finish_reason is None:
             return InvalidResponse(problem, status, wait_ms, hints)
         return FlawedAnswer(problem, status, wait_ms, hints, answer.usage)
-    reason = answer.finish_reason and without_runs(answer.finish_reason, secrets)
+    ended = REFUSAL if declined else answer.finish_reason
+    reason = ended and without_runs(ended, secrets)
     model = answer.model and without_runs(answer.model, secrets)
     return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints, model=model)
 

@@ -11,7 +11,10 @@ from fairlane_workers.providers.contract import OnChunk
 
 
 class MaskedPieces:
-    """An `OnChunk` that passes pieces on as the record will have them: joined, they are the record's text."""
+    """An `OnChunk` that passes pieces on as the record will have them: joined, they are the record's text.
+
+    They may also have the reasoning that `conclude` takes out of it.
+    """
 
     def __init__(self, on_chunk: OnChunk, secrets: Callable[[], Secrets]) -> None:
         """``secrets`` are asked for with each piece: a token may be renewed while the answer arrives."""

@@ -11,6 +11,7 @@ from xml.parsers.expat import ExpatError, ParserCreate
 from fairlane.apps.promptfoo.subjects import Result, Subject, met
 from fairlane.evaluators.patterns import SearchError
 from fairlane.evaluators.schema import conforms, schema_problem
+from fairlane.export.finish_reasons import Ending, ending_of
 
 _APOSTROPHES = re.compile("[\u2019\u2032]")
 _OPENS = re.compile(
@@ -40,7 +41,9 @@ _HTML = re.compile(
 
 
 def is_refusal(subject: Subject) -> Result:
-    """Whether an output is empty, or begins like a refusal, or has words that refusals have."""
+    """Whether an output is empty, is marked as a refusal, or begins like one, or has words of one."""
+    if ending_of(subject.record.finish_reason) is Ending.CONTENT_FILTER:
+        return met(True)
     if not isinstance(subject.output, str) or not subject.output.strip():
         return met(True)
     text = _APOSTROPHES.sub("'", subject.output.strip().lower())

@@ -10,6 +10,7 @@ from fairlane.apps.promptfoo.grading.asks import Ask, Chat
 from fairlane.apps.promptfoo.subjects import CheckError
 from fairlane.client.handle import Run
 from fairlane.client.submitting.options import SubmitOptions
+from fairlane.export.finish_reasons import REFUSAL
 from fairlane.model.evaluators import Similarity
 from fairlane.model.record import Record
 
@@ -71,5 +72,7 @@ def _answers(numbers: Sequence[int], records: Iterable[Record]) -> Iterable[tupl
             yield numbers[record.item], CheckError(why) if cosine is None else cosine
         elif record.output is None:
             yield numbers[record.item], CheckError(f"the judge failed: {record.error or record.state}")
+        elif record.finish_reason == REFUSAL:
+            yield numbers[record.item], CheckError(f"the judge refused: {record.output}")
         else:
             yield numbers[record.item], record.output

@@ -13,7 +13,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
 from fairlane.evaluators.judge import parse_choice
-from fairlane.evaluators.rubrics import MET, UNMET
+from fairlane.evaluators.rubrics import MET, UNMET, enclosed
 
 _LETTER = re.compile(r"\(?\b([A-Ea-e])\b\)?")
 _FACTS = {
@@ -32,7 +32,8 @@ Check = Mapping[str, Any]
 def rubric(check: Check, subject: Subject, _: Programs) -> Grader:
     """``llm-rubric``: pass or fail in one word, or what a rubric prompt of the configuration asks for."""
     own = check.get("rubricPrompt")
-    names = {**subject.variables, "output": subject.text, "rubric": check["value"]}
+    output = subject.text if own else enclosed(RUBRIC_WORDS, subject.text)
+    names = {**subject.variables, "output": output, "rubric": check["value"]}
     answer = (yield [_chat(check, own or RUBRIC_WORDS, names)])[0]
     if not own:
         score = parse_choice(answer, {MET: 1.0, UNMET: 0.0})

@@ -30,6 +30,7 @@ from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
+from fairlane.export.finish_reasons import is_filtered
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Price, cost_usd, price_of
@@ -79,7 +80,7 @@ class Scorer:
             if held or draft.graders or any(each["type"] in COMPARES for each in draft.checks):
                 held.append(draft)
             else:
-                yield record, plan, self._shown(draft)
+                yield draft.record, plan, self._shown(draft)
         self._grade(held)
         before = [self._shown(draft) for draft in held] if self.seen is not None else []
         self._compare(held)
@@ -95,6 +96,7 @@ class Scorer:
         return verdict
 
     def _draft(self, record: Record, plan: PlannedRun) -> Draft:
+        record = _answered(record)
         draft = Draft(record, plan)
         row = record.row
         if record.state is not JobState.SUCCEEDED or not (
@@ -259,3 +261,15 @@ def _set_best(group: Sequence[Draft], place: tuple[int, ...], best: int, kind: s
 def _fail(group: Sequence[Draft], place: tuple[int, ...], error: CheckError) -> None:
     for draft in group:
         draft.outcomes[place] = error
+
+
+def _answered(record: Record) -> Record:
+    """The record; one that a filter stopped has its words as output where its test asks for a refusal.
+
+    So it is with promptfoo, which has the filter's words as the output of every test.
+    """
+    if record.state is not JobState.FAILED or not is_filtered(record.error):
+        return record
+    if not any(check["type"].endswith("is-refusal") for _, check in _leaves(record.row.get(CHECKS, ()))):
+        return record
+    return replace(record, state=JobState.SUCCEEDED, output=record.error, finish_reason="content_filter")

@@ -162,6 +162,7 @@ def _words(given: str, text: str) -> list[str]:
 
 _OPTIONS: Mapping[str, Callable[[str, str], Any]] = {
     "ignore_case": _truth,
+    "fenced": _truth,
     "strip": _truth,
     "tolerance": _number,
     "threshold": _number,

@@ -154,18 +154,17 @@ def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
 
 
 def _take(message: Mapping[str, Any], answer: Answer) -> str:
-    """Add the answer's text without the model's reasoning, in all known forms."""
-    refusal = message.get("refusal")
-    if isinstance(refusal, str) and refusal:
-        answer.refusal = (answer.refusal or "") + refusal
-    content = message.get("content")
-    if content is None:
-        return ""
+    """Add the answer's text, or the model's refusal, without its reasoning, in all known forms."""
+    content, shown = message.get("content"), ""
     if isinstance(content, str):
-        return answer.add(content)
-    parts = [part for part in as_list(content, "content") if isinstance(part, dict)]
-    texts = [part.get("text") for part in parts if part.get("type") in _TEXT_PARTS]
-    return answer.add("".join(text for text in texts if isinstance(text, str)))
+        shown = answer.add(content)
+    elif content is not None:
+        parts = [part for part in as_list(content, "content") if isinstance(part, dict)]
+        texts = [part.get("text") for part in parts if part.get("type") in _TEXT_PARTS]
+        shown = answer.add("".join(text for text in texts if isinstance(text, str)))
+        for part in parts:
+            shown += answer.decline(part.get("refusal") if part.get("type") == "refusal" else None)
+    return shown + answer.decline(message.get("refusal"))
 
 
 def _listed(message: Mapping[str, Any], name: str) -> list[dict[str, Any]]:

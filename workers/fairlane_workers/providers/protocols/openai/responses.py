@@ -65,8 +65,8 @@ class OpenAIResponses(Dialect):
         match document.get("type"):
             case "response.output_text.delta" if isinstance(text := document.get("delta"), str):
                 return answer.add(text)
-            case "response.refusal.delta" if isinstance(words := document.get("delta"), str):
-                answer.refusal = (answer.refusal or "") + words
+            case "response.refusal.delta":
+                return answer.decline(document.get("delta"))
             case "response.output_item.done":
                 _take_call(as_object(document.get("item"), "item"), answer)
             case kind if kind in _ENDINGS:
@@ -92,7 +92,8 @@ def _take_item(item: Mapping[str, Any], answer: Answer) -> str:
             if part.get("type") == "output_text" and isinstance(text := part.get("text"), str):
                 texts.append(answer.add(text))
             elif part.get("type") == "refusal":
-                answer.refusal = (answer.refusal or "") + str(part.get("refusal") or "it declined")
+                texts.append(answer.decline(part.get("refusal")))
+                answer.refusal = answer.refusal or "it declined"
     return "".join(texts)
 
 

@@ -1,0 +1,40 @@
+"""Takes out of a model's answer the reasoning that a server without a reasoning parser leaves in it."""
+
+from __future__ import annotations
+
+START, END = "<think>", "</think>"
+"""Tags of Qwen, DeepSeek and others. Where a chat template puts the start into the prompt, an answer has only
+the end: https://docs.vllm.ai/en/latest/features/reasoning_outputs.html
+"""
+
+_QUOTES = ("`", '"', "'", "“", "”", "„", "\u2018", "\u2019", "«", "»")
+_FENCE = "```"
+_BLANKS = " \t\r\n\ufeff"
+
+
+def without_reasoning(text: str) -> str:
+    """A text without the reasoning that it begins with; the same text where it begins with none.
+
+    Reasoning that does not end is all of a text, so nothing is left. A lone ``</think>`` ends reasoning whose
+    start tag stood in the prompt, unless the text quotes the tag or is JSON.
+    """
+    rest = text.lstrip(_BLANKS)
+    if rest.startswith(START):
+        while rest.startswith(START):
+            rest = rest.partition(END)[2].lstrip(_BLANKS)
+        return rest
+    before, end, after = text.partition(END)
+    if not end or START in before or _is_mention(before, after):
+        return text
+    return after.lstrip(_BLANKS)
+
+
+def _is_mention(before: str, after: str) -> bool:
+    """Whether a tag between these texts is part of what is said: quoted, in a code block, or in JSON.
+
+    Quotation marks count right around the tag, or where the whole text opens with them.
+    """
+    start = before.lstrip(_BLANKS)
+    quoted = before.endswith(_QUOTES) and after.startswith(_QUOTES)
+    opened = start.startswith('"') and start.count('"') % 2 == 1
+    return quoted or opened or start.startswith(("{", "[")) or before.count(_FENCE) % 2 == 1
