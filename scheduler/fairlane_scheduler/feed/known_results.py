@@ -61,7 +61,7 @@ class KnownResults:
         if spec.cache.reads:
             settled = known.finished.keys() | failed
             calls = ((item, call) for item, call in placed if call and item.number not in settled)
-            keys = ((item.number, call.digest(item.cell.repetition, self._servers)) for item, call in calls)
+            keys = ((item.number, call.digest(item.sample(0), self._servers)) for item, call in calls)
             cached = self._cached(ref.team, {number: key for number, key in keys if key is not None})
             known.finished.update(cached)
         return known

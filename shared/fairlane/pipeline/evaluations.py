@@ -65,10 +65,10 @@ class RenderedEvaluations:
     calls: Mapping[int, Call | str] = field(default_factory=dict)
     skipped: Mapping[int, str] = field(default_factory=dict)
 
-    def digests(self, repetition: int, servers: Mapping[str, str]) -> dict[int, str]:
-        """The cache key of each call that has one, by step: see `Call.digest`."""
+    def digests(self, item: RunItem, servers: Mapping[str, str]) -> dict[int, str]:
+        """The cache key of each call of ``item`` that has one, by step: see `Call.digest`."""
         calls = ((number, call) for number, call in self.calls.items() if isinstance(call, Call))
-        keys = ((number, call.digest(repetition, servers)) for number, call in calls)
+        keys = ((number, call.digest(item.sample(number), servers)) for number, call in calls)
         return {number: key for number, key in keys if key is not None}
 
 

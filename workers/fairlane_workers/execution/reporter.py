@@ -136,7 +136,7 @@ class Completions:
         if finished.answer is not None and spec.evals:
             rendered = render_evaluations(item, finished.answer.output)
             if spec.cache.reads:
-                digests = rendered.digests(item.cell.repetition, self._cache.servers)
+                digests = rendered.digests(item, self._cache.servers)
                 known = await self._cache.known(spec.team, digests)
         remembers = finished.answer is not None and inputs.memory is not None
         return complete_task(
