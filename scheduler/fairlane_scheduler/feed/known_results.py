@@ -129,10 +129,12 @@ class _ContinuedRun:
             return None
         result = TaskResult.from_json(stored[0])
         if result.state is JobState.FAILED and not old.retry_errors:
-            return FinishedJob(None, result.error, result.attempts, result.latency_ms)
+            return FinishedJob(None, result.error, result.attempts, result.latency_ms, unkept=result.unkept)
         if result.state is not JobState.SUCCEEDED or result.output is None:
             return None
-        return FinishedJob(result.as_success(), None, result.attempts, result.latency_ms, result.cached)
+        return FinishedJob(
+            result.as_success(), None, result.attempts, result.latency_ms, result.cached, result.unkept
+        )
 
     def evaluations(
         self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem, output: str

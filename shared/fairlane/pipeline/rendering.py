@@ -97,8 +97,8 @@ class RunItem:
     def sample(self, step: int) -> str:
         """Names what the answer to one of its steps is a sample of, in every run alike.
 
-        Equal calls of two rows, prompts, models, repetitions or evaluators ask for two samples. One answer for
-        both would make judges agree, and a second run would differ from the first.
+        Equal calls of two rows, prompts, models, repetitions or evaluators ask for two samples. One answer
+        for both would make judges agree, and a second run would differ from the first.
         """
         spec, cell = self.spec, self.cell
         evaluator = spec.evals[step - 1].name if step else None

@@ -261,7 +261,7 @@ class Executor:
             if reply is None or not reply.exhausted:
                 return
             decision = finish(decision, reply.exhausted)
-        completed = await self._completions.of(inputs, outcome, decision, latency_ms)
+        completed = await self._completions.of(inputs, outcome, decision, latency_ms, claim.unkept)
         reported = await self._reporter.finish(
             attempt, decision, completed, outcome, held.wire_ms, inputs=inputs, elapsed_ms=latency_ms
         )

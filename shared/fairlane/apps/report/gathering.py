@@ -9,6 +9,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from statistics import fmean, stdev
 
+from fairlane.client.views.summary import TASK
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -126,6 +127,8 @@ def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
     cell.succeeded += record.state is JobState.SUCCEEDED
     if not record.cached:
         cell.usage += record.usage
+    if TASK in record.unkept:
+        cell.usage += record.unkept[TASK].usage
     if latency_ms is not None and record.state is JobState.SUCCEEDED:
         cell.latencies_ms.append(latency_ms)
     _add_scores(cell.scores, record.scores)

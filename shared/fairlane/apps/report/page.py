@@ -166,7 +166,9 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
         of_evaluations = words.percent(summary.evaluation_tokens, tokens)
         yield Figure("tokens", words.short(tokens), f"{of_evaluations} by evaluations")
     if summary.cost_usd is not None:
-        yield Figure("cost", words.dollars(summary.cost_usd), summary.gaps or "by the price table")
+        waste = f"of which not kept: {summary.waste}" if summary.waste else ""
+        notes = "; ".join(filter(None, (summary.gaps, waste)))
+        yield Figure("cost", words.dollars(summary.cost_usd), notes or "by the price table")
     if status.started_ms is not None and status.finished_ms is not None:
         took_ms = max(1, status.finished_ms - status.started_ms)
         pace = status.jobs_done / took_ms * 1000

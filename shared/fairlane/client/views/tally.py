@@ -18,7 +18,7 @@ from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, Usage, cost_usd, price_of
+from fairlane.model.tokens import NO_UNKEPT, Price, Unkept, Usage, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
 from fairlane.templates.template import plain_template
 
@@ -91,6 +91,11 @@ class Tally:
                 self._tasks.miss(record.model)
         for name, usage in record.eval_usage.items():
             self._evaluations.book(self._models.get(name, name), usage)
+        for name, unkept in record.unkept.items():
+            if name == TASK:
+                self._tasks.book_unkept(record.model, unkept)
+            else:
+                self._evaluations.book_unkept(self._models.get(name, name), unkept)
 
     def _end(self, record: Record) -> None:
         ending = (record.model, record.finish_reason)
@@ -181,6 +186,8 @@ def _of_sessions(
                 failures.count(name, error, session.items[0])
             for name, usage in session.eval_usage.items():
                 evaluations.book(models[name], usage)
+            for name, unkept in session.unkept.items():
+                evaluations.book_unkept(models[name], unkept)
     return {name: each.scores(count) for name, each in sums.items()} if count else {}
 
 
@@ -256,7 +263,11 @@ class _Ledger:
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices
         self._booked: dict[str, tuple[int, Usage]] = {}
+        self._unkept: dict[str, Unkept] = {}
         self._missed = Counter[str]()
+
+    def book_unkept(self, model: str, unkept: Unkept) -> None:
+        self._unkept[model] = self._unkept.get(model, NO_UNKEPT) + unkept
 
     def book(self, model: str, usage: Usage) -> None:
         if usage.total is None:
@@ -271,17 +282,23 @@ class _Ledger:
         return dict(sorted(self._missed.items()))
 
     def all(self) -> tuple[Spending, ...]:
-        return tuple(
-            Spending(
-                model,
-                calls,
-                used.input_tokens or 0,
-                used.output_tokens or 0,
-                used.cached_tokens or 0,
-                self._cost(model, used),
-                used.written_tokens or 0,
-            )
-            for model, (calls, used) in sorted(self._booked.items())
+        return tuple(map(self._spending, sorted(self._booked.keys() | self._unkept.keys())))
+
+    def _spending(self, model: str) -> Spending:
+        calls, used = self._booked.get(model, (0, Usage()))
+        unkept = self._unkept.get(model, NO_UNKEPT)
+        used += unkept.usage
+        return Spending(
+            model,
+            calls + unkept.answers,
+            used.input_tokens or 0,
+            used.output_tokens or 0,
+            used.cached_tokens or 0,
+            self._cost(model, used),
+            used.written_tokens or 0,
+            unkept.answers,
+            unkept.usage.total or 0,
+            self._cost(model, unkept.usage) if unkept.answers else None,
         )
 
     def _cost(self, model: str, used: Usage) -> float | None:

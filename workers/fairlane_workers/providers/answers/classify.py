@@ -93,16 +93,17 @@ def conclude(
 
     if not answer.complete:
         problem = answer.problem or "the stream ended before the answer did"
-        return InvalidResponse(fit(problem), status, wait_ms, hints)
+        so_far = replace(answer.usage, output_tokens=None)
+        return InvalidResponse(fit(problem), status, wait_ms, hints, so_far)
     if answer.refusal:
-        return PermanentFailure(fit(answer.refusal), status, wait_ms, hints)
+        return PermanentFailure(fit(answer.refusal), status, wait_ms, hints, usage=answer.usage)
     output = answer.output
     if output is None and openai_reason(answer.finish_reason, calls=False) == "length":
         output = ""  # the model's reasoning used up its tokens
     if output is None:
         problem = fit(f"the answer holds no text (finish reason {answer.finish_reason})")
         if answer.finish_reason is None:
-            return InvalidResponse(problem, status, wait_ms, hints)
+            return InvalidResponse(problem, status, wait_ms, hints, answer.usage)
         return FlawedAnswer(problem, status, wait_ms, hints, answer.usage)
     reason = answer.finish_reason and without_runs(answer.finish_reason, secrets)
     model = answer.model and without_runs(answer.model, secrets)
