@@ -120,7 +120,7 @@ def _only(by_model: Mapping[str, object]) -> str:
 
 def _numbers(scores: Scores) -> tuple[str, ...]:
     values = (scores.mean, scores.standard_error, scores.minimum, scores.maximum)
-    return f"{scores.count:,}", f"{scores.missing:,}", *(_number(value) for value in values)
+    return scores.of_rows, f"{scores.missing:,}", *(_number(value) for value in values)
 
 
 def _number(value: float | None) -> str:

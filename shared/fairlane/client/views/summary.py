@@ -205,7 +205,7 @@ def _tables(summary: Summary) -> str:
 
 
 def _scores(name: str, scores: Scores) -> list[Cell]:
-    return [name, number(scores.mean), number(scores.standard_error), scores.count, scores.missing]
+    return [name, number(scores.mean), number(scores.standard_error), scores.of_rows, scores.missing]
 
 
 def dollars(cost: float | None) -> str:
