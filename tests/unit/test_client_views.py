@@ -55,7 +55,7 @@ def test_a_difference_is_the_second_run_s_score_minus_the_first_s_with_its_stand
     assert difference.mean == pytest.approx(mean)
     assert difference.standard_error == pytest.approx(math.sqrt(squares / 3 / 4))
     assert difference.interval == pytest.approx(
-        (mean - 1.96 * difference.standard_error, mean + 1.96 * difference.standard_error)
+        (mean - 3.18245 * difference.standard_error, mean + 3.18245 * difference.standard_error)
     )
     assert (difference.better, difference.worse, difference.equal) == (1, 1, 2)
     assert (difference.first_mean, difference.second_mean) == (0.5, 0.625)

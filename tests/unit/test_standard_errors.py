@@ -82,7 +82,7 @@ def test_no_scores_make_a_number_that_is_infinite(scores: list[float], width: in
 
 
 def test_repeating_a_row_does_not_make_its_score_more_certain() -> None:
-    once = [[0.0], [1.0], [1.0], [0.0], [1.0]]
+    once: list[list[float | None]] = [[0.0], [1.0], [1.0], [0.0], [1.0]]
     errors = [summed([row * times for row in once], list(range(5 * times))) for times in (1, 2, 20)]
     assert all(one.standard_error == pytest.approx(other.standard_error) for one, other in pairwise(errors))
     assert [each.of_rows for each in errors] == ["5", "10 of 5 rows", "100 of 5 rows"]

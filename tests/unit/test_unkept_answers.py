@@ -14,13 +14,13 @@ from fairlane.client.views.tally import summarise
 from fairlane.export.columns import Columns
 from fairlane.export.lines import read_record, record_line
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
 from fairlane.model.outcome import FlawedAnswer, InvalidResponse, Outcome, PermanentFailure, Success
 from fairlane.model.results import JudgeResult, TaskResult, assemble
 from fairlane.model.run import Bounds, RunState
 from fairlane.model.tokens import Price, Unkept, Usage
 from fairlane.store.read.reading import RecordReader
-from fairlane.store.write.runs.run_control import Ending
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude
 from fairlane_workers.providers.contract import Request
@@ -41,7 +41,7 @@ def drawn(seed: int) -> Any:
 
     def answer(request: Request) -> Outcome:
         usage = Usage(rng.randrange(1, 30), rng.randrange(1, 20))
-        outcomes = [
+        outcomes: list[Outcome] = [
             Success("yes", usage, "stop"),
             FlawedAnswer("no JSON", 200, usage=usage),
             PermanentFailure("I cannot help", 200, content=True, usage=usage),
