@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -15,6 +16,7 @@ from fairlane.export.columns import Columns
 from fairlane.export.lines import read_record, record_line
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.ending import Ending
+from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState
 from fairlane.model.outcome import FlawedAnswer, InvalidResponse, Outcome, PermanentFailure, Success
 from fairlane.model.results import JudgeResult, TaskResult, assemble
@@ -91,6 +93,18 @@ def test_a_run_that_ends_early_keeps_the_tokens_of_jobs_that_waited_for_a_retry(
         assert summary.cost_usd == pytest.approx(20e-6)
 
     on_loop(scene)
+
+
+@pytest.mark.parametrize("state", [JobState.SKIPPED, JobState.CANCELLED, JobState.TIMED_OUT])
+def test_a_job_without_an_end_shows_nothing_but_their_tokens(state: JobState) -> None:
+    judge = Judge(name="j", model="sim:judge", template="{{ output }}", choices={"yes": 1.0})
+    spec = spec_of((judge,))
+    stored = json.dumps({"s": state, "w": [2, 20, 10, 0]})
+    for before in (TaskResult(JobState.SUCCEEDED, "out").to_json(), None):
+        jobs = [before or stored, stored]
+        found = assemble(spec, 0, {}, jobs, state)
+        assert set(found.unkept) == ({"j"} if before else {"task", "j"})
+        assert replace(found, unkept={}) == assemble(spec, 0, {}, [before, None], state)
 
 
 def test_the_cost_has_what_was_not_kept_and_says_how_much_that_is() -> None:

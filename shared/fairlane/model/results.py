@@ -24,7 +24,6 @@ PACK_CHARS = 400
 _STATES = {str(state): state for state in JobState}
 _SUCCESS = JobState.SUCCEEDED
 _SUCCEEDED = str(_SUCCESS)
-_UNFINISHED = {state: str(state) for state in (JobState.CANCELLED, JobState.TIMED_OUT)}
 _NO_USAGE = Usage()
 _NOTHING: Mapping[str, Any] = {}
 _ONLY_CELL = Cell(row=0, prompt=0, model=0, repetition=0)  # but for its row, which a record has already
@@ -123,7 +122,7 @@ class JudgeResult:
     @property
     def why_unscored(self) -> str | None:
         """Why it has no score: its error, or that its run ended before it did."""
-        return self.error or _UNFINISHED.get(self.state)
+        return self.error or (None if self.state is _SUCCESS else str(self.state))
 
     def to_json(self, *, short: bool = False) -> str:
         """The stored form, as of a `TaskResult`."""
