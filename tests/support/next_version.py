@@ -44,7 +44,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
      "  if most > 0 or guessed > 0 then numbers[5], numbers[6] = most, guessed end\n",
      "  numbers[5], numbers[6], numbers[7] = most, guessed, 7\n"),
     (f"{LUA}/lib/job/attempt_counts.lua", "  redis.call('HSET', jobs",
-     "  if #parts > 4 then parts[10] = '7' end\n"
+     "  if #parts > 4 then parts[14] = '7' end\n"
      "  redis.call('HSET', jobs"),
     (f"{LUA}/lib/lane/new_lease.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"
      "  lease.tomorrow = { 1 }\n"),

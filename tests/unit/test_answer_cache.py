@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import random
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import servers_of
 from fairlane.model.evaluators import FunctionScorer, Judge
 from fairlane.model.outcome import Outcome, Success
-from fairlane.model.run import CacheChoice
+from fairlane.model.run import CacheChoice, Message
+from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played
@@ -52,8 +54,8 @@ def server(**more: Any) -> str:
     return servers_of({"c": Connection.model_validate(PLAIN | more)})["c"]
 
 
-def judge(choices: dict[str, float]) -> Judge:
-    return Judge(name="j", model="sim:judge", template="{{ output }}", choices=choices)
+def judge(choices: dict[str, float], name: str = "j") -> Judge:
+    return Judge(name=name, model="sim:judge", template="{{ output }}", choices=choices)
 
 
 def says(**by_model: str | list[str]) -> Any:
@@ -86,9 +88,9 @@ def test_what_does_not_change_an_answer_keeps_the_server(one: Any, more: Any) ->
 @given(st.dictionaries(st.sampled_from(["c", "d"]), st.sampled_from(["s1", "s2"])))
 def test_a_call_has_a_key_where_its_server_is_known_and_equal_calls_to_it_share_it(servers: Any) -> None:
     asked = [{"role": "user", "content": "q"}]
-    found = {name for name in "cd" if Call(f"{name}:m", asked, {}).digest(0, servers) is not None}
+    found = {name for name in "cd" if Call(f"{name}:m", asked, {}).digest("", servers) is not None}
     assert found == set(servers)
-    assert Call("python:f", [], {}, {"row": {}}).digest(0, servers) is None
+    assert Call("python:f", [], {}, {"row": {}}).digest("", servers) is None
 
 
 def test_an_equal_call_is_answered_by_the_cache_and_by_no_other_server() -> None:
@@ -192,5 +194,65 @@ def test_what_failed_in_the_continued_run_is_not_read_from_the_cache() -> None:
         await played(parts, parts.scheduler.admit(run="another", **ask))  # now the cache has "yes"
         (record,) = await played(parts, continued(parts, failed))
         assert (record.output, record.scores) == ("out", {"j": 0.0})
+
+    on_loop(scene)
+
+
+def drawn(seed: int) -> Any:
+    """Answers as a sampling model gives them: any output of two, any verdict."""
+    rng = random.Random(seed)
+
+    def answer(request: Request) -> Outcome:
+        said = ["yes", "no"] if request.model == "judge" else ["red", "blue"]
+        return Success(rng.choice(said), Usage(3, 1), "stop")
+
+    return answer
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 2**32), st.integers(1, 4), st.integers(1, 2), st.booleans(), st.booleans())
+def test_a_second_run_repeats_every_output_and_every_score_of_the_first(
+    seed: int, rows: int, repetitions: int, several: bool, same_texts: bool
+) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = drawn(seed)
+        prompts = ["{{ q }}", "{{ q }}{{ more }}"] if several else ["{{ q }}"]
+        ask: dict[str, Any] = {
+            "rows": [{"q": "same", "more": "", "id": 0 if same_texts else n} | {"n": n} for n in range(rows)],
+            "prompts": tuple((Message(role="user", content=text),) for text in prompts),
+            "cache": CACHED,
+            "repetitions": repetitions,
+            "evaluators": tuple(judge({"yes": 1.0, "no": 0.0}, name) for name in "abc"),
+        }
+        first = await played(parts, parts.scheduler.admit(**ask))
+        made = calls(parts)
+        assert made == 4 * len(first), "each item is a sample of its own, and so is each judge's verdict"
+        second = await played(parts, parts.scheduler.admit(run="r2", **ask))
+        assert calls(parts) == made
+        assert [(each.output, each.scores) for each in second] == [
+            (each.output, each.scores) for each in first
+        ]
+        assert all(each.cached for each in second)
+
+    on_loop(scene)
+
+
+def test_what_a_run_adds_is_called_and_the_rest_comes_from_the_cache() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = drawn(1)
+        ask: dict[str, Any] = {"cache": CACHED, "evaluators": (judge({"yes": 1.0, "no": 0.0}, "a"),)}
+        first = await played(parts, parts.scheduler.admit([{"q": 1}, {"q": 2}], **ask))
+        grown = ask | {
+            "prompts": tuple((Message(role="user", content=text),) for text in ("{{ q }}?", "{{ q }}")),
+            "evaluators": (judge({"yes": 1.0, "no": 0.0}, "b"), *ask["evaluators"]),
+        }
+        rows = [{"q": 0}, {"q": 2}, {"q": 1}]
+        second = await played(parts, parts.scheduler.admit(rows, run="r2", **grown))
+        kept = {record.row["q"]: record for record in second if record.cached}
+        assert {q: (each.output, each.scores["a"]) for q, each in kept.items()} == {
+            each.row["q"]: (each.output, each.scores["a"]) for each in first
+        }
+        # Of 12 jobs of tasks and of judge a, the first run had four; judge b is new.
+        assert calls(parts) == 4 + (12 - 4) + 6
 
     on_loop(scene)

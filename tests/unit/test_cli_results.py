@@ -101,6 +101,7 @@ def test_a_summary_as_json_has_every_field(cli: CommandLine) -> None:
         "standard_error": 0.5,
         "minimum": 0.0,
         "maximum": 1.0,
+        "rows": 2,
     }
     assert (shown["cost_usd"], shown["unpriced"]) == (None, ["sim:fast"])
     assert [failure["error"] for failure in shown["failures"]] == ["400: too long"]
@@ -112,7 +113,7 @@ def test_scores_of_several_models_are_reported_for_each(cli: CommandLine) -> Non
     cli.stage.judge(run, 1, score=1.0)
     cli.stage.judge(run, 1, score=0.0)
     rows = [" ".join(line.split()) for line in cli.out("summary", run).splitlines()]
-    assert {"judge all 2 0 0.5 0.5 0 1", "sim:fast 1 0 1 – 1 1", "sim:slow 1 0 0 – 0 0"} <= set(rows)
+    assert {"judge all 2 of 1 row 0 0.5 – 0 1", "sim:fast 1 0 1 – 1 1", "sim:slow 1 0 0 – 0 0"} <= set(rows)
 
 
 def test_a_summary_of_a_refused_run_says_why(cli: CommandLine) -> None:

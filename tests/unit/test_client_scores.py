@@ -49,7 +49,7 @@ def test_a_run_shows_what_a_client_has_scored_once_it_has_read_all_records(cli: 
         run.summary()
         found = client.run(run.id).status().client_scores
         shown = page.of("search", run.id)["scores"]
-    assert found == {"length": Scores(3, 0, 6.0, 2.0, 2.0, 8.0)}
+    assert found == {"length": Scores(3, 0, 6.0, 2.0, 2.0, 8.0, 3)}
     assert [(each["name"], each["mean"], each["standard_error"]) for each in shown] == [("length", 6.0, 2.0)]
     assert cli.json("status", run.id)["client_scores"] == {"length": asdict(found["length"])}
     assert "6 ± 2, 3 scores of a client, 0 missing" in cli.out("status", run.id)

@@ -55,7 +55,7 @@ def test_a_difference_is_the_second_run_s_score_minus_the_first_s_with_its_stand
     assert difference.mean == pytest.approx(mean)
     assert difference.standard_error == pytest.approx(math.sqrt(squares / 3 / 4))
     assert difference.interval == pytest.approx(
-        (mean - 1.96 * difference.standard_error, mean + 1.96 * difference.standard_error)
+        (mean - 3.182446305284 * difference.standard_error, mean + 3.182446305284 * difference.standard_error)
     )
     assert (difference.better, difference.worse, difference.equal) == (1, 1, 2)
     assert (difference.first_mean, difference.second_mean) == (0.5, 0.625)
@@ -79,7 +79,7 @@ def test_one_model_is_compared_with_another_and_several_with_themselves(stage: S
     assert first.compare(second).matched_by == "Items are matched by the row's content and repetition."
     assert first.compare(second).matched == 2
     both = finished(
-        stage, scored(0, 1), [{"q": 0}], model=None, models=["sim:fast", "sim:fast"], prompt="{{ q }}"
+        stage, scored(0, 1), [{"q": 0}], model=None, models=["sim:fast", "sim:judge"], prompt="{{ q }}"
     )
     found = first.compare(both)
     assert found.matched_by == "Items are matched by the row's content and repetition and model."

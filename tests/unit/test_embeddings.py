@@ -81,7 +81,7 @@ def test_one_call_embeds_the_output_and_what_is_expected() -> None:
 def test_calls_for_other_texts_have_other_digests() -> None:
     made = rendering(similarity(MODEL, text="yes"))
     calls = [made.evaluation(made.spec.evals[0], {}, output) for output in ("a", "b", "a")]
-    first, second, third = (call.digest(0, SERVERS) for call in calls)
+    first, second, third = (call.digest("", SERVERS) for call in calls)
     assert first == third != second
 
 

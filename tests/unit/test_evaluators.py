@@ -74,7 +74,7 @@ def test_an_evaluator_is_named_by_its_kind_and_travels_as_json(evaluator: Evalua
         lambda: judge(choices={"yes": math.inf}),
         lambda: judge(choices={"yes": "1"}),
         lambda: judge(choices={" ": 1}),
-        lambda: judge(choices={1: 1}),
+        lambda: judge(choices={None: 1}),
         lambda: judge(choices={"Yes": 1, "yes": 0}),
         lambda: judge(choices={f"c{n}": n for n in range(101)}),
     ],

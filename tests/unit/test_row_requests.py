@@ -160,4 +160,4 @@ def test_any_body_is_a_request_or_is_refused_with_the_reason(
     except TemplateError:
         return
     assert made.tokens.most >= 0
-    assert made.digest(0, {made.model.partition(":")[0]: "one"})
+    assert made.digest("", {made.model.partition(":")[0]: "one"})

@@ -90,7 +90,7 @@ def test_items_without_a_score_are_counted_as_missing() -> None:
         make_record(2, state=JobState.FAILED, output=None, error="400", scores={"judge": None}),
     ]
     found = summed(*records)
-    assert found.scores["judge"] == Scores(1, 2, 1.0, None, 1.0, 1.0)
+    assert found.scores["judge"] == Scores(1, 2, 1.0, None, 1.0, 1.0, 1)
     assert found.by_state == {JobState.SUCCEEDED: 2, JobState.FAILED: 1}
 
 
@@ -192,7 +192,7 @@ def test_sessions_have_scores_failures_and_tokens_of_their_own() -> None:
     spec = spec_of([whole], session_field="s", sessions=2)
     found = summarise(spec, RunState.COMPLETED, [make_record(n) for n in range(3)], {}, sessions)
     assert (found.scores, found.items) == ({}, 3)
-    assert found.session_scores == {"whole": Scores(1, 1, 1.0, None, 1.0, 1.0)}
+    assert found.session_scores == {"whole": Scores(1, 1, 1.0, None, 1.0, 1.0, 1)}
     assert found.failures == (Failure("whole", "no verdict", 1, 2),)
     assert found.evaluations == (Spending("sim:judge", 1, 30, 1, 0, None),)
 
@@ -214,8 +214,8 @@ def test_invalid_items_count_towards_a_model_that_is_known() -> None:
     assert summed(odd).scores_by_model == {}
     records = [odd, invalid(1, "sim:fast"), make_record(2, scores={"judge": 1.0}), invalid(3, "sim:fast")]
     found = summed(*records)
-    assert found.scores["judge"] == Scores(1, 3, 1.0, None, 1.0, 1.0)
-    assert found.scores_by_model == {"sim:fast": {"judge": Scores(1, 2, 1.0, None, 1.0, 1.0)}}
+    assert found.scores["judge"] == Scores(1, 3, 1.0, None, 1.0, 1.0, 1)
+    assert found.scores_by_model == {"sim:fast": {"judge": Scores(1, 2, 1.0, None, 1.0, 1.0, 1)}}
 
 
 def test_a_model_all_of_whose_items_are_invalid_is_listed() -> None:
@@ -266,7 +266,7 @@ def test_a_scorer_of_the_client_that_fails_on_all_items_is_listed() -> None:
     found = summed(*records)
     assert found.scores["mine"] == Scores(0, 3)
     assert found.scores_by_model["sim:fast"] == {
-        "judge": Scores(2, 1, 1.0, 0.0, 1.0, 1.0),
+        "judge": Scores(2, 1, 1.0, 0.0, 1.0, 1.0, 2),
         "mine": Scores(0, 3),
     }
 

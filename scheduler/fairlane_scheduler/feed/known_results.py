@@ -61,7 +61,7 @@ class KnownResults:
         if spec.cache.reads:
             settled = known.finished.keys() | failed
             calls = ((item, call) for item, call in placed if call and item.number not in settled)
-            keys = ((item.number, call.digest(item.cell.repetition, self._servers)) for item, call in calls)
+            keys = ((item.number, call.digest(item.sample(0), self._servers)) for item, call in calls)
             cached = self._cached(ref.team, {number: key for number, key in keys if key is not None})
             known.finished.update(cached)
         return known
@@ -129,10 +129,12 @@ class _ContinuedRun:
             return None
         result = TaskResult.from_json(stored[0])
         if result.state is JobState.FAILED and not old.retry_errors:
-            return FinishedJob(None, result.error, result.attempts, result.latency_ms)
+            return FinishedJob(None, result.error, result.attempts, result.latency_ms, unkept=result.unkept)
         if result.state is not JobState.SUCCEEDED or result.output is None:
             return None
-        return FinishedJob(result.as_success(), None, result.attempts, result.latency_ms, result.cached)
+        return FinishedJob(
+            result.as_success(), None, result.attempts, result.latency_ms, result.cached, result.unkept
+        )
 
     def evaluations(
         self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem, output: str

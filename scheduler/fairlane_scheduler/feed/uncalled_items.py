@@ -63,7 +63,7 @@ class UncalledItems:
                 rendered = render_evaluations(item, output)
                 digests = {}
                 if spec.cache.reads:
-                    digests = rendered.digests(item.cell.repetition, self._servers)
+                    digests = rendered.digests(item, self._servers)
                 known = self._known.evaluations(run.ref, spec, item, output, digests)
             return complete_task(
                 item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory

@@ -203,7 +203,8 @@ class Run(RunOutputs):
             return steps
         from fairlane.client.following.scoring import scored_steps
 
-        return scored_steps(steps, self._scorers, self._deployment, self._ref)
+        items_per_row = self._spec.cells_per_row if self._spec else 1
+        return scored_steps(steps, self._scorers, self._deployment, self._ref, items_per_row)
 
     def chunks(self) -> Iterator[Chunk]:
         """Pieces of streamed output, from this call on, until the run is over.

@@ -11,6 +11,7 @@ from pydantic import BaseModel, ValidationError
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.patterns import PatternError, compile_pattern
 from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
+from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import (
     Agent,
     Contains,
@@ -69,6 +70,9 @@ def regex(pattern: str, *, expected: str | None = None, name: str = "regex") -> 
     """
     if not isinstance(pattern, str):
         raise SubmissionError(FIELD, pattern, "a pattern is a text", 'Give a str, like r"(\\d+)".')
+    if not pattern:
+        problem = "regex: an empty pattern is found in every output"
+        raise SubmissionError(FIELD, pattern, problem, "Give what is to be found.")
     try:
         groups = compile_pattern(pattern).groups
     except PatternError as error:
@@ -101,10 +105,9 @@ def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeri
     The answer is the number behind the last ``####`` or in LaTeX's last box, else the last number. There is
     no score where the field holds several numbers, or one that is not understood, such as "5k".
     """
-    if isinstance(tolerance, float) and not math.isfinite(tolerance):
-        raise SubmissionError(
-            FIELD, tolerance, "numeric_match: the tolerance is no finite number", "Give one."
-        )
+    if isinstance(tolerance, bool) or (isinstance(tolerance, float) and not math.isfinite(tolerance)):
+        problem = "numeric_match: the tolerance is no finite number"
+        raise SubmissionError(FIELD, tolerance, problem, "Give one, like 0.01.")
     return build(NumericMatch, name=name, expected=expected, tolerance=tolerance)
 
 
@@ -137,7 +140,7 @@ def llm_judge(
     if template is None or choices is None:
         remedy = "Give template= and choices=, or rubric= in place of both."
         raise SubmissionError(FIELD, template, "llm_judge: there is nothing to ask", remedy)
-    _check_choices(choices)
+    choices = _take_choices(choices)
     given = dict(params or {})
     if reasons is None and has_room_for_reasons(given):
         reasons = True
@@ -146,7 +149,7 @@ def llm_judge(
         name=name,
         model=model,
         template=template,
-        choices=dict(choices),
+        choices=choices,
         params=given,
         level=level,
         reasons=reasons,
@@ -171,6 +174,8 @@ def similarity(
         given = {"expected": expected, "text": text}
         remedy = "Name a row field as expected, or give a fixed text."
         raise SubmissionError(FIELD, given, "similarity takes one of expected and text", remedy)
+    if text is not None and isinstance(text, str) and not text.strip():
+        raise SubmissionError(FIELD, text, "similarity: the text to compare with is empty", "Give some text.")
     return build(
         Similarity,
         name=name,
@@ -236,23 +241,28 @@ def _of_rubric(
     return rubric_template(rubric), {MET: 1.0, UNMET: 0.0}
 
 
-def _check_choices(choices: Mapping[str, float]) -> None:
+def _take_choices(choices: Mapping[Any, float]) -> dict[str, float]:
+    """The choices by their texts: a number or a truth value stands for its own, as in JSON."""
     if not isinstance(choices, Mapping) or not choices:
         remedy = 'Map answers to scores, like {"yes": 1, "no": 0}.'
         raise SubmissionError(FIELD, choices, "llm_judge: choices is no dict of answers", remedy)
     seen: set[str] = set()
-    for answer, value in choices.items():
-        if not isinstance(answer, str) or not any(map(str.isalnum, answer)):
+    taken: dict[str, float] = {}
+    for given, value in choices.items():
+        answer = as_text(given) if isinstance(given, str | int | float) else ""
+        if not any(map(str.isalnum, answer)):
             raise SubmissionError(
-                FIELD, answer, "llm_judge: a choice has no letter or digit", "Name it by a word."
+                FIELD, given, "llm_judge: a choice has no letter or digit", "Name it by a word."
             )
         if answer.casefold() in seen:
-            problem = "llm_judge: two choices differ in case alone, which answers are not held to"
-            raise SubmissionError(FIELD, answer, problem, "Rename one of them.")
+            problem = "llm_judge: two choices are the same but for case, which answers are not held to"
+            raise SubmissionError(FIELD, given, problem, "Rename one of them.")
         seen.add(answer.casefold())
-        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not math.isfinite(value):
             problem = "llm_judge: a score is a finite number"
             raise SubmissionError(FIELD, {answer: value}, problem, "Give a number, like 1 or 0.5.")
+        taken[answer] = float(value)
+    return taken
 
 
 def check_names(evaluators: Iterable[EvaluatorSpec]) -> None:

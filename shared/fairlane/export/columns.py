@@ -9,7 +9,7 @@ from enum import StrEnum
 from typing import Any, NamedTuple
 
 from fairlane.model.record import Record
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Unkept, Usage
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
@@ -43,10 +43,11 @@ _KNOWN: Mapping[str, Kind] = {
     "eval_usage": Kind.INTEGER,
     "arguments": Kind.TEXT,
     "notes": Kind.TEXT,
+    "unkept": Kind.INTEGER,
 }
 """Kinds of the fixed fields, equal for all runs, so that their tables fit together."""
 
-_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments", "notes"})
+_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments", "notes", "unkept"})
 
 
 class Column(NamedTuple):
@@ -128,12 +129,12 @@ def _joined(one: Kind, other: Kind) -> Kind:
 
 def _spread(path: str, value: Any) -> Iterator[tuple[str, Any]]:
     """A record's field as columns; a field of the row stays one column."""
-    if isinstance(value, Usage):
+    if isinstance(value, Usage | Unkept):
         for field in dataclasses.fields(value):
-            yield f"{path}.{field.name}", getattr(value, field.name)
+            yield from _spread(f"{path}.{field.name}", getattr(value, field.name))
     elif isinstance(value, Mapping):
         for name, part in value.items():
-            if isinstance(part, Usage):
+            if isinstance(part, Usage | Unkept):
                 yield from _spread(f"{path}.{name}", part)
             else:
                 yield f"{path}.{name}", part

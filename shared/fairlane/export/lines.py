@@ -11,7 +11,7 @@ from pydantic_core import PydanticSerializationError, to_json
 
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Unkept, Usage
 
 
 class Lines(NamedTuple):
@@ -68,6 +68,10 @@ def read_record(line: str | bytes) -> Record:
     fields["state"] = JobState(fields["state"])
     fields["usage"] = Usage(**fields["usage"])
     fields["eval_usage"] = {name: Usage(**each) for name, each in fields["eval_usage"].items()}
+    fields["unkept"] = {
+        name: Unkept(each["answers"], Usage(**each["usage"]))
+        for name, each in fields.get("unkept", {}).items()
+    }
     return Record(**fields)
 
 
@@ -136,6 +140,7 @@ def record_fields(record: Record) -> dict[str, Any]:
         "finish_reason": record.finish_reason,
         "arguments": record.arguments,
         "notes": record.notes,
+        "unkept": record.unkept,
     }
 
 

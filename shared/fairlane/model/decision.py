@@ -24,8 +24,8 @@ from fairlane.model.outcome import (
     Success,
     TimedOut,
     UnsupportedParameter,
+    usage_of,
 )
-from fairlane.model.tokens import Usage
 
 Jitter = Literal["full", "added"]
 
@@ -128,7 +128,7 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
     attempts = claim.attempts + 1
     match outcome:
         case Success():
-            return Finish(_feedback(outcome, "ok", outcome.usage), attempts)
+            return Finish(_feedback(outcome, "ok"), attempts)
         case RateLimited():
             feedback = _feedback(outcome, "limited")
             if claim.rate_limits + 1 >= policy.max_rate_limits:
@@ -142,7 +142,7 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case NetworkFailure() | TimedOut() | InvalidResponse():
             return _again(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
         case FlawedAnswer():
-            return _again(_feedback(outcome, "answered", outcome.usage), "attempt", claim, policy, rng)
+            return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
         case PermanentFailure(of_proxy=True):
             return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
@@ -184,10 +184,10 @@ def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rn
     return Defer(feedback, delay_ms, cost, max_attempts=policy.max_attempts)
 
 
-def _feedback(outcome: Outcome, signal: Signal, usage: Usage | None = None) -> Feedback:
+def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
     return Feedback(
         signal,
-        usage or Usage(),
+        usage_of(outcome),
         outcome.retry_after_ms,
         "" if isinstance(outcome, Success) else outcome.message,
         outcome.hints,

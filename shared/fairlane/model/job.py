@@ -9,7 +9,7 @@ from typing import Any, Literal
 from urllib.parse import unquote
 
 from fairlane.model.hints import Hints
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import NO_UNKEPT, Unkept, Usage
 
 MESSAGE_VERSION = 1
 
@@ -138,7 +138,8 @@ class Claim:
     the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
-    others, if they are more than by chance; else it is 0.
+    others, if they are more than by chance; else it is 0. ``unkept`` are the answers to the job so far, none
+    of which was kept.
     """
 
     attempts: int
@@ -151,6 +152,7 @@ class Claim:
     paused: bool = False
     rejected: int = 0
     alone: int = 0
+    unkept: Unkept = NO_UNKEPT
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -174,6 +176,7 @@ class Claim:
             claim.get("paused", False),
             claim.get("rejected", 0),
             claim.get("alone", 0),
+            Unkept.from_list(claim.get("unkept")),
         )
 
 

@@ -95,12 +95,16 @@ class TimedOut:
 
 @dataclass(frozen=True, slots=True)
 class InvalidResponse:
-    """An answer that violates its protocol: not JSON, empty, stream cut. Counts towards the circuit."""
+    """An answer that violates its protocol: not JSON, empty, stream cut. Counts towards the circuit.
+
+    ``usage`` has no output tokens where the answer was cut: what the provider counted until then is not all.
+    """
 
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +128,8 @@ class PermanentFailure:
     Also a 429 whose message says that this one request asks for more than its limit ever admits.
     ``content``: because of this row's text, so it says nothing about other requests. ``doubtful``: it may
     pass, as a 404 that a service sends for a moment, so the call is tried again. Else a retry cannot help.
-    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before.
+    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before. ``usage``
+    has the tokens of a model that answered by declining.
     """
 
     message: str
@@ -134,6 +139,7 @@ class PermanentFailure:
     content: bool = False
     doubtful: bool = False
     of_proxy: bool = False
+    usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,3 +194,12 @@ Outcome: TypeAlias = (
     | AccessDenied
     | Aborted
 )
+
+
+def usage_of(outcome: Outcome) -> Usage:
+    """The tokens that the provider counted for the call; unknown for one that was not answered."""
+    match outcome:
+        case Success() | FlawedAnswer() | InvalidResponse() | PermanentFailure():
+            return outcome.usage
+        case _:
+            return Usage()

@@ -9,7 +9,7 @@ from typing import Any
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState
 from fairlane.model.steps import Step
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Unkept, Usage
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class Record:
     ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
     ``arguments`` the reasons that agents and judges gave for their scores, by the same names. ``notes`` says
     which parameters a call went without, since its model does not support them: by the same names, and under
-    ``task``.
+    ``task``. ``unkept`` has the answers that were paid and not kept, by the same names as ``notes``.
 
     ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
     Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.
@@ -44,6 +44,7 @@ class Record:
     finish_reason: str | None = None
     arguments: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    unkept: Mapping[str, Unkept] = field(default_factory=dict)
 
 
 def reason_of(step: Step, answer: str | None) -> str | None:

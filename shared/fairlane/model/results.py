@@ -16,7 +16,7 @@ from fairlane.model.outcome import Success
 from fairlane.model.record import Record, note_of, reason_of
 from fairlane.model.run import Cell, RunSpec, cell_of
 from fairlane.model.steps import Step
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import NO_UNKEPT, Unkept, Usage
 
 PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""
@@ -49,6 +49,7 @@ class TaskResult:
     cached: bool = False
     finish_reason: str | None = None
     left_out: tuple[str, ...] = ()
+    unkept: Unkept = NO_UNKEPT
 
     def as_success(self) -> Success:
         """The answer that it was made of, with all that a record shows of it."""
@@ -67,6 +68,7 @@ class TaskResult:
             "se": dict(self.score_errors) or None,
             "c": 1 if self.cached else None,
             "x": self.left_out or None,
+            "w": self.unkept.to_list(),
         }
         if short and self.state is JobState.SUCCEEDED and self.error is None:
             places = [self.output, *_places(usage), self.attempts, self.latency_ms]
@@ -99,6 +101,7 @@ class TaskResult:
             cached=bool(data.get("c")),
             finish_reason=data.get("f"),
             left_out=tuple(data.get("x", ())),
+            unkept=Unkept.from_list(data.get("w")),
         )
 
 
@@ -114,11 +117,18 @@ class JudgeResult:
     attempts: int = 0
     cached: bool = False
     left_out: tuple[str, ...] = ()
+    unkept: Unkept = NO_UNKEPT
+
+    @property
+    def why_unscored(self) -> str | None:
+        """Why it has no score: its error, or that its run ended before it did."""
+        return self.error or (None if self.state is _SUCCESS else str(self.state))
 
     def to_json(self, *, short: bool = False) -> str:
         """The stored form, as of a `TaskResult`."""
         usage = _usage_list(self.usage)
-        rest = {"c": 1 if self.cached else None, "x": self.left_out or None}
+        rest: dict[str, Any] = {"c": 1 if self.cached else None, "x": self.left_out or None}
+        rest["w"] = self.unkept.to_list()
         if short and self.state is JobState.SUCCEEDED and self.error is None:
             places = [self.score, self.answer, *_places(usage), self.attempts]
             return _compact_list(places, [], rest | _more_usage(usage))
@@ -149,6 +159,7 @@ class JudgeResult:
             attempts=data.get("a", 0),
             cached=bool(data.get("c")),
             left_out=tuple(data.get("x", ())),
+            unkept=Unkept.from_list(data.get("w")),
         )
 
 
@@ -202,7 +213,7 @@ class Portion:
                 draft.item, draft.row, draft.model = item, row, models[cell.model] if models else ""
                 draft.prompt, draft.repetition = cell.prompt, cell.repetition
                 draft.scores, draft.score_errors, draft.cached = {}, {}, False
-                draft.eval_usage, draft.arguments, draft.notes = {}, {}, {}
+                draft.eval_usage, draft.arguments, draft.notes, draft.unkept = {}, {}, {}, {}
                 if rest:
                     _add_rest(draft, rest)
                 if evals:
@@ -227,7 +238,7 @@ def assemble(
 class _RecordDraft:
     """A record until all its fields are set as plain attributes; then it becomes a `Record`.
 
-    The constructor of a frozen class sets each of 18 fields by a call, which takes four times as long.
+    The constructor of a frozen class sets each of 19 fields by a call, which takes four times as long.
     """
 
     __slots__ = tuple(each.name for each in fields(Record))
@@ -246,6 +257,8 @@ def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
     draft.cached = bool(rest.get("c"))
     if left_out := rest.get("x"):
         draft.notes["task"] = note_of(left_out)
+    if unkept := rest.get("w"):
+        draft.unkept["task"] = Unkept.from_list(unkept)
 
 
 def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
@@ -255,13 +268,15 @@ def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], m
             draft.eval_usage[step.name] = result.usage
         if result.left_out:
             draft.notes[step.name] = note_of(result.left_out)
+        if result.unkept.answers:
+            draft.unkept[step.name] = result.unkept
         if step.batch:
             continue
         if reason := reason_of(step, result.answer):
             draft.arguments[step.name] = reason
         draft.scores[step.name] = result.score
-        if result.error:
-            draft.score_errors[step.name] = result.error
+        if why := result.why_unscored:
+            draft.score_errors[step.name] = why
 
 
 def read_score(answer: str) -> float:

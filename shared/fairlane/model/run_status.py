@@ -60,8 +60,10 @@ class RoleTime:
 class Scores:
     """One evaluator's scores over the ``count`` items that have one; ``missing`` have none, for any reason.
 
-    ``standard_error`` is that of the mean, ``s / √count`` with ``s² = Σ(x − mean)² / (count − 1)``; there is
-    none for fewer than two. It takes scores as independent: repetitions of a row are less so than it says.
+    ``standard_error`` is that of the mean over ``rows``, which count as independent: repetitions, prompts and
+    models of one row do not. It is cluster-robust (`fairlane.client.views.moments`), which with one item a
+    row is ``s / √count`` with ``s² = Σ(x − mean)² / (count − 1)``. There is none for fewer than two rows.
+    ``rows`` is 0 in what an earlier version stored.
     """
 
     count: int
@@ -70,6 +72,13 @@ class Scores:
     standard_error: float | None = None
     minimum: float | None = None
     maximum: float | None = None
+    rows: int = 0
+
+    @property
+    def of_rows(self) -> str:
+        """The count, with the rows where there are fewer: ``"200 of 10 rows"``."""
+        fewer = 0 < self.rows < self.count
+        return f"{self.count:,}" + (f" of {self.rows:,} row{'' if self.rows == 1 else 's'}" if fewer else "")
 
 
 @dataclass(frozen=True, slots=True)

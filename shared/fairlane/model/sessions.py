@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 from fairlane.core.errors import BrokenSessions
 from fairlane.model.run import RunSpec
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Unkept, Usage
 
 MOST_ROWS = 10_000
 """Most rows of one session: a worker reads all of them for one call."""
@@ -55,7 +55,7 @@ class SessionRecord:
     ``session`` is the value of the run's session field in its rows; ``items`` are in the order of rows.
     A score is ``None`` if the evaluator produced none; then ``score_errors`` says why. ``eval_usage`` has the
     tokens of each evaluation's call, ``arguments`` a judge's reason, ``notes`` which parameters its call went
-    without.
+    without, ``unkept`` the answers that were paid and not kept.
     """
 
     session: Any
@@ -68,6 +68,7 @@ class SessionRecord:
     eval_usage: Mapping[str, Usage] = field(default_factory=dict)
     arguments: Mapping[str, str] = field(default_factory=dict)
     notes: Mapping[str, str] = field(default_factory=dict)
+    unkept: Mapping[str, Unkept] = field(default_factory=dict)
 
 
 def memberships_field(page: int) -> str:

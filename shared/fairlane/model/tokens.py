@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -86,6 +86,41 @@ class Usage:
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+@dataclass(frozen=True, slots=True)
+class Unkept:
+    """Answers of one job that were not kept and whose tokens its provider counted, and these together.
+
+    An answer without the requested form is one, and a refusal: providers charge for both.
+    """
+
+    answers: int = 0
+    usage: Usage = field(default_factory=Usage)
+
+    def __add__(self, other: Unkept) -> Unkept:
+        """Those of both."""
+        return Unkept(self.answers + other.answers, self.usage + other.usage)
+
+    @classmethod
+    def of(cls, usage: Usage) -> Unkept:
+        """One answer with these tokens; none where its provider has counted none."""
+        return NO_UNKEPT if usage.total is None else cls(1, usage)
+
+    def to_list(self) -> list[int | None] | None:
+        """Its stored form: ``[answers, input, output, cached, written]``; ``None`` where there are none."""
+        return [self.answers, *astuple(self.usage)] if self.answers else None
+
+    @classmethod
+    def from_list(cls, stored: Sequence[int | None] | None) -> Unkept:
+        """The inverse of `to_list`; missing counts are ``None``, and later ones are ignored."""
+        if not stored or not stored[0]:
+            return NO_UNKEPT
+        answers, *counts = [*stored, None, None, None, None][:5]
+        return cls(answers or 0, Usage(*counts))
+
+
+NO_UNKEPT = Unkept()
 
 
 class Estimate(NamedTuple):

@@ -123,7 +123,8 @@ def complete_without_row(
     """
     spec, lanes = plan.spec, plan.eval_lanes
     state = JobState.FAILED if finished.answer is None else JobState.SUCCEEDED
-    judged = JudgeResult(state, error=finished.error, attempts=finished.attempts).to_json()
+    rest: dict[str, Any] = {"error": finished.error, "attempts": finished.attempts, "unkept": finished.unkept}
+    judged = JudgeResult(state, **rest).to_json()
     if session_of_job(spec, job) is not None:
         return Completion(state, judged)
     item, step = divmod(job, spec.steps)
@@ -136,7 +137,7 @@ def complete_without_row(
             for number, each in enumerate(spec.evals, start=1)
             if each.after == step
         )
-    task = TaskResult(state, error=finished.error, attempts=finished.attempts).to_json()
+    task = TaskResult(state, **rest).to_json()
     answered = step > 0 or finished.answer is not None
     session = session_completion_without_row(plan, item, membership, answered=answered)
     return Completion(state, judged if step else task, follow, session=session)
@@ -166,6 +167,7 @@ def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
         "latency_ms": finished.latency_ms,
         "model": item.stored_model(),
         "cached": finished.cached,
+        "unkept": finished.unkept,
     }
     if finished.answer is None:
         return TaskResult(JobState.FAILED, error=finished.error, **common)

@@ -40,6 +40,7 @@ def task_cut_off(
         "attempts": finished.attempts,
         "latency_ms": finished.latency_ms,
         "model": model,
+        "unkept": finished.unkept,
     }
     lanes = item.rendering.plan.eval_lanes
     session = _session(item, membership, answered=finished.answer is not None)
@@ -83,7 +84,16 @@ def session_cut_off(finished: FinishedJob, reason: str) -> Completion:
 
 def _failed(finished: FinishedJob, reason: str) -> JudgeResult:
     usage = finished.answer.usage if finished.answer else Usage()
-    return JudgeResult(JobState.FAILED, None, None, reason, usage, finished.attempts, finished.cached)
+    return JudgeResult(
+        JobState.FAILED,
+        None,
+        None,
+        reason,
+        usage,
+        finished.attempts,
+        finished.cached,
+        unkept=finished.unkept,
+    )
 
 
 def _invalid(item: RunItem, steps: range | list[int], reason: str) -> tuple[ReadyJob | RecordedJob, ...]:

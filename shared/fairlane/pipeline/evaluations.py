@@ -17,7 +17,7 @@ from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
 from fairlane.model.results import SKIPPED_JUDGE, JudgeResult, read_score
 from fairlane.model.steps import Step
-from fairlane.model.tokens import Entry, Usage
+from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept, Usage
 from fairlane.pipeline.rendering import Call, RunItem, is_judged
 
 UNSTRUCTURED = "the provider cannot be held to a schema: each criterion is asked for alone"
@@ -26,13 +26,17 @@ NOT_JUDGED = "the row is not to be judged by it"
 
 @dataclass(frozen=True, slots=True)
 class FinishedJob:
-    """A job that is not tried again: it has an answer, or the ``error`` of its last attempt."""
+    """A job that is not tried again: it has an answer, or the ``error`` of its last attempt.
+
+    ``unkept`` are the answers to it that were not kept.
+    """
 
     answer: Success | None = None
     error: str | None = None
     attempts: int = 0
     latency_ms: int | None = None
     cached: bool = False
+    unkept: Unkept = NO_UNKEPT
 
 
 KnownResult: TypeAlias = FinishedJob | JudgeResult
@@ -65,10 +69,10 @@ class RenderedEvaluations:
     calls: Mapping[int, Call | str] = field(default_factory=dict)
     skipped: Mapping[int, str] = field(default_factory=dict)
 
-    def digests(self, repetition: int, servers: Mapping[str, str]) -> dict[int, str]:
-        """The cache key of each call that has one, by step: see `Call.digest`."""
+    def digests(self, item: RunItem, servers: Mapping[str, str]) -> dict[int, str]:
+        """The cache key of each call of ``item`` that has one, by step: see `Call.digest`."""
         calls = ((number, call) for number, call in self.calls.items() if isinstance(call, Call))
-        keys = ((number, call.digest(repetition, servers)) for number, call in calls)
+        keys = ((number, call.digest(item.sample(number), servers)) for number, call in calls)
         return {number: key for number, key in keys if key is not None}
 
 
@@ -124,7 +128,14 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     """The result of one evaluation that has a score; its ``answer`` is the reason of an agent or a judge."""
     if finished.answer is None:
         argument = f"Evaluation failed after {finished.attempts} retries" if step.criterion else None
-        return JudgeResult(JobState.FAILED, None, argument, finished.error, Usage(), finished.attempts)
+        return JudgeResult(
+            JobState.FAILED,
+            None,
+            argument,
+            finished.error,
+            attempts=finished.attempts,
+            unkept=finished.unkept,
+        )
     answer: str | None = finished.answer.output
     read, usage = _read(step, finished.answer.output), finished.answer.usage
     if step.criterion is not None and read.error is None:
@@ -143,6 +154,7 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
         finished.attempts,
         finished.cached,
         finished.answer.left_out,
+        finished.unkept,
     )
 
 
@@ -187,7 +199,15 @@ def _end_batch(
     state = JobState.SUCCEEDED if read else JobState.FAILED
     left_out = finished.answer.left_out if finished.answer else ()
     whole = JudgeResult(
-        state, None, text, finished.error, usage, finished.attempts, finished.cached, left_out
+        state,
+        None,
+        text,
+        finished.error,
+        usage,
+        finished.attempts,
+        finished.cached,
+        left_out,
+        finished.unkept,
     )
     return EvaluationEnd(whole, tuple(follow), read.malformed if read else ())
 

@@ -64,19 +64,18 @@ class Call:
             return estimate_inputs(self.inputs)
         return estimate_call(self.messages, self.params)
 
-    def digest(self, repetition: int, servers: Mapping[str, str]) -> str | None:
-        """Its cache key: equal calls to one server have equal keys, except in different repetitions.
+    def digest(self, sample: str, servers: Mapping[str, str]) -> str | None:
+        """Its cache key: equal calls to one server have equal keys if they are of equal samples.
 
-        ``servers``: what each connection calls. ``None`` for a call to none of them. So a function has no
-        key: its name does not say what its code is today.
+        ``sample`` is a `RunItem.sample`; ``servers``: what each connection calls. ``None`` for a call to none
+        of them. So a function has no key: its name does not say what its code is today.
         """
         server = servers.get(self.model.partition(":")[0])
         if server is None:
             return None
         asked = self.messages if self.inputs is None else {"inputs": self.inputs}
-        content = [server, self.model, asked, dict(self.params), repetition]
-        text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-        return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
+        content = [server, self.model, asked, dict(self.params), sample]
+        return _digest(content)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,6 +101,18 @@ class RunItem:
         """The job of one of its steps."""
         return self.number * self.spec.steps + step
 
+    def sample(self, step: int) -> str:
+        """Names what the answer to one of its steps is a sample of, in every run alike.
+
+        Equal calls of two rows, prompts, models, repetitions or evaluators ask for two samples. One answer
+        for both would make judges agree, and a second run would differ from the first.
+        """
+        spec, cell = self.spec, self.cell
+        evaluator = spec.evals[step - 1].name if step else None
+        prompt = self.rendering.prompt_digests[cell.prompt] if spec.prompts else None
+        model = spec.models[cell.model] if spec.models else None
+        return _digest([evaluator, dict(self.row), prompt, model, cell.repetition])
+
     def model(self) -> str | None:
         """Its task's model; ``None`` if the run calls no tasks or the row names no model."""
         try:
@@ -126,6 +137,7 @@ class Rendering:
         self._prompts = [
             Prompt(messages, f"prompts[{i}]", checked=checked) for i, messages in enumerate(spec.prompts)
         ]
+        self.prompt_digests = [_digest([each.model_dump() for each in messages]) for messages in spec.prompts]
         self._models = [Template(f"models[{i}]", text, checked=checked) for i, text in enumerate(spec.models)]
         self._templates = {
             each.name: Template(f"evaluators[{each.name}].template", each.template, checked=checked)
@@ -239,6 +251,11 @@ class Rendering:
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""
         return self._register.render(row).strip() if self._register else ""
+
+
+def _digest(content: object) -> str:
+    text = json.dumps(content, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
+    return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
 def operators_own(params: Mapping[str, Any]) -> str | None:

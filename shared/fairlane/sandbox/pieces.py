@@ -167,7 +167,7 @@ class EvaluationDigests:
     def work(self, rendering: Rendering | None) -> bytes:
         """Pairs of step and key as JSON."""
         item = RunItem.of(_needed(rendering), self.item, self.row)
-        digests = render_evaluations(item, self.output).digests(item.cell.repetition, self.servers)
+        digests = render_evaluations(item, self.output).digests(item, self.servers)
         return as_json([*digests.items()])
 
     def read(self, reply: bytes) -> dict[int, str]:

@@ -38,7 +38,7 @@ class AnswerCache:
         spec = inputs.spec
         if inputs.session is not None or not is_whole(answer):
             return
-        digest = inputs.call.digest(inputs.item.cell.repetition, self.servers)
+        digest = inputs.call.digest(inputs.item.sample(inputs.step), self.servers)
         if digest is not None:
             key, kept_ms = self._keys.answer(spec.team, digest), round(spec.cache.ttl * 1000)
             self._batcher.offer(("SET", key, written_answer(answer), "PX", kept_ms))

@@ -247,7 +247,7 @@ class Executor:
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
         if isinstance(outcome, Success) and step is not None and outcome.finish_reason == REFUSAL:
             outcome = PermanentFailure(  # "No, I cannot judge this" is no verdict
-                outcome.output, outcome.status, outcome.retry_after_ms, outcome.hints
+                outcome.output, outcome.status, outcome.retry_after_ms, outcome.hints, usage=outcome.usage
             )
         if isinstance(outcome, Success) and step is not None and step.criterion is not None:
             problem = await self._completions.flaw(inputs, outcome.output, step.criterion)
@@ -267,7 +267,7 @@ class Executor:
             if reply is None or not reply.exhausted:
                 return
             decision = finish(decision, reply.exhausted)
-        completed = await self._completions.of(inputs, outcome, decision, latency_ms)
+        completed = await self._completions.of(inputs, outcome, decision, latency_ms, claim.unkept)
         reported = await self._reporter.finish(
             attempt, decision, completed, outcome, held.wire_ms, inputs=inputs, elapsed_ms=latency_ms
         )

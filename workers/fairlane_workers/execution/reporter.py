@@ -17,8 +17,9 @@ from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
 from fairlane.model.evaluators import Criterion
 from fairlane.model.job import Attempt, JobState, Reported
-from fairlane.model.outcome import Outcome, Success
+from fairlane.model.outcome import Outcome, Success, usage_of
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import NO_UNKEPT, Unkept
 from fairlane.pipeline.completion import (
     Completion,
     complete_evaluation,
@@ -102,13 +103,22 @@ class Completions:
     def __init__(self, cache: AnswerCache, children: ChildWork | None) -> None:
         self._cache, self._children = cache, children
 
-    async def of(self, inputs: JobInputs, outcome: Outcome, decision: Finish, latency_ms: int) -> Completion:
+    async def of(
+        self,
+        inputs: JobInputs,
+        outcome: Outcome,
+        decision: Finish,
+        latency_ms: int,
+        unkept: Unkept = NO_UNKEPT,
+    ) -> Completion:
         """Complete a job after its last outcome; its answer is cached if it is of use.
 
-        Raises `RedisError` if the cache cannot be read.
+        ``unkept`` are the answers of earlier attempts. Raises `RedisError` if the cache cannot be read.
         """
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
-        finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms)
+        if answer is None:
+            unkept += Unkept.of(usage_of(outcome))
+        finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms, unkept=unkept)
         completion = await self._completion(inputs, finished)
         if answer is not None and inputs.spec.cache.writes and completion.state is JobState.SUCCEEDED:
             self._cache.write(inputs, answer)
@@ -136,7 +146,7 @@ class Completions:
         if finished.answer is not None and spec.evals:
             rendered = render_evaluations(item, finished.answer.output)
             if spec.cache.reads:
-                digests = rendered.digests(item.cell.repetition, self._cache.servers)
+                digests = rendered.digests(item, self._cache.servers)
                 known = await self._cache.known(spec.team, digests)
         remembers = finished.answer is not None and inputs.memory is not None
         return complete_task(

@@ -14,6 +14,7 @@ from fairlane.model.record import Record
 from fairlane.model.results import TaskResult, long_form
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import SessionRecord
+from fairlane.model.tokens import NO_UNKEPT
 
 _RECORD, _SESSION = TypeAdapter(Record), TypeAdapter(SessionRecord)
 _RECORD_FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
@@ -97,6 +98,7 @@ def results_of(spec: RunSpec, record: Record, evaluations: str) -> list[bytes | 
         "model": record.model or None,
         "scores": _besides(record.scores, named),
         "score_errors": _besides(record.score_errors, named),
+        "unkept": record.unkept.get("task", NO_UNKEPT),
     }
     task = TaskResult(**values)
     stored = [None if each is None else json.dumps(each).encode() for each in json.loads(evaluations)]

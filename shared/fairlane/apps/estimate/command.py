@@ -31,9 +31,9 @@ from fairlane.cli.runs.submitting.scoring import (
     read_evaluators,
 )
 from fairlane.cli.runs.submitting.submit import MoreOption
-from fairlane.cli.runs.summary import dollars
 from fairlane.client.client import Client
 from fairlane.client.views.forecast import Forecast, LaneForecast
+from fairlane.client.views.summary import dollars
 
 app = typer.Typer()
 

@@ -7,8 +7,10 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean, stdev
+from statistics import fmean
 
+from fairlane.client.views.moments import Moments, OpenRows
+from fairlane.client.views.summary import TASK
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -32,15 +34,12 @@ class CellSums:
     cached: int = 0
     usage: Usage = field(default_factory=lambda: Usage(0, 0))
     latencies_ms: array[float] = field(default_factory=_numbers)
-    scores: dict[str, array[float]] = field(default_factory=dict)
+    scores: dict[str, Moments] = field(default_factory=dict)
 
-    def mean(self, name: str) -> tuple[float, float | None] | None:
-        """An evaluator's mean and its standard error (``None`` below two scores); ``None`` without any."""
-        values = self.scores.get(name)
-        if not values:
-            return None
-        error = stdev(values) / math.sqrt(len(values)) if len(values) > 1 else None
-        return fmean(values), error
+    def values(self, record: Record) -> list[tuple[Moments, float]]:
+        """The record's scores, each with the moments that it belongs to."""
+        found = {name: value for name, value in record.scores.items() if value is not None}
+        return [(self.scores.setdefault(name, Moments()), value) for name, value in found.items()]
 
 
 @dataclass(slots=True)
@@ -48,13 +47,25 @@ class Gathering:
     """Eight bytes for a score and for a latency are kept, and ``examples`` records; nothing else grows."""
 
     examples: int = 0
+    items_per_row: int = 1
     scores: dict[str, array[float]] = field(default_factory=dict)
     latencies_ms: array[float] = field(default_factory=_numbers)
     output_tokens: array[float] = field(default_factory=_numbers)
     cells: dict[tuple[int, str], CellSums] = field(default_factory=dict)
     more_cells: bool = False
+    _rows: OpenRows = field(init=False)
     _lowest: list[tuple[float, int, Record]] = field(default_factory=list)
     _highest: list[tuple[float, int, Record]] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        """No row is open yet."""
+        self._rows = OpenRows(self.items_per_row)
+
+    def mean(self, cell: CellSums, name: str) -> tuple[float, float | None] | None:
+        """An evaluator's mean and its standard error over rows, if there is one; ``None`` without scores."""
+        moments = cell.scores.get(name)
+        found = None if moments is None else moments.scores(0, self._rows.of(moments))
+        return None if found is None or found.mean is None else (found.mean, found.standard_error)
 
     def passing(self, records: Iterable[Record]) -> Iterator[Record]:
         """The records, each looked at as it is taken."""
@@ -78,6 +89,7 @@ class Gathering:
     def _look_at(self, record: Record) -> None:
         self._keep(record)
         if record.state is JobState.INVALID:
+            self._rows.add(record.item, ())
             return  # its model may be any text of its row
         cell = self._cell(record)
         latency_ms = None if record.cached else record.latency_ms
@@ -86,6 +98,7 @@ class Gathering:
         if record.usage.output_tokens is not None and not record.cached:
             self.output_tokens.append(record.usage.output_tokens)
         _add_scores(self.scores, record.scores)
+        self._rows.add(record.item, [] if cell is None else cell.values(record))
         if cell is not None:
             _add(cell, record, latency_ms)
 
@@ -126,9 +139,10 @@ def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
     cell.succeeded += record.state is JobState.SUCCEEDED
     if not record.cached:
         cell.usage += record.usage
+    if TASK in record.unkept:
+        cell.usage += record.unkept[TASK].usage
     if latency_ms is not None and record.state is JobState.SUCCEEDED:
         cell.latencies_ms.append(latency_ms)
-    _add_scores(cell.scores, record.scores)
 
 
 def _add_scores(sums: dict[str, array[float]], scores: Mapping[str, float | None]) -> None:

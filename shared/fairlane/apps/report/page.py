@@ -73,7 +73,9 @@ def write_report(path: str | PathLike[str], source: ReportSource, examples: int 
     Texts of prompts, rows and outputs are in it only with ``examples``, and only of so many items.
     """
     with whole_file(Path(path)) as out:
-        gathering = Gathering(examples=max(0, min(examples, MOST_EXAMPLES)))
+        gathering = Gathering(
+            examples=max(0, min(examples, MOST_EXAMPLES)), items_per_row=source.spec.cells_per_row
+        )
         passing = gathering.passing(source.records)
         summary = summarise(source.spec, source.status.state, passing, source.prices, source.sessions)
         out.write(_template().render(_contents(source, summary, gathering)))
@@ -164,13 +166,15 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     for name, scores in list(summary.scores.items())[:4]:
         if scores.mean is not None:
             error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "
-            yield Figure(name, words.number(scores.mean), f"{error}n = {scores.count:,}")
+            yield Figure(name, words.number(scores.mean), f"{error}n = {scores.of_rows}")
     tokens = summary.task_tokens + summary.evaluation_tokens
     if tokens:
         of_evaluations = words.percent(summary.evaluation_tokens, tokens)
         yield Figure("tokens", words.short(tokens), f"{of_evaluations} by evaluations")
     if summary.cost_usd is not None:
-        yield Figure("cost", words.dollars(summary.cost_usd), summary.gaps or "by the price table")
+        waste = f"of which not kept: {summary.waste}" if summary.waste else ""
+        notes = "; ".join(filter(None, (summary.gaps, waste)))
+        yield Figure("cost", words.dollars(summary.cost_usd), notes or "by the price table")
     if status.started_ms is not None and status.finished_ms is not None:
         took_ms = max(1, status.finished_ms - status.started_ms)
         pace = status.jobs_done / took_ms * 1000
@@ -183,7 +187,7 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
 
 
 def _score_chart(name: str, scores: Scores, values: Sequence[float]) -> Drawn:
-    facts = [("scored", f"{scores.count:,}"), ("missing", f"{scores.missing:,}")]
+    facts = [("scored", scores.of_rows), ("missing", f"{scores.missing:,}")]
     if scores.mean is not None:
         facts.append(("mean", words.number(scores.mean)))
     if scores.standard_error is not None:
@@ -242,16 +246,19 @@ def _compared(gathering: Gathering, prices: Mapping[str, Price]) -> list[dict[st
         for name, values in gathering.scores.items()
         if values
     }
-    return [_cell(each, scales, prices) for each in cells]
+    return [_cell(gathering, each, scales, prices) for each in cells]
 
 
 def _cell(
-    cell: CellSums, scales: Mapping[str, tuple[float, float]], prices: Mapping[str, Price]
+    gathering: Gathering,
+    cell: CellSums,
+    scales: Mapping[str, tuple[float, float]],
+    prices: Mapping[str, Price],
 ) -> dict[str, Any]:
     ordered = sorted(cell.latencies_ms)
     scores: dict[str, Any] = {}
     for name, (least, most) in scales.items():
-        found = cell.mean(name)
+        found = gathering.mean(cell, name)
         if found is not None:
             mean, error = found
             share = (mean - least) / (most - least)

@@ -69,7 +69,7 @@ def _row(name: str, found: Difference) -> Iterator[str]:
     yield name
     yield from (_number(value) for value in (found.first_mean, found.second_mean))
     yield _number(found.mean, sign="+")
-    yield "–" if found.standard_error is None else f"{1.96 * found.standard_error:.4g}"
+    yield _number(found.margin)
     yield from (f"{count:,}" for count in (found.better, found.worse, found.equal, found.missing))
 
 

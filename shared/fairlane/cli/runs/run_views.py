@@ -151,7 +151,8 @@ def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
 
 def _in_words(scores: Scores) -> str:
     """A client's scores in a line."""
-    of_items = f"{scores.count:,} scores of a client, {scores.missing:,} missing"
+    rows = f" for {scores.rows:,} rows" if 0 < scores.rows < scores.count else ""
+    of_items = f"{scores.count:,} scores of a client{rows}, {scores.missing:,} missing"
     if scores.mean is None:
         return of_items
     error = "" if scores.standard_error is None else f" ± {scores.standard_error:.2g}"

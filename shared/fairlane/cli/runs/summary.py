@@ -11,7 +11,7 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table, say
 from fairlane.cli.runs.run_views import share, states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.views.summary import Spending, Summary
+from fairlane.client.views.summary import Spending, Summary, dollars
 from fairlane.core.clock import span
 from fairlane.core.errors import SubmissionError
 from fairlane.model.run_status import RoleTime, Scores
@@ -74,13 +74,6 @@ def print_summary(summary: Summary) -> None:
             print_line(f"and {len(summary.failures) - len(shown):,} more kinds of failure (--json has them)")
 
 
-def dollars(cost: float | None) -> str:
-    """``"$12.30"``; below a cent with the digits that matter; ``"–"`` where it is not known."""
-    if cost is None:
-        return "–"
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.2g}"
-
-
 def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
     yield "run", summary.run
     if summary.name != summary.run:
@@ -102,6 +95,8 @@ def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
         yield "cost", dollars(summary.cost_usd) + (f", {summary.gaps}" if summary.gaps else "")
     elif summary.unreported:
         yield "cost", f"not known: {summary.gaps}"
+    if summary.waste:
+        yield "not kept", f"{summary.waste}; included above"
 
 
 def _time(time: RoleTime) -> str:
@@ -125,7 +120,7 @@ def _only(by_model: Mapping[str, object]) -> str:
 
 def _numbers(scores: Scores) -> tuple[str, ...]:
     values = (scores.mean, scores.standard_error, scores.minimum, scores.maximum)
-    return f"{scores.count:,}", f"{scores.missing:,}", *(_number(value) for value in values)
+    return scores.of_rows, f"{scores.missing:,}", *(_number(value) for value in values)
 
 
 def _number(value: float | None) -> str:

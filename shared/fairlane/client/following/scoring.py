@@ -8,7 +8,7 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from fairlane.client.deployment import Deployment, Wait
-from fairlane.client.views.tally import Moments
+from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.client_side import ClientScorer, scored
 from fairlane.model.record import Record
@@ -17,23 +17,27 @@ from fairlane.store.write.runs.client_scores import write_client_scores
 
 
 def scored_steps(
-    steps: Iterator[Record | Wait], scorers: Sequence[ClientScorer], deployment: Deployment, ref: RunRef
+    steps: Iterator[Record | Wait],
+    scorers: Sequence[ClientScorer],
+    deployment: Deployment,
+    ref: RunRef,
+    items_per_row: int = 1,
 ) -> Iterator[Record | Wait]:
     """The steps with the scores of ``scorers``; the sums over all records are reported after the last one.
 
-    A report that Redis does not take is lost: whoever reads the records has their scores.
+    ``items_per_row``: prompts × models × repetitions of the run. A report that Redis does not take is lost:
+    whoever reads the records has their scores.
     """
-    sums, items = {each.name: Moments() for each in scorers}, 0
+    sums, items, rows = {each.name: Moments() for each in scorers}, 0, OpenRows(items_per_row)
     for step in steps:
         if isinstance(step, Wait):
             yield step
             continue
         record = scored(step, scorers)
         items += 1
-        for name, each in sums.items():
-            if (value := record.scores[name]) is not None:
-                each.add(value)
+        found = [(each, record.scores[name]) for name, each in sums.items()]
+        rows.add(record.item, [(each, value) for each, value in found if value is not None])
         yield record
     with suppress(FairlaneError, RedisError), deployment.answering():
-        found = {name: each.scores(items) for name, each in sums.items()}
-        write_client_scores(deployment.redis, deployment.keys, ref, found)
+        summed = {name: each.scores(items, rows.of(each)) for name, each in sums.items()}
+        write_client_scores(deployment.redis, deployment.keys, ref, summed)

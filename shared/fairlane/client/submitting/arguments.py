@@ -62,7 +62,9 @@ def take_prompts(
     if messages is not None:
         return (_prompt(field, _list(field, messages, "messages")),)
     listed = _list(field, prompts, "prompts")
-    return tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
+    taken = tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
+    _refuse_twice(field, taken, listed)
+    return taken
 
 
 def take_task_prompts(
@@ -108,7 +110,17 @@ def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, .
     listed = (model,) if model is not None else tuple(_list(field, models, "models"))
     for number, each in enumerate(listed):
         _check_model(model_field(listed, number) if model is None else field, each, template=True)
+    _refuse_twice(field, [each.strip() for each in listed], listed)
     return listed
+
+
+def _refuse_twice(field: str, taken: Sequence[object], given: Sequence[object]) -> None:
+    """Raise `SubmissionError` for what is listed twice: its items would be paid twice and counted as one."""
+    for number, each in enumerate(taken):
+        if (first := taken.index(each)) < number:
+            problem = f"is the same as {field}[{first}]"
+            remedy = "Leave one of them out; repetitions= (--repetitions) asks more than once."
+            raise SubmissionError(f"{field}[{number}]", given[number], problem, remedy)
 
 
 def model_field(models: Sequence[str], number: int) -> str:

@@ -10,6 +10,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
+from fairlane.model.tokens import SECTIONS
 
 KNOWN = frozenset(
     {
@@ -46,6 +47,9 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 _ONE = frozenset({"n", "candidateCount"})
 """How many answers a call makes. Each is paid for, and the first is kept."""
 
+_SEEDS = frozenset({"seed", "random_seed"})
+"""With the same seed a model gives the same answer, as far as its provider keeps the promise."""
+
 _UNKEPT = frozenset({"logprobs", "top_logprobs"})
 
 _ANYWAY = "check=False (--no-check) sends it as it is."
@@ -55,6 +59,7 @@ def check_params(spec: RunSpec) -> None:
     """Check the parameters of a run's tasks and evaluators. Raises `SubmissionError`."""
     if spec.models and not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
         _check_each("params", spec.params)
+        check_repetitions(spec.repetitions, "params", spec.params)
     for each in spec.evaluators:
         if isinstance(each, Judge | Agent | Similarity):
             _check_each(f"evaluators[{each.name!r}].params", each.params)
@@ -90,6 +95,23 @@ def check_one_answer(field: str, params: Mapping[str, Any], row: int | None = No
             raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
     if isinstance(googles := params.get("generationConfig"), Mapping):
         check_one_answer(f"{field}['generationConfig']", googles, row)
+
+
+def check_repetitions(
+    repetitions: int, field: str, params: Mapping[str, Any], row: int | None = None
+) -> None:
+    """Raise `SubmissionError` for parameters, of one row or of all, that make repetitions equal."""
+    if repetitions == 1:
+        return
+    for name, value in params.items():
+        if name in _SEEDS and value is not None:
+            problem = (
+                f"fixes the answer: its {repetitions:,} repetitions would be equal, and each is paid for"
+            )
+            remedy = f"Leave it out, or submit a run without repetitions for each seed. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
+        if name in SECTIONS and isinstance(value, Mapping):
+            check_repetitions(repetitions, f"{field}[{name!r}]", value, row)
 
 
 def _wanted(name: str, value: object) -> str | None:

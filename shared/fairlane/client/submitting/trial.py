@@ -5,6 +5,7 @@ evaluators on the first rows.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
@@ -16,7 +17,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import check_one_answer
+from fairlane.client.submitting.parameters import check_one_answer, check_repetitions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
@@ -43,6 +44,9 @@ LISTED = 8
 """Models that an error names."""
 
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
+
+_BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
+"""A name as other tools write it in their templates."""
 
 _GIVEN = frozenset({"output", "criterion", "criteria", "session"})
 """What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
@@ -211,6 +215,8 @@ class _Trial:
         for number in range(len(spec.models)):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
+        for number, prompt in enumerate(spec.prompts):
+            self._require_variable(self._prompt(number), [message.content for message in prompt])
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
             for number in range(len(spec.prompts)):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
@@ -218,10 +224,21 @@ class _Trial:
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
 
+    def _require_variable(self, field: str, texts: Sequence[str]) -> None:
+        """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
+        if len(self._rows) < 2 or any(not is_constant(text) for text in texts):
+            return
+        for text in texts:
+            for name in filter(self._fields.__contains__, _BRACED.findall(text)):
+                problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
+                remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
+                raise SubmissionError(field, text, problem, remedy)
+
     def _requests(self, field: str) -> None:
         for number, row in enumerate(self._rows, start=1):
             if isinstance(body := row.get(field), Mapping):
                 check_one_answer(field, body, number)
+                check_repetitions(self._spec.repetitions, field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:
         try:

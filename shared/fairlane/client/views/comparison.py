@@ -11,7 +11,9 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from fairlane.client.views.html import Cell, note, number, table
+from fairlane.client.views.student import critical
 from fairlane.core.errors import FairlaneError, SubmissionError
+from fairlane.evaluators.scorers import as_text
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 
@@ -25,6 +27,7 @@ class Difference:
 
     ``pairs`` items have a score in both runs; ``rows`` distinct rows have such an item. ``mean`` is the mean
     over rows of each row's mean difference: repetitions, prompts and models of one row are not independent.
+    ``first_mean`` and ``second_mean`` are over the same rows and pairs, so that ``mean`` is their difference.
     ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows.
     ``better``, ``worse`` and ``equal`` count pairs. ``missing`` matched items lack a score in either run.
     """
@@ -42,10 +45,15 @@ class Difference:
 
     @property
     def interval(self) -> tuple[float, float] | None:
-        """About 95 %: the mean ± 1.96 standard errors; ``None`` without a standard error."""
-        if self.mean is None or self.standard_error is None:
+        """95 %: the mean ± `margin`; ``None`` without a standard error."""
+        if self.mean is None or self.margin is None:
             return None
-        return self.mean - 1.96 * self.standard_error, self.mean + 1.96 * self.standard_error
+        return self.mean - self.margin, self.mean + self.margin
+
+    @property
+    def margin(self) -> float | None:
+        """Half of the interval: so many standard errors as Student's t with ``rows - 1`` degrees says."""
+        return None if self.standard_error is None else critical(self.rows - 1) * self.standard_error
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +107,19 @@ class ScoredRun(Protocol):
 
 
 def compare_runs(first: ScoredRun, second: ScoredRun, by: str | Sequence[str] | None = None) -> Comparison:
-    """Compare ``second`` with ``first``; see `Run.compare`."""
-    identity = _Identity(_spec(first), _spec(second), (by,) if isinstance(by, str) else by)
+    """Compare ``second`` with ``first``; see `Run.compare`.
+
+    Where no values of ``by`` are equal, their texts are compared: a CSV has texts and JSON lines numbers.
+    """
+    fields = (by,) if isinstance(by, str) else by
+    found = _compared(first, second, _Identity(_spec(first), _spec(second), fields))
+    if fields is None or found.matched:
+        return found
+    as_texts = _compared(first, second, _Identity(_spec(first), _spec(second), fields, as_texts=True))
+    return as_texts if as_texts.matched else found
+
+
+def _compared(first: ScoredRun, second: ScoredRun, identity: _Identity) -> Comparison:
     before = {key: dict(record.scores) for key, record in identity.keyed(first)}
     names_before = {name for scores in before.values() for name in scores}
     names_after: set[str] = set()
@@ -147,8 +166,12 @@ def _titles(first: ScoredRun, second: ScoredRun) -> tuple[str, str]:
 class _Identity:
     """Which items of two runs are the same."""
 
-    def __init__(self, first: RunSpec, second: RunSpec, fields: Sequence[str] | None) -> None:
+    def __init__(
+        self, first: RunSpec, second: RunSpec, fields: Sequence[str] | None, *, as_texts: bool = False
+    ) -> None:
+        """``as_texts``: the values of ``fields`` are the same if their texts are, like 1 and "1"."""
         self._specs, self._fields = {first.run: first, second.run: second}, fields
+        self._as_texts = as_texts
         self._missing: Counter[str] = Counter()
         self._rows = 0
         self._by_prompt = len(first.prompts) > 1 or len(second.prompts) > 1
@@ -175,7 +198,8 @@ class _Identity:
         if self._fields is None:
             return _digest(row)
         self._missing.update(name for name in self._fields if name not in row)
-        return _digest([row.get(name) for name in self._fields])
+        values = [row.get(name) for name in self._fields]
+        return _digest([as_text(value) for value in values] if self._as_texts else values)
 
     def require_fields(self) -> None:
         """Raise `SubmissionError` for a field that no row has."""
@@ -188,6 +212,8 @@ class _Identity:
     def in_words(self) -> str:
         """What makes two items the same."""
         row = "the row's content" if self._fields is None else f"the row's {', '.join(self._fields)}"
+        if self._as_texts:
+            row += " as text, since the runs have values of other types there,"
         also = [
             "repetition",
             *(["prompt"] if self._by_prompt else []),
@@ -205,9 +231,7 @@ class _Paired:
     """Sums up pairs of scores, and their differences by row."""
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, tuple[float, int]] = {}
-        self._first: list[float] = []
-        self._second: list[float] = []
+        self._rows: dict[bytes, tuple[float, float, float, int]] = {}
         self._signs: Counter[int] = Counter()
         self._missing = 0
 
@@ -216,26 +240,25 @@ class _Paired:
         if first is None or second is None:
             self._missing += 1
             return
-        self._first.append(first)
-        self._second.append(second)
         self._signs[(second > first) - (second < first)] += 1
-        total, count = self._rows.get(row, (0.0, 0))
-        self._rows[row] = (total + second - first, count + 1)
+        before, after, change, count = self._rows.get(row, (0.0, 0.0, 0.0, 0))
+        self._rows[row] = (before + first, after + second, change + (second - first), count + 1)
 
     def difference(self) -> Difference:
         """All pairs so far."""
-        means = [total / count for total, count in self._rows.values()]
-        mean = math.fsum(means) / len(means) if means else None
+        rows = self._rows.values()
+        means = [change / count for _, _, change, count in rows]
+        mean = _mean(means)
         error = None
         if mean is not None and len(means) > 1:
             squares = math.fsum((each - mean) ** 2 for each in means)
             error = math.sqrt(squares / (len(means) - 1) / len(means))
         return Difference(
-            pairs=len(self._first),
+            pairs=self._signs.total(),
             rows=len(means),
             missing=self._missing,
-            first_mean=_mean(self._first),
-            second_mean=_mean(self._second),
+            first_mean=_mean([before / count for before, _, _, count in rows]),
+            second_mean=_mean([after / count for _, after, _, count in rows]),
             mean=mean,
             standard_error=error,
             better=self._signs[1],

@@ -34,6 +34,8 @@ class Spending:
     """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price.
 
     Of the input, ``cached_tokens`` were read from the provider's cache, and ``written_tokens`` written to it.
+    All of these include ``unkept`` answers, which were paid and are no output or score: refusals, and answers
+    without the requested form. They had ``unkept_tokens`` and cost ``unkept_usd``.
     """
 
     model: str
@@ -43,6 +45,9 @@ class Spending:
     cached_tokens: int
     cost_usd: float | None
     written_tokens: int = 0
+    unkept: int = 0
+    unkept_tokens: int = 0
+    unkept_usd: float | None = None
 
     @property
     def tokens(self) -> int:
@@ -77,11 +82,11 @@ class Summary:
 
     ``scores`` are by evaluator, ``scores_by_model`` by the task's model, then by evaluator.
     ``session_scores`` are those of whole sessions; a run in the archive has none. ``tasks`` and
-    ``evaluations`` say by model what the calls used whose answers were kept; an answer from the cache
-    (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of tasks
-    and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model the
-    tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models some
-    of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
+    ``evaluations`` say by model what the calls used, also of answers that were not kept; an answer from the
+    cache (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of
+    tasks and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model
+    the tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models
+    some of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
     ``served`` has the models that answered this run's calls, by the model that was asked, where the provider
     names another; a run in the archive has none.
     """
@@ -119,6 +124,20 @@ class Summary:
         """Dollars for all that has a price; ``None`` where nothing has one."""
         known = [each.cost_usd for each in (*self.tasks, *self.evaluations) if each.cost_usd is not None]
         return math.fsum(known) if known else None
+
+    @property
+    def waste(self) -> str:
+        """What was paid for answers that were not kept, in words; empty where all were kept."""
+        spent = [each for each in (*self.tasks, *self.evaluations) if each.unkept]
+        if not spent:
+            return ""
+        answers, tokens = (
+            sum(each.unkept for each in spent),
+            sum(each.unkept_tokens for each in spent),
+        )
+        known = [each.unkept_usd for each in spent if each.unkept_usd is not None]
+        cost = f", {dollars(math.fsum(known))}" if known else ""
+        return f"{answers:,} answer{'' if answers == 1 else 's'}, {tokens:,} tokens{cost}"
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -181,13 +200,22 @@ def _tables(summary: Summary) -> str:
             for each in spent
         ]
         parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
+    if summary.waste:
+        parts.append(note(f"Of these, not kept: {summary.waste}."))
     if summary.unreported:
         parts.append(note(f"The cost: {summary.gaps}."))
     return "".join(parts)
 
 
 def _scores(name: str, scores: Scores) -> list[Cell]:
-    return [name, number(scores.mean), number(scores.standard_error), scores.count, scores.missing]
+    return [name, number(scores.mean), number(scores.standard_error), scores.of_rows, scores.missing]
+
+
+def dollars(cost: float | None) -> str:
+    """``"$12.30"``; below a cent with the digits that matter; ``"–"`` where it is not known."""
+    if cost is None:
+        return "–"
+    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.2g}"
 
 
 def _dollars(cost: float | None) -> str | None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
+from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.client.views.summary import TASK, Endings, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.export.finish_reasons import Ending, ending_of
@@ -18,7 +18,7 @@ from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import Price, Usage, cost_usd, price_of
+from fairlane.model.tokens import NO_UNKEPT, Price, Unkept, Usage, cost_usd, price_of
 from fairlane.pipeline.evaluations import NOT_JUDGED
 from fairlane.templates.template import plain_template
 
@@ -50,6 +50,7 @@ class Tally:
         self._models = {step.name: step.model for step in spec.evals}
         self._sums = {name: Moments() for name in self._names}
         self._by_model: dict[str, dict[str, Moments]] = {}
+        self._rows = OpenRows(spec.cells_per_row)
         self._items_by_model, self._by_state = Counter[str](), Counter[JobState]()
         self._invalid_by_model = Counter[str]()
         self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
@@ -71,16 +72,17 @@ class Tally:
             if known or len(self._invalid_by_model) < MOST_MODELS:
                 self._invalid_by_model[record.model] += 1
             self._list(record.scores)
+            self._rows.add(record.item, ())
             return
         self._items_by_model[record.model] += 1
         if record.state is JobState.SUCCEEDED:
             self._end(record)
         of_model = self._by_model.setdefault(record.model, {})
         self._list(record.scores)
-        for name, value in record.scores.items():
-            if value is not None:
-                self._sums[name].add(value)
-                of_model.setdefault(name, Moments()).add(value)
+        found = {name: value for name, value in record.scores.items() if value is not None}
+        values = [(self._sums[name], value) for name, value in found.items()]
+        values += [(of_model.setdefault(name, Moments()), value) for name, value in found.items()]
+        self._rows.add(record.item, values)
         if not record.cached:
             self._tasks.book(record.model, record.usage)
             if (
@@ -91,6 +93,11 @@ class Tally:
                 self._tasks.miss(record.model)
         for name, usage in record.eval_usage.items():
             self._evaluations.book(self._models.get(name, name), usage)
+        for name, unkept in record.unkept.items():
+            if name == TASK:
+                self._tasks.book_unkept(record.model, unkept)
+            else:
+                self._evaluations.book_unkept(self._models.get(name, name), unkept)
 
     def _end(self, record: Record) -> None:
         ending = (record.model, record.finish_reason)
@@ -134,7 +141,7 @@ class Tally:
             items=self.items,
             by_state=dict(self._by_state),
             cached=self._cached,
-            scores={name: each.scores(self.items) for name, each in self._sums.items()},
+            scores={name: self._scores(each, self.items) for name, each in self._sums.items()},
             scores_by_model=dict(self._scores_by_model()),
             session_scores=session_scores or {},
             failures=self._failures.all(),
@@ -144,6 +151,9 @@ class Tally:
             endings=dict(self._endings()),
         )
 
+    def _scores(self, moments: Moments, items: int) -> Scores:
+        return moments.scores(items, self._rows.of(moments))
+
     def _scores_by_model(self) -> Iterator[tuple[str, Mapping[str, Scores]]]:
         """Scores of each model. An invalid item counts where its model is known, as its row may hold any."""
         named = {each for each in self._spec.models if self._invalid_by_model[each] and _is_constant(each)}
@@ -151,7 +161,7 @@ class Tally:
             found, items = self._by_model.get(model, {}), self._items_by_model[model]
             items += self._invalid_by_model[model]
             if self._sums:
-                yield model, {name: found.get(name, Moments()).scores(items) for name in self._sums}
+                yield model, {name: self._scores(found.get(name, Moments()), items) for name in self._sums}
 
 
 def summarise(
@@ -172,18 +182,19 @@ def _of_sessions(
     spec: RunSpec, sessions: Iterable[SessionRecord], failures: _Failures, evaluations: _Ledger
 ) -> dict[str, Scores]:
     models = {step.name: step.model for step in spec.session_evals}
-    sums, count = {name: Moments() for name in models}, 0
+    sums, count, rows = {name: Moments() for name in models}, 0, OpenRows(spec.cells_per_row)
     with suppress(RunArchived):
         for session in sessions:
             count += 1
-            for name, value in session.scores.items():
-                if value is not None:
-                    sums[name].add(value)
+            found = [(sums[name], value) for name, value in session.scores.items() if value is not None]
+            rows.add(session.items[0], found)
             for name, error in session.score_errors.items():
                 failures.count(name, error, session.items[0])
             for name, usage in session.eval_usage.items():
                 evaluations.book(models[name], usage)
-    return {name: each.scores(count) for name, each in sums.items()} if count else {}
+            for name, unkept in session.unkept.items():
+                evaluations.book_unkept(models[name], unkept)
+    return {name: each.scores(count, rows.of(each)) for name, each in sums.items()} if count else {}
 
 
 def _is_constant(model: str) -> bool:
@@ -196,33 +207,6 @@ def _score_names(spec: RunSpec) -> list[str]:
     """Names of the scores that every item may have."""
     pure = [each.name for each in spec.evaluators if not isinstance(each, CallSpec)]
     return [*pure, *(step.name for step in spec.evals if step.scored)]
-
-
-class Moments:
-    """Mean and squared deviations, a value at a time: Welford 1962, so never a difference of large sums."""
-
-    __slots__ = ("_count", "_maximum", "_mean", "_minimum", "_squares")
-
-    def __init__(self) -> None:
-        """Without any value."""
-        self._count, self._mean, self._squares = 0, 0.0, 0.0
-        self._minimum, self._maximum = math.inf, -math.inf
-
-    def add(self, value: float) -> None:
-        """Take a value."""
-        self._count += 1
-        before = value - self._mean
-        self._mean += before / self._count
-        self._squares += before * (value - self._mean)
-        self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
-
-    def scores(self, items: int) -> Scores:
-        """The values so far, of so many items."""
-        n = self._count
-        if not n:
-            return Scores(0, items)
-        error = math.sqrt(self._squares / (n - 1) / n) if n > 1 else None
-        return Scores(n, items - n, self._mean, error, self._minimum, self._maximum)
 
 
 class _Failures:
@@ -258,7 +242,11 @@ class _Ledger:
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices
         self._booked: dict[str, tuple[int, Usage]] = {}
+        self._unkept: dict[str, Unkept] = {}
         self._missed = Counter[str]()
+
+    def book_unkept(self, model: str, unkept: Unkept) -> None:
+        self._unkept[model] = self._unkept.get(model, NO_UNKEPT) + unkept
 
     def book(self, model: str, usage: Usage) -> None:
         if usage.total is None:
@@ -273,17 +261,23 @@ class _Ledger:
         return dict(sorted(self._missed.items()))
 
     def all(self) -> tuple[Spending, ...]:
-        return tuple(
-            Spending(
-                model,
-                calls,
-                used.input_tokens or 0,
-                used.output_tokens or 0,
-                used.cached_tokens or 0,
-                self._cost(model, used),
-                used.written_tokens or 0,
-            )
-            for model, (calls, used) in sorted(self._booked.items())
+        return tuple(map(self._spending, sorted(self._booked.keys() | self._unkept.keys())))
+
+    def _spending(self, model: str) -> Spending:
+        calls, used = self._booked.get(model, (0, Usage()))
+        unkept = self._unkept.get(model, NO_UNKEPT)
+        used += unkept.usage
+        return Spending(
+            model,
+            calls + unkept.answers,
+            used.input_tokens or 0,
+            used.output_tokens or 0,
+            used.cached_tokens or 0,
+            self._cost(model, used),
+            used.written_tokens or 0,
+            unkept.answers,
+            unkept.usage.total or 0,
+            self._cost(model, unkept.usage) if unkept.answers else None,
         )
 
     def _cost(self, model: str, used: Usage) -> float | None:

@@ -10,7 +10,7 @@ from fairlane.model.record import note_of, reason_of
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, members_field, session_job
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Unkept, Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.lost_parts import ask_results, require_results
@@ -69,17 +69,20 @@ class SessionReader:
         used: dict[str, Usage] = {}
         arguments: dict[str, str] = {}
         notes: dict[str, str] = {}
+        unkept: dict[str, Unkept] = {}
         for step, text in zip(spec.session_evals, stored, strict=True):
             result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
             scores[step.name] = result.score
-            if result.error:
-                errors[step.name] = result.error
+            if why := result.why_unscored:
+                errors[step.name] = why
             if result.usage.total is not None and not result.cached:
                 used[step.name] = result.usage
             if reason := reason_of(step, result.answer):
                 arguments[step.name] = reason
             if result.left_out:
                 notes[step.name] = note_of(result.left_out)
+            if result.unkept.answers:
+                unkept[step.name] = result.unkept
         rest, repetition = divmod(cell, spec.repetitions)
         prompt, model = divmod(rest, max(1, len(spec.models)))
         return SessionRecord(
@@ -93,4 +96,5 @@ class SessionReader:
             eval_usage=used,
             arguments=arguments,
             notes=notes,
+            unkept=unkept,
         )

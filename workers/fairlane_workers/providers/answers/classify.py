@@ -97,10 +97,11 @@ def conclude(
 
     if not answer.complete:
         problem = answer.problem or "the stream ended before the answer did"
-        return InvalidResponse(fit(problem), status, wait_ms, hints)
+        so_far = replace(answer.usage, output_tokens=None)
+        return InvalidResponse(fit(problem), status, wait_ms, hints, so_far)
     declined = answer.declined and bool((answer.text or "").strip())
     if answer.refusal and not declined:
-        return PermanentFailure(fit(answer.refusal), status, wait_ms, hints)
+        return PermanentFailure(fit(answer.refusal), status, wait_ms, hints, usage=answer.usage)
     if reading.reasoning_tags:
         answer.leave_out_reasoning()
     output = answer.output
@@ -109,7 +110,7 @@ def conclude(
     if output is None:
         problem = fit(f"the answer holds no text (finish reason {answer.finish_reason})")
         if answer.finish_reason is None:
-            return InvalidResponse(problem, status, wait_ms, hints)
+            return InvalidResponse(problem, status, wait_ms, hints, answer.usage)
         return FlawedAnswer(problem, status, wait_ms, hints, answer.usage)
     ended = REFUSAL if declined else answer.finish_reason
     reason = ended and without_runs(ended, secrets)

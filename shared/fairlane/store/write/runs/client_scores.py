@@ -24,12 +24,12 @@ MOST_SCORERS = 50
 """Scorers of one run whose scores are kept and shown, the first by name."""
 
 MOST_BYTES = 20_000
-"""How much of the stored text is read: a scorer's name and six numbers take at most 400 bytes."""
+"""How much of the stored text is read: a scorer's name and seven numbers take at most 400 bytes."""
 
 MOST = 1e300
 """Greatest number that is shown; a float has room for it."""
 
-_COUNTS = ("count", "missing")
+_COUNTS = ("count", "missing", "rows")
 
 
 def write_client_scores(redis: RedisClient, keys: Keys, ref: RunRef, scores: Mapping[str, Scores]) -> None:
@@ -66,7 +66,10 @@ def read_client_scores(redis: RedisClient, keys: Keys, ref: RunRef) -> dict[str,
 
 
 def _scores(read: object) -> Scores | None:
-    if not isinstance(read, dict) or read.keys() != {each.name for each in fields(Scores)}:
+    if not isinstance(read, dict):
+        return None
+    read = {"rows": 0} | read  # which an earlier version did not store
+    if read.keys() != {each.name for each in fields(Scores)}:
         return None
     whole = all(type(read[name]) is int and 0 <= read[name] < MOST for name in _COUNTS)
     rest = (value for name, value in read.items() if name not in _COUNTS)

@@ -2,31 +2,34 @@
 -- follow: the handle of an asynchronous call that its provider still makes (attempt_await; it has no colons), the
 -- failures that may be the lane's fault, the last permit among those failures (lib/run/blame.lua), and of its
 -- rejections how many there were, the permit of the last, and how many the job met alone (lib/job/rejections.lua).
--- Later versions may append fields.
+-- Then the answers that were not kept and whose provider counted their tokens: how many, and their input, output and
+-- cached tokens. Later versions may append fields.
 -- GIVES: attempt_counts save_attempt_counts
 -- USES: core/time
 
 local FURTHER = { 'unproven', 'last', 'rejected', 'rejected_n', 'alone' }
 
--- {number, attempts, limited, handle, unproven, last, rejected, rejected_n, alone}; `handle` may be nil.
+-- {number, attempts, limited, handle, unproven, last, rejected, rejected_n, alone, unkept}; `handle` may be nil, and
+-- `unkept` is {answers, input, output, cached}.
 function attempt_counts(jobs, job)
   local record = redis.call('HGET', jobs, job) or '0:0:0'
   local number, attempts, limited, handle, rest = string.match(record, '^(%d+):(%d+):(%d+):?([^:]*)(.*)')
   local counts = {
     number = tonumber(number), attempts = tonumber(attempts), limited = tonumber(limited),
-    handle = handle ~= '' and handle or nil, unproven = 0, last = 0, rejected = 0, rejected_n = 0, alone = 0,
+    handle = handle ~= '' and handle or nil, unkept = {},
   }
-  if rest == '' then return counts end
   local each = string.gmatch(rest, ':(%d+)')
   for _, field in ipairs(FURTHER) do counts[field] = tonumber(each() or 0) end
+  for place = 1, 4 do counts.unkept[place] = tonumber(each() or 0) end
   return counts
 end
 
 function save_attempt_counts(jobs, job, spent)
   local parts = { whole(spent.number), whole(spent.attempts), whole(spent.limited), spent.handle }
-  if spent.unproven > 0 or spent.rejected > 0 then
+  if spent.unproven > 0 or spent.rejected > 0 or spent.unkept[1] > 0 then
     parts[4] = spent.handle or ''
     for _, field in ipairs(FURTHER) do parts[#parts + 1] = whole(spent[field]) end
+    for _, count in ipairs(spent.unkept) do parts[#parts + 1] = whole(count) end
   end
   redis.call('HSET', jobs, job, table.concat(parts, ':'))
 end

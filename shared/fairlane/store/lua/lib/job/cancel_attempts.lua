@@ -1,8 +1,8 @@
 -- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
--- calls held.
+-- calls held. A job whose answers were not kept gets a record of their tokens.
 -- GIVES: cancel_attempts
--- USES: circuit/suspect core/time core/wake lane/starved team/budget_true_up team/in_flight
--- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases ARG.channel
+-- USES: circuit/suspect core/time core/wake job/attempt_counts lane/starved team/budget_true_up team/in_flight
+-- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results ARG.channel
 
 -- Drops the probe of a lane that awaits it; another may start at once.
 local function drop_probe(lane, lease, now)
@@ -24,11 +24,13 @@ local function end_lease(id, lease, lane, in_flight, now)
   wake(KEY.dirty, ARG.channel, lease.lane)
 end
 
--- `lanes` and `in_flight` are those keys by the lanes' names.
-function cancel_attempts(ref, lanes, in_flight, now)
+-- `lanes` and `in_flight` are those keys by the lanes' names; `state` is the end state of the run's jobs.
+function cancel_attempts(ref, lanes, in_flight, state, now)
   local records = redis.call('HGETALL', KEY.jobs)
   for i = 1, #records, 2 do
     local id = ref .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')
+    local unkept = attempt_counts(KEY.jobs, records[i]).unkept
+    if unkept[1] > 0 then redis.call('HSET', KEY.results, records[i], cjson.encode({ s = state, w = unkept })) end
     local record = redis.call('HGET', KEY.leased, id)
     if record then
       local lease = cjson.decode(record)

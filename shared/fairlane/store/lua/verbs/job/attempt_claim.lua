@@ -4,10 +4,11 @@
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
--- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, waited_ms, sendable, good_ms, paused, handle} for
---          the holder, nil for a stale claim: what the job has spent and met (lib/job/attempt_counts.lua), the time
---          since the grant, whether the call may be sent, for how long from now, whether it may not because its run or
---          lane is paused, and, where there is one, the handle of a call that its provider still makes.
+-- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, waited_ms, sendable, good_ms, paused, handle,
+--          unkept} for the holder, nil for a stale claim: what the job has spent and met (lib/job/attempt_counts.lua),
+--          the time since the grant, whether the call may be sent, for how long from now, whether it may not because
+--          its run or lane is paused, and, where there are any, the handle of a call that its provider still makes,
+--          and the {answers, input, output, cached} of the job's answers that were not kept.
 -- A message that names another `lane` than the permit is stale, too: its call would be counted on a lane that never
 -- granted it.
 -- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
@@ -34,4 +35,5 @@ return cjson.encode({
   alone = lease.own and spent.alone or 0,
   waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
   paused = lease.paused, handle = spent.handle,
+  unkept = spent.unkept[1] > 0 and spent.unkept or nil,
 })

@@ -18,7 +18,7 @@ end
 write_though_full(KEY.state)
 for i = 1, #names do redis.call('DEL', KEY.lanes[i * 4 - 1], KEY.lanes[i * 4]) end
 
-cancel_attempts(ARG.ref, lane_key, in_flight, now)
+cancel_attempts(ARG.ref, lane_key, in_flight, ARG.unfinished, now)
 
 local jobs, done, items = unpack(redis.call('HMGET', KEY.state, 'jobs', 'jobs_done', 'items'))
 redis.call('HINCRBY', KEY.state, 'n:' .. ARG.unfinished, jobs - done)
