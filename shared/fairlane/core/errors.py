@@ -211,7 +211,7 @@ class InboxFull(FairlaneError):
 
 
 class RunEnded(FairlaneError):
-    """The run ended before all of its rows were written. Carries ``run_id`` and ``state``."""
+    """A row was added to a run that has ended, or whose writer was closed: then ``state`` is "closed"."""
 
     def __init__(self, run_id: str, state: str) -> None:
         super().__init__(f"run {run_id} is {state}: no more rows can be added")

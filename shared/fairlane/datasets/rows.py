@@ -112,6 +112,7 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
     ``.jsonl`` has an object a line, blank lines aside; ``.json`` an array of objects; ``.csv`` and ``.tsv`` a
     header and text alone. A table is one of pandas, polars or Arrow. Any other iterable yields dicts, data
     classes, pydantic models or named tuples.
+    What a program does to a row later does not reach the row that was read.
     Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
     """
     if isinstance(dataset, str | os.PathLike):
@@ -128,9 +129,24 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
             raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
         rows = iter(dataset)
     return (
-        row if type(row) is dict and _is_simple(row) else to_row(row, number)
+        row.copy() if type(row) is dict and _is_simple(row) else take_row(row, number)
         for number, row in enumerate(rows, start=1)
     )
+
+
+def take_row(row: object, number: int) -> dict[str, Any]:
+    """`to_row`, as a copy that shares no list and no object with ``row``."""
+    taken: dict[str, Any] = _copied(to_row(row, number))
+    return taken
+
+
+def _copied(value: Any) -> Any:
+    """A checked value that shares no list and no object with the one that was given."""
+    if isinstance(value, dict):
+        return {name: _copied(part) for name, part in value.items()}
+    if isinstance(value, list):
+        return [_copied(part) for part in value]
+    return tuple(_copied(part) for part in value) if isinstance(value, tuple) else value
 
 
 def _one_row(dataset: Mapping[Any, Any]) -> SubmissionError:
@@ -206,6 +222,24 @@ class Page(list[dict[str, Any]]):
         self.texts: list[bytes] = []
 
 
+def encode_row(row: dict[str, Any], number: int, max_row_bytes: int = MAX_ROW_BYTES) -> bytes:
+    """The JSON of the ``number``-th row, from 1.
+
+    Raises `SubmissionError` for a row that is no JSON, or is larger than ``max_row_bytes`` as JSON.
+    """
+    if _is_simple(row):
+        text = to_json(row)
+        size = len(text)
+    else:  # the encoder of values of any other type is Python's
+        size = _size_of(check_row(row, number))
+        text = _encode(row).encode()
+    if size > max_row_bytes:
+        problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
+        remedy = "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
+        raise SubmissionError(FIELD, row, problem, remedy, row=number)
+    return text
+
+
 def pages(
     rows: Iterable[Mapping[str, Any]], page_rows: int, max_row_bytes: int = MAX_ROW_BYTES
 ) -> Iterator[Page]:
@@ -217,19 +251,8 @@ def pages(
     page, page_bytes = Page(), 2
     for number, given in enumerate(rows, start=1):
         row = dict(given)
-        if _is_simple(row):
-            text = to_json(row)
-            size = len(text)
-        else:  # the encoder of values of any other type is Python's
-            size = _size_of(check_row(row, number))
-            text = _encode(row).encode()
-        page_bytes += size + 1
-        if size > max_row_bytes:
-            problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
-            remedy = (
-                "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
-            )
-            raise SubmissionError(FIELD, row, problem, remedy, row=number)
+        text = encode_row(row, number, max_row_bytes)
+        page_bytes += len(text) + 1
         if page_bytes > MAX_PAGE_BYTES:
             problem = f"{len(page) + 1} rows in a row have over {MAX_PAGE_BYTES:,} bytes as JSON"
             raise SubmissionError(FIELD, row, problem, "Shorten the rows.", row=number)
@@ -245,8 +268,13 @@ def pages(
 def encode_page(rows: list[dict[str, Any]]) -> bytes:
     """Compressed JSON of a page that `pages` made."""
     if isinstance(rows, Page):
-        return zlib.compress(b"[%b]" % b",".join(rows.texts), _LEVEL)
+        return encode_texts(rows.texts)
     return zlib.compress(_encode(rows).encode(), _LEVEL)
+
+
+def encode_texts(texts: Iterable[bytes]) -> bytes:
+    """A page of rows of which each is JSON already, as `encode_row` makes it."""
+    return zlib.compress(b"[%b]" % b",".join(texts), _LEVEL)
 
 
 def decode_page(blob: bytes) -> list[dict[str, Any]]:
