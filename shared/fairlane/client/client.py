@@ -35,8 +35,9 @@ from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.datasets.paging import Paging
 from fairlane.datasets.references import Reference
-from fairlane.datasets.rows import Page, pages, read_rows
+from fairlane.datasets.rows import read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -335,8 +336,8 @@ class Client:
             return rows
         return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
 
-    def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Iterator[Page]:
-        return pages(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
+    def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Paging:
+        return Paging(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
         if spec.params or spec.evaluators:

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any, Self
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.core.errors import FairlaneError
-from fairlane.datasets.rows import read_rows, take_row
+from fairlane.datasets.row_json import take_row
+from fairlane.datasets.rows import read_rows
 
 if TYPE_CHECKING:
     from fairlane.client.submitting.row_writer import RowWriter

@@ -12,7 +12,9 @@ from fairlane.client.deployment import Deployment, Pace, Steps, Wait
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.errors import FairlaneError, RunEnded, SubmissionError
-from fairlane.datasets.rows import FIELD, MAX_PAGE_BYTES, encode_row, encode_texts
+from fairlane.datasets.paging import PageSize
+from fairlane.datasets.row_json import FIELD, encode_row
+from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, encode_texts
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.store.write.runs.inbox import Outbox
 
@@ -64,7 +66,7 @@ class UnsentRows:
 
     def __init__(self, page_rows: int, row_bytes: int) -> None:
         self._page_rows, self._row_bytes = page_rows, row_bytes
-        self._lock, self._unsent, self._page_bytes = Lock(), _Unsent(0, []), 0
+        self._lock, self._unsent, self._size = Lock(), _Unsent(0, []), PageSize()
         self.ended: str | None = None
         self._turn: object = None
 
@@ -90,10 +92,10 @@ class UnsentRows:
             if self.ended:
                 return False
             texts = self._unsent.texts
-            before = self._page_bytes if len(texts) % self._page_rows else 2
-            if before + len(text) + 1 > MAX_PAGE_BYTES:
+            if len(texts) % self._page_rows == 0:
+                self._size = PageSize()
+            if not self._size.add(text):
                 raise _too_large(self._page_rows, number)
-            self._page_bytes = before + len(text) + 1
             texts.append(text)
         return True
 
@@ -138,7 +140,7 @@ class UnsentRows:
 
 
 def _too_large(page_rows: int, number: int) -> SubmissionError:
-    problem = f"{page_rows} rows in a row have over {MAX_PAGE_BYTES:,} bytes as JSON"
+    problem = f"{page_rows} rows have over {MAX_PAGE_BYTES:,} bytes or {MAX_PAGE_VALUES:,} values as JSON"
     remedy = "Shorten the rows, or give them all to Client.submit, which makes smaller pages of long rows."
     return SubmissionError(FIELD, f"row {number}", problem, remedy, row=number)
 
