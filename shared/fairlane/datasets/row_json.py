@@ -23,8 +23,7 @@ def check_row(row: object, number: int) -> dict[str, Any]:
     if type(row) is dict and is_simple(row):
         return row
     if not isinstance(row, Mapping):
-        remedy = "Each row is a dict that names its fields."
-        raise SubmissionError(FIELD, row, f"a row is no {type(row).__name__}", remedy, row=number)
+        raise SubmissionError(FIELD, row, f"a row is no {type(row).__name__}", _of_row(row), row=number)
     fields = row if type(row) is dict else dict(row)
     try:
         check_object("", fields, 0)
@@ -33,6 +32,17 @@ def check_row(row: object, number: int) -> dict[str, Any]:
         remedy = remedy_for(error.value) or _REMEDY
         raise SubmissionError(FIELD, error.value, problem, remedy, row=number) from None
     return fields
+
+
+def _of_row(row: object) -> str:
+    """How to make rows of what is none."""
+    if isinstance(row, str):
+        return "Each row is a dict. Of a file pass the path, not its lines."
+    if isinstance(row, tuple) and len(row) == 2 and type(row[1]).__name__ == "Series":
+        return "Pass the DataFrame itself, not its iterrows()."
+    if type(row).__name__ in ("DataFrame", "Table", "RecordBatch"):
+        return "Pass the table itself; of a dataset of Hugging Face, dataset.with_format(None)."
+    return "Each row is a dict that names its fields."
 
 
 def is_simple(row: dict[Any, Any]) -> bool:
@@ -64,8 +74,20 @@ def is_simple(row: dict[Any, Any]) -> bool:
 def to_row(row: object, number: int) -> dict[str, Any]:
     """`check_row` for what an application gives: records of other kinds too, and values that become JSON.
 
-    A field whose value is NaN, or another gap of a table, is left out. Raises `SubmissionError`.
+    A field whose value is NaN, or another gap of a table, is left out. Raises `SubmissionError`, also where
+    the code of a record's own class fails.
     """
+    try:
+        return _to_row(row, number)
+    except SubmissionError:
+        raise
+    except Exception as error:
+        shown, remedy = f"a {type(row).__name__}", "Give a dict of its fields."
+        problem = f"its fields cannot be read: {type(error).__name__}: {error}"
+        raise SubmissionError(FIELD, shown, problem, remedy, row=number) from error
+
+
+def _to_row(row: object, number: int) -> dict[str, Any]:
     fields = row if isinstance(row, Mapping) else fields_of(row)
     if fields is None:
         return check_row(row, number)  # its error says what a row is

@@ -69,26 +69,45 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
     except Broken as error:
         raise SubmissionError(FIELD, f"a {type(dataset).__name__}", str(error), error.remedy) from None
     if rows is None:
-        if isinstance(dataset, (bytes, bytearray)) or not isinstance(dataset, Iterable):
-            problem = f"a {type(dataset).__name__} is no dataset"
-            raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
-        rows = iter(dataset)
+        rows = _iterated(dataset)
     return (
         row.copy() if type(row) is dict and is_simple(row) else take_row(row, number)
         for number, row in enumerate(rows, start=1)
     )
 
 
+def _iterated(dataset: Any) -> Iterator[Any]:
+    """An iterator over the elements; a sequence of a user's own may have ``__getitem__`` alone."""
+    try:
+        if not isinstance(dataset, (bytes, bytearray, type)):
+            return iter(dataset)
+    except TypeError:
+        pass
+    problem = f"a {type(dataset).__name__} is no dataset"
+    raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
+
+
 def _one_row(dataset: Mapping[Any, Any]) -> SubmissionError:
     if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
         name = next(iter(dataset), "train")
         return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
+    lengths = {len(column) if _is_column(column) else -1 for column in dataset.values()}
+    if len(lengths) == 1 and lengths.isdisjoint({-1}):
+        problem = f"a dict of {len(dataset)} lists of {lengths.pop():,} values each are columns, not rows"
+        remedy = "Give pandas.DataFrame(columns); of a dataset of Hugging Face, dataset.select(range(10))."
+        return SubmissionError(FIELD, sorted(map(str, dataset)), problem, remedy)
     return SubmissionError(FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}].")
+
+
+def _is_column(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
 def _remedy_of(dataset: object) -> str:
     if isinstance(dataset, AsyncIterable):
         return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
+    if hasattr(dataset, "to_table"):  # of pyarrow.dataset
+        return "Pass its rows: dataset.to_table()."
     return _DATASET_REMEDY
 
 

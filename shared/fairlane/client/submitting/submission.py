@@ -36,6 +36,7 @@ from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.paging import Paging
 from fairlane.datasets.sessions import Numbering
+from fairlane.datasets.values import scalar
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import STARTS_LATER, RunRef, RunSpec
@@ -93,7 +94,7 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
 
     It has been through JSON, as it will be on its way to the scheduler.
     """
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: scalar(value) for name, value in options.items() if value is not None}
     check_max_concurrent(given.get("max_concurrent"))
     unknown = sorted(set(given) - RunOptions.__annotations__.keys() - SubmitOptions.__annotations__.keys())
     if unknown:
