@@ -16,6 +16,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane import RunEnded, StoreUnavailable, SubmissionError
+from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.deployment import Wait, finish
 from fairlane.client.submitting import row_writer
 from fairlane.client.submitting.row_writer import OPEN_PAGE_ROWS, RowWriter
@@ -322,3 +323,27 @@ def test_an_interrupt_ends_the_steps_at_once() -> None:
     with pytest.raises(KeyboardInterrupt):
         finish(given, Interrupted())
     assert ended == [True]
+
+
+def test_rows_of_an_async_iterator_take_a_thread_by_the_page(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visits, call = [], Threads.call
+
+    async def counted(threads: Threads, *given: Any) -> Any:
+        visits.append(given)
+        return await call(threads, *given)
+
+    async def rows() -> Any:
+        for n in range(3 * OPEN_PAGE_ROWS):
+            yield {"q": n}
+
+    async def body(client: Any) -> Any:
+        async with client.open("{{ q }}", model="sim:fast") as writer:
+            monkeypatch.setattr(Threads, "call", counted)
+            await writer.extend(rows())
+        return writer.run
+
+    run = on(stage, body)
+    assert [row["q"] for row in stored(stage, run)] == list(range(3 * OPEN_PAGE_ROWS))
+    assert len(visits) <= 10
