@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from threading import Lock
 from typing import Any, NamedTuple, TypeAlias
+from weakref import ref
 
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait
 from fairlane.client.following.records import Closure, Submission
@@ -57,6 +58,10 @@ class _Unsent(NamedTuple):
     texts: list[bytes]
 
 
+class Turn:
+    """The right to send. Who is interrupted while giving it back has lost it: it is held weakly."""
+
+
 class UnsentRows:
     """Rows that were accepted and are not sent yet. Any thread may use it, and be interrupted anywhere.
 
@@ -68,7 +73,7 @@ class UnsentRows:
         self._page_rows, self._row_bytes = page_rows, row_bytes
         self._lock, self._unsent, self._size = Lock(), _Unsent(0, []), PageSize()
         self.ended: str | None = None
-        self._turn: object = None
+        self._turn: ref[Turn] | None = None
 
     @property
     def accepted(self) -> int:
@@ -126,16 +131,18 @@ class UnsentRows:
             sent, texts = self._unsent
             self._unsent = _Unsent(sent + len(page), texts[len(page) :])
 
-    def take_turn(self, turn: object) -> bool:
-        """Whether ``turn`` may send: nobody else does until it ends."""
+    def take_turn(self, turn: Turn) -> bool:
+        """Whether ``turn`` may send: nobody else does until it ends, or is gone."""
         with self._lock:
-            self._turn = self._turn or turn
-            return self._turn is turn
+            holder = self._turn() if self._turn else None
+            if holder is None:
+                self._turn = ref(turn)
+            return holder in (None, turn)
 
-    def end_turn(self, turn: object) -> None:
+    def end_turn(self, turn: Turn) -> None:
         """Let another send, if it was the turn of ``turn``."""
         with self._lock:
-            if self._turn is turn:
+            if self._turn and self._turn() is turn:
                 self._turn = None
 
 
@@ -189,7 +196,7 @@ class RowSender:
 
     def sending(self) -> Steps[None]:
         """The steps that try the first rows and send full pages; returns at once while another does both."""
-        turn = object()
+        turn = Turn()
         while self._due:
             try:
                 if self._unsent.take_turn(turn):
@@ -203,7 +210,7 @@ class RowSender:
 
     def closing(self) -> Steps[None]:
         """The steps that end the rows: they send what is left, and close the run. Once is enough."""
-        turn = object()
+        turn = Turn()
         self._unsent.end()
         try:
             while not self._unsent.take_turn(turn):
