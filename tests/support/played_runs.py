@@ -55,6 +55,6 @@ def continued(
     content = before if rows is None else [dict(row) for row in rows]
     origins = Origins() if rows is None else Origins(before, spec.order)
     list(origins.watch([content[at : at + spec.page_rows] for at in range(0, len(content), spec.page_rows)]))
-    parts.scheduler.outbox.note(RunRef(spec.team, run), origins.fields())
+    parts.scheduler.outbox.note(RunRef(spec.team, run), origins.fields(spec.page_rows))
     fields = {name: getattr(spec, name) for name in RunSpec.model_fields if name != "rows"}
     return parts.scheduler.admit(content, **fields)

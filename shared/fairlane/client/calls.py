@@ -9,6 +9,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 
 from fairlane.client.handle import Run
 from fairlane.core.errors import CallFailed, SubmissionError
+from fairlane.datasets.values import plain, remedy_for
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FUNCTION
 from fairlane.model.job import JobState
@@ -18,7 +19,10 @@ from fairlane.why.waiting import Waiting
 Arguments: TypeAlias = tuple[Sequence[Any], Mapping[str, Any]]
 
 _FUNCTION = re.compile(FUNCTION)
-_REMEDY = "Arguments travel as JSON: texts, finite numbers, booleans, None, lists and dicts."
+_REMEDY = (
+    "Arguments travel as JSON: texts, finite numbers, booleans, None, lists, dicts, and what becomes one of "
+    "these: dates, decimals, UUIDs, paths, enums, data classes, NumPy values."
+)
 
 
 class CallOptions(TypedDict, total=False):
@@ -144,6 +148,8 @@ def submit_call(
 ) -> CallHandle:
     """Call a function or a Celery task on a worker once its lane allows; returns at once.
 
+    Arguments arrive as JSON: a date as its ISO 8601 text, a `Decimal` as its digits, a data class as a dict.
+
     ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. ``lane`` names the budget that it
     shares with all calls of that lane, else the function has one of its own. ``timeout`` is seconds that
     one attempt may take, ``start_in`` seconds before which it does not start. Raises `SubmissionError`,
@@ -206,10 +212,15 @@ def _row(number: int, call: object) -> dict[str, Any]:
     if not all(isinstance(key, str) for key in kwargs):
         raise SubmissionError("kwargs", kwargs, "has a name that is no text", "Use texts as names.")
     try:
-        row: dict[str, Any] = json.loads(json.dumps({"args": [*args], "kwargs": {**kwargs}}, allow_nan=False))
+        given = plain({"args": [*args], "kwargs": {**kwargs}})
+        row: dict[str, Any] = json.loads(json.dumps(given, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as error:
-        raise SubmissionError("args, kwargs", call, f"is not JSON: {error}", _REMEDY) from None
+        raise SubmissionError("args, kwargs", call, f"is not JSON: {error}", _remedy(args, kwargs)) from None
     return row
+
+
+def _remedy(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
+    return next((found for value in (*args, *kwargs.values()) if (found := remedy_for(value))), _REMEDY)
 
 
 def _returned(call: str, record: Record) -> Any:

@@ -35,8 +35,10 @@ from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.datasets.paging import Paging
 from fairlane.datasets.references import Reference
-from fairlane.datasets.rows import Page, pages, read_rows
+from fairlane.datasets.row_json import FIELD
+from fairlane.datasets.rows import read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -218,11 +220,17 @@ class Client:
     ) -> Forecast:
         """Estimate a run's calls, tokens, cost and time from a sample of its rows and its lanes' state.
 
-        Takes what `submit` takes and writes nothing. Raises what `submit` raises.
+        Takes what `submit` takes and writes nothing. Raises what `submit` raises, and `SubmissionError` for
+        an iterator: a later `submit` would run only the rows that the sample has left.
 
         ``rows``: their number, so that only the first few are read. ``answer_tokens``: expected length of an
         answer, by default the longest that the parameters allow.
         """
+        if isinstance(dataset, Iterator):
+            problem = "can be read only once, and a submit after the estimate would lack what it has read"
+            raise SubmissionError(
+                FIELD, f"a {type(dataset).__name__}", problem, "Give list(…), or a file's path."
+            )
         with self._deployment.answering():
             spec, _ = self._split(prompt, options)
             forecast: Forecast = load_app("estimate")(
@@ -335,8 +343,8 @@ class Client:
             return rows
         return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
 
-    def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Iterator[Page]:
-        return pages(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
+    def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Paging:
+        return Paging(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
 
     def _checked_offers(self, spec: RunSpec) -> Offers:
         if spec.params or spec.evaluators:

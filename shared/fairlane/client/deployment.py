@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
@@ -75,14 +75,15 @@ Steps: TypeAlias = Generator[Wait, None, T]
 
 
 def finish(steps: Steps[T], waiter: Waiter) -> T:
-    """Do all steps in this thread, and return their result."""
-    while True:
-        try:
-            step = next(steps)
-        except StopIteration as end:
-            result: T = end.value
-            return result
-        waiter.wait(step.seconds)
+    """Do all steps in this thread, and return their result. An interrupt ends them at once."""
+    with closing(steps):
+        while True:
+            try:
+                step = next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            waiter.wait(step.seconds)
 
 
 def blocking(steps: Iterable[T | Wait], waiter: Waiter) -> Iterator[T]:

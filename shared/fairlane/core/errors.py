@@ -48,23 +48,26 @@ FairlaneError
 from __future__ import annotations
 
 import math
-import reprlib
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from fairlane.core.error_state import reduced, shown
+
 
 class FairlaneError(Exception):
-    """Any error that Fairlane raises on purpose. ``str(error)`` is written for the person who caused it."""
+    """Any error that Fairlane raises on purpose. ``str(error)`` is written for the person who caused it.
+
+    Every error survives ``pickle`` and ``copy`` with its message, attributes and notes. An attribute that
+    cannot be pickled, such as the row's value that was refused, arrives as its text.
+    """
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return reduced(self)
 
 
 # A wrong value is shown so far that a user recognises it, and its message stays within a few lines.
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = 120
-_SHORT.maxdict = _SHORT.maxlist = 8
-_SHORT.maxlevel = 3
-
 _LISTED = 5
 """Ids that a message lists."""
 
@@ -73,11 +76,7 @@ _LONGEST_WAIT_S = 366 * 86_400
 
 
 def _explained(field: str, value: object, problem: str, remedy: str) -> str:
-    try:
-        shown = _SHORT.repr(value)
-    except ValueError:  # an integer too long for Python to print
-        shown = f"a very long {type(value).__name__}"
-    return f"{field}: {problem} (got {shown}). {remedy}".rstrip()
+    return f"{field}: {problem} (got {shown(value)}). {remedy}".rstrip()
 
 
 class ConfigurationError(FairlaneError, ValueError):
@@ -164,9 +163,6 @@ class RunLost(RunNotFound):
         )
         self.run_id, self.what = run_id, what
 
-    def __reduce__(self) -> tuple[type[RunLost], tuple[str, str]]:
-        return RunLost, (self.run_id, self.what)
-
 
 class ResultsLost(FairlaneError, LookupError):
     """Redis has lost ``what`` of a run that had started; what is left cannot be read as its results."""
@@ -177,9 +173,6 @@ class ResultsLost(FairlaneError, LookupError):
             "`fairlane doctor` says whether it does. A new run makes and pays all calls again"
         )
         self.run_id, self.what = run_id, what
-
-    def __reduce__(self) -> tuple[type[ResultsLost], tuple[str, str]]:
-        return ResultsLost, (self.run_id, self.what)
 
 
 class AmbiguousRun(FairlaneError, LookupError):
@@ -206,12 +199,9 @@ class InboxFull(FairlaneError):
         )
         self.team, self.waiting, self.most = team, waiting, most
 
-    def __reduce__(self) -> tuple[type[InboxFull], tuple[str, int, int]]:
-        return InboxFull, (self.team, self.waiting, self.most)
-
 
 class RunEnded(FairlaneError):
-    """The run ended before all of its rows were written. Carries ``run_id`` and ``state``."""
+    """A row was added to a run that has ended, or whose writer was closed: then ``state`` is "closed"."""
 
     def __init__(self, run_id: str, state: str) -> None:
         super().__init__(f"run {run_id} is {state}: no more rows can be added")
@@ -313,9 +303,6 @@ class CallFailed(FairlaneError):
     def __init__(self, call: str, error: str, attempts: int = 0) -> None:
         super().__init__(f"call {call}: {error}")
         self.call, self.error, self.attempts = call, error, attempts
-
-    def __reduce__(self) -> tuple[type[CallFailed], tuple[str, str, int]]:
-        return CallFailed, (self.call, self.error, self.attempts)
 
 
 class ArchiveUnavailable(FairlaneError, ConnectionError):

@@ -11,7 +11,8 @@ from typing import Any, BinaryIO, Literal, TypeAlias, cast
 from urllib.parse import urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
-from fairlane.datasets.rows import FIELD, MAX_PAGE_BYTES, pages, read_file
+from fairlane.datasets.row_json import FIELD
+from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file
 from fairlane.model.origins import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]

@@ -11,16 +11,24 @@ from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic_core import from_json, to_json
+from pydantic_core import from_json
 
 from fairlane.core.errors import BrokenPage, SubmissionError
 from fairlane.datasets.array import read_array
-from fairlane.datasets.json_check import SHORT_INT, NotJson, check_object
+from fairlane.datasets.json_check import SHORT_INT
 from fairlane.datasets.lines import Broken, read_lines, read_table, read_tabs
+from fairlane.datasets.row_json import (
+    FIELD,
+    check_row,
+    encode_row,
+    is_simple,
+    size_of,
+    take_row,
+    to_row,
+    to_text,
+)
 from fairlane.datasets.tables import Table, read_parquet, table_rows
-from fairlane.datasets.values import fields_of, plain_row, remedy_for
 
-FIELD = "dataset"
 MAX_ROW_BYTES = 1024 * 1024
 MAX_PAGE_BYTES = 64 * 1024 * 1024
 """Largest page as JSON: a small blob that inflates beyond it is an attack, not a dataset."""
@@ -35,75 +43,12 @@ takes some 100 bytes of memory once it is read."""
 _PIECE_BYTES = 1024 * 1024  # of a page, inflated before it is measured
 _FEW_VALUES = 100_000  # a page with no more is read at once: they are some 10 MB
 
-_REMEDY = "Use text, finite numbers, true, false, null, lists and objects with text as keys."
 _DATASET_REMEDY = (
     "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
 )
 _LEVEL = 1  # speed counts, for rows are written once and read twice; level 6 would save only a tenth more
 _SPACE = re.compile(r"[ \t\n\r]*")
 _decode_at = json.JSONDecoder().raw_decode
-_encode = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
-
-
-def check_row(row: object, number: int) -> dict[str, Any]:
-    """``row``, the ``number``-th from 1, as a dict. Raises `SubmissionError` for a value that is not JSON."""
-    if type(row) is dict and _is_simple(row):
-        return row
-    if not isinstance(row, Mapping):
-        remedy = "Each row is a dict that names its fields."
-        raise SubmissionError(FIELD, row, f"a row is no {type(row).__name__}", remedy, row=number)
-    fields = row if type(row) is dict else dict(row)
-    try:
-        check_object("", fields, 0)
-    except NotJson as error:
-        problem = f"field {error.path}: {error}" if error.path else str(error)
-        remedy = remedy_for(error.value) or _REMEDY
-        raise SubmissionError(FIELD, error.value, problem, remedy, row=number) from None
-    return fields
-
-
-def _is_simple(row: dict[Any, Any]) -> bool:
-    """Whether a row is certainly JSON: flat, of Python's own types and of moderate numbers, as most are.
-
-    It is one loop without calls, since it looks at each of a million rows.
-    """
-    try:
-        for key, value in row.items():
-            if type(key) is not str or not (key.isascii() or key.encode()):
-                return False
-            kind = type(value)
-            if kind is str:
-                if not (value.isascii() or value.encode()):
-                    return False
-            elif kind is int:
-                if not -SHORT_INT < value < SHORT_INT:
-                    return False
-            elif kind is float:
-                if value - value != 0:  # not finite
-                    return False
-            elif kind is not bool and value is not None:
-                return False
-    except UnicodeEncodeError:  # half a surrogate pair
-        return False
-    return True
-
-
-def to_row(row: object, number: int) -> dict[str, Any]:
-    """`check_row` for what an application gives: records of other kinds too, and values that become JSON.
-
-    A field whose value is NaN, or another gap of a table, is left out. Raises `SubmissionError`.
-    """
-    fields = row if isinstance(row, Mapping) else fields_of(row)
-    if fields is None:
-        return check_row(row, number)  # its error says what a row is
-    given = fields if type(fields) is dict else dict(fields)
-    if _is_simple(given):
-        return given
-    try:
-        check_object("", given, 0)
-    except NotJson:
-        return check_row(plain_row(given), number)
-    return given
 
 
 def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterator[dict[str, Any]]:
@@ -112,6 +57,7 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
     ``.jsonl`` has an object a line, blank lines aside; ``.json`` an array of objects; ``.csv`` and ``.tsv`` a
     header and text alone. A table is one of pandas, polars or Arrow. Any other iterable yields dicts, data
     classes, pydantic models or named tuples.
+    What a program does to a row later does not reach the row that was read.
     Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
     """
     if isinstance(dataset, str | os.PathLike):
@@ -123,26 +69,45 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
     except Broken as error:
         raise SubmissionError(FIELD, f"a {type(dataset).__name__}", str(error), error.remedy) from None
     if rows is None:
-        if isinstance(dataset, (bytes, bytearray)) or not isinstance(dataset, Iterable):
-            problem = f"a {type(dataset).__name__} is no dataset"
-            raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
-        rows = iter(dataset)
+        rows = _iterated(dataset)
     return (
-        row if type(row) is dict and _is_simple(row) else to_row(row, number)
+        row.copy() if type(row) is dict and is_simple(row) else take_row(row, number)
         for number, row in enumerate(rows, start=1)
     )
+
+
+def _iterated(dataset: Any) -> Iterator[Any]:
+    """An iterator over the elements; a sequence of a user's own may have ``__getitem__`` alone."""
+    try:
+        if not isinstance(dataset, (bytes, bytearray, type)):
+            return iter(dataset)
+    except TypeError:
+        pass
+    problem = f"a {type(dataset).__name__} is no dataset"
+    raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
 
 
 def _one_row(dataset: Mapping[Any, Any]) -> SubmissionError:
     if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
         name = next(iter(dataset), "train")
         return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
+    lengths = {len(column) if _is_column(column) else -1 for column in dataset.values()}
+    if len(lengths) == 1 and lengths.isdisjoint({-1}):
+        problem = f"a dict of {len(dataset)} lists of {lengths.pop():,} values each are columns, not rows"
+        remedy = "Give pandas.DataFrame(columns); of a dataset of Hugging Face, dataset.select(range(10))."
+        return SubmissionError(FIELD, sorted(map(str, dataset)), problem, remedy)
     return SubmissionError(FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}].")
+
+
+def _is_column(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
 def _remedy_of(dataset: object) -> str:
     if isinstance(dataset, AsyncIterable):
         return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
+    if hasattr(dataset, "to_table"):  # of pyarrow.dataset
+        return "Pass its rows: dataset.to_table()."
     return _DATASET_REMEDY
 
 
@@ -197,13 +162,24 @@ _READERS: Mapping[str, Callable[[BinaryIO], Iterator[object]]] = {
 
 
 class Page(list[dict[str, Any]]):
-    """Rows, with the JSON of each: their size was measured by it, and `encode_page` joins it."""
+    """Rows, with the JSON of each: their size was measured by it, and `encode_page` joins it.
 
-    __slots__ = ("texts",)
+    ``full``: rows of each page of its run but the last, where that may have changed since the page before.
+    """
+
+    __slots__ = ("full", "texts")
 
     def __init__(self) -> None:
         super().__init__()
         self.texts: list[bytes] = []
+        self.full: int | None = None
+
+    def part(self, start: int, end: int) -> Page:
+        """The rows from ``start`` to before ``end``."""
+        part = Page()
+        part.extend(self[start:end])
+        part.texts = self.texts[start:end]
+        return part
 
 
 def pages(
@@ -217,19 +193,8 @@ def pages(
     page, page_bytes = Page(), 2
     for number, given in enumerate(rows, start=1):
         row = dict(given)
-        if _is_simple(row):
-            text = to_json(row)
-            size = len(text)
-        else:  # the encoder of values of any other type is Python's
-            size = _size_of(check_row(row, number))
-            text = _encode(row).encode()
-        page_bytes += size + 1
-        if size > max_row_bytes:
-            problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
-            remedy = (
-                "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
-            )
-            raise SubmissionError(FIELD, row, problem, remedy, row=number)
+        text = encode_row(row, number, max_row_bytes)
+        page_bytes += len(text) + 1
         if page_bytes > MAX_PAGE_BYTES:
             problem = f"{len(page) + 1} rows in a row have over {MAX_PAGE_BYTES:,} bytes as JSON"
             raise SubmissionError(FIELD, row, problem, "Shorten the rows.", row=number)
@@ -245,8 +210,13 @@ def pages(
 def encode_page(rows: list[dict[str, Any]]) -> bytes:
     """Compressed JSON of a page that `pages` made."""
     if isinstance(rows, Page):
-        return zlib.compress(b"[%b]" % b",".join(rows.texts), _LEVEL)
-    return zlib.compress(_encode(rows).encode(), _LEVEL)
+        return encode_texts(rows.texts)
+    return zlib.compress(to_text(rows).encode(), _LEVEL)
+
+
+def encode_texts(texts: Iterable[bytes]) -> bytes:
+    """A page of rows of which each is JSON already, as `encode_row` makes it."""
+    return zlib.compress(b"[%b]" % b",".join(texts), _LEVEL)
 
 
 def decode_page(blob: bytes) -> list[dict[str, Any]]:
@@ -276,7 +246,7 @@ def bounded_rows(blob: bytes, most_bytes: int) -> list[dict[str, Any] | str]:
 
 
 def _bounded(row: dict[str, Any] | str, most_bytes: int) -> dict[str, Any] | str:
-    size = _size_of(row)
+    size = size_of(row)
     return row if size <= most_bytes else f"it has {size:,} bytes as JSON, at most {most_bytes:,} are allowed"
 
 
@@ -367,8 +337,3 @@ def _elements(document: str) -> Iterator[Any]:
 def _after_space(document: str, at: int) -> int:
     found = _SPACE.match(document, at)
     return at if found is None else found.end()
-
-
-def _size_of(row: object) -> int:
-    """Bytes of a checked row as JSON; ten times as fast as by the encoder of pages."""
-    return len(to_json(row))

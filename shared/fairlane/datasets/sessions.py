@@ -10,7 +10,7 @@ from itertools import accumulate
 from typing import Any
 
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.rows import FIELD
+from fairlane.datasets.row_json import FIELD
 from fairlane.model.sessions import (
     BLOCK,
     MOST_ROWS,

@@ -65,7 +65,28 @@ def _of_pandas(frame: Any) -> Iterator[Mapping[Any, Any]]:
         twice = next(name for name in columns if columns.count(name) > 1)
         raise Broken(f"two columns are named {twice!r}", _OWN_NAMES)
     portions = (frame.iloc[start : start + ROWS_AT_ONCE] for start in range(0, len(frame), ROWS_AT_ONCE))
-    return (row for portion in portions for row in portion.to_dict("records"))
+    return (row for portion in portions for row in _without_gaps(portion))
+
+
+def _without_gaps(portion: Any) -> Iterator[Mapping[Any, Any]]:
+    """The rows of a part of a frame. A gap of a typed column is no field of its row, whatever the type.
+
+    Columns of objects keep what they hold: there ``None`` is a value that somebody has put in.
+    """
+    found = {name: _missing(portion[name]) for name in portion.columns}
+    gaps = {name: missing for name, missing in found.items() if any(missing)}
+    for at, row in enumerate(portion.to_dict("records")):
+        for name, missing in gaps.items():
+            if missing[at]:
+                del row[name]
+        yield row
+
+
+def _missing(column: Any) -> list[bool]:
+    missing: list[bool] = column.isna().tolist()
+    if str(column.dtype) != "object":
+        return missing
+    return [gap and value is not None for gap, value in zip(missing, column, strict=True)]
 
 
 def _of_polars(frame: Any) -> Iterator[Mapping[Any, Any]]:

@@ -16,15 +16,29 @@ from typing import Any
 from uuid import UUID
 
 MAX_DEPTH = 100
-"""Levels of lists and objects below which nothing is changed: the check of the row refuses such depths."""
+"""Most levels of lists and objects. What is deeper is left as it is, and the check of the row refuses it."""
 
-_REMEDIES: Mapping[type, str] = {
-    bytes: 'Decode it: value.decode(), or base64.b64encode(value).decode("ascii") for what is no text.',
-    bytearray: "Decode it: value.decode().",
-    set: "Give a list: sorted(value).",
-    frozenset: "Give a list: sorted(value).",
-    complex: "Give a number or a text.",
+_LIST = "Give a list: list(value)."
+_TEXT = "Give a text: str(value)."
+_REMEDIES: Mapping[str, str] = {
+    "bytes": 'Decode it: value.decode(), or base64.b64encode(value).decode("ascii") for what is no text.',
+    "bytearray": "Decode it: value.decode().",
+    "set": "Give a list: sorted(value).",
+    "frozenset": "Give a list: sorted(value).",
+    "deque": _LIST,
+    "range": _LIST,
+    "Series": _LIST,
+    "complex": "Give a number or a text.",
+    "Fraction": "Give a number or a text: float(value) or str(value).",
+    "timedelta": "Give seconds: value.total_seconds().",
+    "timedelta64": 'Give seconds: value / numpy.timedelta64(1, "s").',
+    "Period": _TEXT,
+    "Interval": _TEXT,
+    "DataFrame": 'Give its rows: value.to_dict("records").',
+    "Image": 'Give its bytes as a text: "data:image/png;base64,…".',
+    "Tensor": "Give a list: value.tolist().",
 }
+"""By the name of a value's class, or of one that it derives from."""
 
 
 class _Absent:
@@ -34,14 +48,23 @@ class _Absent:
 _ABSENT = _Absent()
 
 
+class _TooDeep(Exception):
+    """A value is nested deeper than `MAX_DEPTH`, or holds itself."""
+
+
 def fields_of(row: object) -> Mapping[Any, Any] | None:
-    """The fields of a mapping, a dataclass, a pydantic model or a named tuple; ``None`` for anything else."""
+    """The fields of a mapping, a data class, a pydantic model, a class of attrs or a named tuple.
+
+    ``None`` for anything else. Raises what the class's own code raises.
+    """
     if isinstance(row, Mapping):
         return row
     if isinstance(row, type):
         return None
     if dataclasses.is_dataclass(row):
         return {field.name: getattr(row, field.name) for field in dataclasses.fields(row)}
+    if (attributes := getattr(type(row), "__attrs_attrs__", None)) is not None:
+        return {attribute.name: getattr(row, attribute.name) for attribute in attributes}
     for name, arguments in (("model_dump", {"mode": "json"}), ("_asdict", {})):
         dump = getattr(row, name, None)
         if callable(dump):
@@ -55,40 +78,65 @@ def plain_row(fields: Mapping[Any, Any]) -> dict[Any, Any]:
 
     A date becomes its ISO 8601 text, a `Decimal` its digits, an `Enum` its value, an array a list.
     """
-    return _object(fields, 0)
+    try:
+        return _object(fields, 0, _ABSENT)
+    except _TooDeep:
+        return dict(fields)
+
+
+def plain(value: Any) -> Any:
+    """An argument or a parameter as plain JSON, as far as it has one: the same values become the same.
+
+    A gap such as NaN stays, and is no JSON: a call without the argument would be another one.
+    """
+    try:
+        return _plain(value, 0, None)
+    except _TooDeep:
+        return value
+
+
+def scalar(value: Any) -> Any:
+    """A NumPy number, truth value or text as Python has it; anything else as it is."""
+    return plain(value) if _is_numpy(value) and not getattr(value, "shape", ()) else value
 
 
 def remedy_for(value: object) -> str | None:
     """How to make JSON of a value of that type, where there is an obvious way."""
-    return _REMEDIES.get(type(value))
+    return next(
+        (_REMEDIES[kind.__name__] for kind in type(value).__mro__ if kind.__name__ in _REMEDIES), None
+    )
 
 
-def _object(fields: Mapping[Any, Any], depth: int) -> dict[Any, Any]:
-    made = ((key, _plain(value, depth)) for key, value in fields.items())
+def _object(fields: Mapping[Any, Any], depth: int, gap: _Absent | None) -> dict[Any, Any]:
+    made = ((key, _plain(value, depth, gap)) for key, value in fields.items())
     return {key: value for key, value in made if value is not _ABSENT}
 
 
-def _plain(value: Any, depth: int) -> Any:
-    if value is None or type(value) in (str, bool, int) or depth >= MAX_DEPTH:
+def _plain(value: Any, depth: int, gap: _Absent | None) -> Any:
+    """The value as JSON; ``gap`` for one that is a gap, or the gap itself where that is ``None``."""
+    if value is None or type(value) in (str, bool, int):
         return value
     if isinstance(value, float):
-        return _ABSENT if math.isnan(value) else float(value)
+        return gap or value if math.isnan(value) else float(value)
     if isinstance(value, Enum) and not isinstance(value, str | int):
-        return _plain(value.value, depth)
+        return _plain(value.value, depth, gap)
     if isinstance(value, Decimal):
-        return _ABSENT if value.is_nan() else str(value)
+        return gap or value if value.is_nan() else str(value)
     if _is_gap(value):
-        return _ABSENT
+        return gap or value
     if isinstance(value, datetime | date | time):
         return value.isoformat()
     if isinstance(value, UUID | PurePath):
         return str(value)
-    if type(value).__module__ == "numpy":
-        return _numpy(value, depth)
+    if _is_numpy(value):
+        return _numpy(value, depth, gap)
+    if depth >= MAX_DEPTH:
+        raise _TooDeep
     if isinstance(value, list | tuple) and not hasattr(value, "_asdict"):
-        return [None if part is _ABSENT else part for part in (_plain(part, depth + 1) for part in value)]
+        parts = (_plain(part, depth + 1, gap) for part in value)
+        return [None if part is _ABSENT else part for part in parts]
     fields = fields_of(value)
-    return value if fields is None else _object(fields, depth + 1)
+    return value if fields is None else _object(fields, depth + 1, gap)
 
 
 def _is_gap(value: Any) -> bool:
@@ -96,14 +144,20 @@ def _is_gap(value: Any) -> bool:
     return type(value).__name__ in ("NAType", "NaTType") and type(value).__module__.startswith("pandas.")
 
 
-def _numpy(value: Any, depth: int) -> Any:
-    """A NumPy scalar or array as Python has it; a moment as text, since Python has no nanoseconds."""
-    kind = getattr(getattr(value, "dtype", None), "kind", "")
+def _is_numpy(value: Any) -> bool:
+    return type(value).__module__.partition(".")[0] == "numpy" and hasattr(value, "dtype")
+
+
+def _numpy(value: Any, depth: int, gap: _Absent | None) -> Any:
+    """A NumPy scalar or array as Python has it, ``None`` where an array is masked; a moment as text, since
+    Python has no nanoseconds.
+    """
+    kind = value.dtype.kind
     if kind == "M" and not getattr(value, "shape", ()):
         text = str(value)
-        return _ABSENT if text == "NaT" else text
+        return gap or value if text == "NaT" else text
     if kind == "M":
-        return _plain(list(value), depth)
-    if kind in "biufUO":
-        return _plain(value.tolist(), depth)
-    return value
+        return _plain(list(value), depth, gap)
+    if kind == "f" and value.dtype.itemsize > 8:  # Python has no such float: `tolist` would return it again
+        value = value.astype("float64")
+    return _plain(value.tolist(), depth, gap) if kind in "biufUO" else value

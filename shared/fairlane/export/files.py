@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import BinaryIO, TextIO
 
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<process>\d+)(?:/task/\d+)?/fd")
+_NOT_MY_TERMINAL = getattr(os, "O_NOCTTY", 0)  # Windows has no controlling terminals
 _MOST_LINKS = 40
 """Links that a path may lead through, as Linux has it (path_resolution(7))."""
 
@@ -151,7 +152,7 @@ def _directly(path: Path, place: Place) -> Iterator[BinaryIO]:
         if place.descriptor is not None:
             number = os.dup(place.descriptor)  # goes on where others write; opened anew, it would begin again
         else:
-            number = os.open(path, os.O_WRONLY | os.O_NOCTTY)
+            number = os.open(path, os.O_WRONLY | _NOT_MY_TERMINAL)
         out = open(number, "wb")  # noqa: SIM115, PTH123 - closed below
     with _naming_a_full_disk(path), out:
         yield out
@@ -169,14 +170,15 @@ def _naming_a_full_disk(path: Path) -> Iterator[None]:
 
 def _take_over(number: int, before: os.stat_result) -> None:
     """Give an open file the owner and the mode of the one that it replaces."""
-    now = os.fstat(number)
+    now = os.fstat(number)  # on Windows all owners are 0
     if now.st_uid != before.st_uid:
         with suppress(PermissionError):
             os.fchown(number, before.st_uid, -1)
     if now.st_gid != before.st_gid:
         with suppress(PermissionError):
             os.fchown(number, -1, before.st_gid)
-    os.fchmod(number, stat.S_IMODE(before.st_mode))
+    if hasattr(os, "fchmod"):  # Windows has it from Python 3.13 on
+        os.fchmod(number, stat.S_IMODE(before.st_mode))
 
 
 def _partial(place: Place) -> Path:

@@ -13,7 +13,8 @@ from typing import Any, BinaryIO
 from fairlane.apps.batchfile.bodies import ENDPOINTS, body_problems, shown
 from fairlane.core.errors import BatchFileError, SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines, unique
-from fairlane.datasets.rows import MAX_ROW_BYTES, check_row
+from fairlane.datasets.row_json import check_row
+from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.pipeline.requests import CHAT_URL, URL_FIELD
 
 ID_FIELD, REQUEST_FIELD = "custom_id", "body"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -31,9 +31,10 @@ from fairlane.cli.runs.submitting.scoring import (
     read_evaluators,
 )
 from fairlane.cli.runs.submitting.submit import MoreOption
-from fairlane.client.client import Client
+from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.client.views.summary import dollars
+from fairlane.datasets.rows import read_rows
 
 app = typer.Typer()
 
@@ -94,7 +95,7 @@ def estimate(
     )
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
-            portion_of(open_dataset(dataset), limit, None, 0),
+            _Rows(portion_of(open_dataset(dataset), limit, None, 0)),
             rows=rows,
             answer_tokens=answer_tokens,
             params=read_params("--param", param or ()),
@@ -104,6 +105,16 @@ def estimate(
             **calls,
         )
     emit(forecast.to_dict(), lambda: print_forecast(forecast), as_json=as_json)
+
+
+class _Rows:
+    """Rows that nothing reads after the estimate: so they may come from a pipe, which is read once."""
+
+    def __init__(self, dataset: Dataset) -> None:
+        self._dataset = dataset
+
+    def __iter__(self) -> Iterator[dict[str, Any]]:
+        return read_rows(self._dataset)
 
 
 def print_forecast(forecast: Forecast) -> None:

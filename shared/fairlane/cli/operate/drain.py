@@ -22,7 +22,9 @@ from fairlane.store.write.workers import Beat, WorkerRequest
 app = typer.Typer()
 
 LOOK_S = 0.2
-STOPS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+STOPS = tuple(  # Windows has no SIGHUP
+    getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
+)
 
 
 @app.command()

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterable, Callable, Coroutine, Iterable, Mapping
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.core.errors import FairlaneError
+from fairlane.datasets.row_json import take_row
+from fairlane.datasets.rows import read_rows
 
 if TYPE_CHECKING:
     from fairlane.client.submitting.row_writer import RowWriter
@@ -17,7 +20,8 @@ if TYPE_CHECKING:
 class AsyncRowWriter:
     """`RowWriter` as an async context manager: entering submits the run, leaving ends its rows.
 
-    Where the block raises, or is cancelled, the run is cancelled.
+    Tasks may share it. Where the block raises or is cancelled, or its rows cannot be ended, the run is
+    cancelled.
     """
 
     def __init__(
@@ -34,21 +38,39 @@ class AsyncRowWriter:
         """The run, once the block has been entered."""
         return AsyncRun(self._opened().run, self._threads)
 
+    @property
+    def accepted(self) -> int:
+        """Rows that were accepted so far, sent or not."""
+        return self._opened().accepted
+
     async def write(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows; a page of them is sent together. Waits while many are still to be handed out."""
-        await self._threads.finish(self._opened().extending(rows))
+        """Add rows; a page of them is sent together. Waits while many are still to be handed out.
+
+        A row is accepted before anything is awaited: see `RowWriter.write`.
+        """
+        for number, row in enumerate(read_rows(rows), start=1):
+            await self._accept(row, number)
 
     async def extend(self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]) -> None:
         """`write` for all of ``rows``, however many; they may come from an async iterator."""
         if isinstance(rows, AsyncIterable):
-            async for row in rows:
-                await self.write(row)
+            number = 0
+            async for given in rows:
+                number += 1
+                await self._accept(take_row(given, number), number)
         else:
             await self._threads.finish(self._opened().extending(rows))
 
+    async def _accept(self, row: dict[str, Any], number: int) -> None:
+        sender = self._opened().sender
+        if sender.accept(row, number):
+            await self._threads.finish(sender.sending())
+
     async def close(self) -> AsyncRun:
-        """End the rows and return the run, which continues."""
-        return AsyncRun(await self._threads.finish(self._opened().closing()), self._threads)
+        """End the rows and return the run, which continues. What was closed stays so."""
+        writer = self._opened()
+        await self._threads.finish(writer.sender.closing())
+        return AsyncRun(writer.run, self._threads)
 
     async def __aenter__(self) -> Self:
         self._writer = await self._submit()
@@ -57,10 +79,17 @@ class AsyncRowWriter:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if kind is None:
+        if error is not None:
+            await self._abandon(error)
+            return
+        try:
             await self.close()
-        else:
-            await self._threads.call(self._opened().run.cancel)
+        except BaseException as failed:
+            await self._abandon(failed)
+            raise
+
+    async def _abandon(self, error: BaseException) -> None:
+        await self._threads.call(partial(self._opened().sender.abandon, error))
 
     def _opened(self) -> RowWriter:
         if self._writer is None:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import scorer
@@ -242,7 +243,7 @@ def take_params(field: str, params: object) -> dict[str, Any]:
         if name in _OWN_PARAMS:
             raise SubmissionError(f"{field}[{name!r}]", value, "is not a parameter", _OWN_PARAMS[name])
         try:
-            text = json.dumps({name: value}, allow_nan=False, ensure_ascii=False)
+            text = json.dumps({name: plain(value)}, allow_nan=False, ensure_ascii=False)
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
             remedy = "Use texts, finite numbers, booleans, None, lists and dicts."

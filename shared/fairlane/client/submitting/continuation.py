@@ -109,18 +109,19 @@ class Origins:
         for row in old_rows or ():
             self._places[_content(row)].append(self._old_count)
             self._old_count += 1
-        self._pages: list[list[int]] = []
+        self._rows: list[int] = []
 
     def watch(self, pages: Iterable[list[dict[str, Any]]]) -> Iterator[list[dict[str, Any]]]:
         """Yield the pages unchanged, and remember each row's old number."""
         for page in pages:
-            self._pages.append([self._take(row) for row in page])
+            self._rows += [self._take(row) for row in page]
             yield page
 
-    def fields(self) -> Iterator[tuple[str, bytes]]:
+    def fields(self, page_rows: int) -> Iterator[tuple[str, bytes]]:
         """Fields to store beside the rows: for each page the old numbers of its rows, -1 for new rows."""
         alike = self._alike() if self._order.remembers and not self._same else self._count
-        for number, rows in enumerate(self._pages):
+        for number, first in enumerate(range(0, self._count, page_rows)):
+            rows = self._rows[first : first + page_rows]
             kept, alike = rows[:alike], max(0, alike - len(rows))
             found = [*kept, *([-1] * (len(rows) - len(kept)))]
             yield f"from:{number}", json.dumps(found, separators=(",", ":")).encode()
@@ -129,8 +130,7 @@ class Origins:
         """With how many equal rows the two runs begin. Where some go first, which may be anywhere, all must
         be there.
         """
-        places = enumerate(row for page in self._pages for row in page)
-        alike = next((place for place, old in places if place != old), self._count)
+        alike = next((place for place, old in enumerate(self._rows) if place != old), self._count)
         return 0 if self._order.serial_field is not None and alike < self._old_count else alike
 
     def _take(self, row: Mapping[str, Any]) -> int:

@@ -34,13 +34,15 @@ from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import InboxFull, RunLost, SubmissionError
+from fairlane.datasets.paging import Paging
 from fairlane.datasets.sessions import Numbering
+from fairlane.datasets.values import scalar
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import STARTS_LATER, RunRef, RunSpec
 
 PAGE_ROWS = 500
-"""Rows a page: what a client holds of a dataset at a time."""
+"""Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""
 
 MAX_JOBS = 100_000_000
 """Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
@@ -92,7 +94,7 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
 
     It has been through JSON, as it will be on its way to the scheduler.
     """
-    given: dict[str, Any] = {name: value for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {name: scalar(value) for name, value in options.items() if value is not None}
     check_max_concurrent(given.get("max_concurrent"))
     unknown = sorted(set(given) - RunOptions.__annotations__.keys() - SubmitOptions.__annotations__.keys())
     if unknown:
@@ -237,7 +239,7 @@ def new_id(now_ms: int) -> str:
 def hand_over(
     deployment: Deployment,
     spec: RunSpec,
-    rows: Iterable[list[dict[str, Any]]],
+    rows: Paging,
     origins: Origins | None = None,
 ) -> Run:
     """Upload the rows of a run and submit it; ``origins`` if it continues another.
@@ -245,8 +247,8 @@ def hand_over(
     Raises `RunLost` if Redis has lost some of the rows by then, and `InboxFull`.
     """
     require_room(deployment, spec.team)
-    outbox, ref, sent = deployment.outbox, RunRef(spec.team, spec.run), _Counted()
-    taken, numbering = sent.watch(bounded_pages(rows, spec), deployment.checkpoint), None
+    outbox, ref = deployment.outbox, RunRef(spec.team, spec.run)
+    taken, numbering = _looked_after(bounded_pages(rows, spec), deployment.checkpoint), None
     if origins is not None:
         taken = origins.watch(taken)
     if spec.session_field is not None:
@@ -254,30 +256,24 @@ def hand_over(
         taken = numbering.watch(taken)
     count, sessions = outbox.upload(ref, taken), 0
     if numbering is not None:
-        outbox.note(ref, numbering.fields(spec.page_rows))
+        outbox.note(ref, numbering.fields(rows.page_rows))
         sessions = numbering.sessions
     if origins is not None:
-        outbox.note(ref, origins.fields())
-    if missing := outbox.missing(ref, sent.pages):
+        outbox.note(ref, origins.fields(rows.page_rows))
+    pages = -(-count // rows.page_rows)
+    if missing := outbox.missing(ref, pages):
         outbox.discard(ref)
-        raise RunLost(ref.run, f"{missing:,} of its {sent.pages:,} pages of rows while they were uploaded")
-    whole = spec.model_copy(update={"rows": count, "sessions": sessions})
+        raise RunLost(ref.run, f"{missing:,} of its {pages:,} pages of rows while they were uploaded")
+    whole = spec.model_copy(update={"rows": count, "page_rows": rows.page_rows, "sessions": sessions})
     ask_to_start(deployment, whole)
     return Run(deployment, ref, whole)
 
 
-class _Counted:
-    """Counts the pages of an upload, so that a loss is noticed."""
-
-    def __init__(self) -> None:
-        self.pages = 0
-
-    def watch(self, pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
-        """Yield and count the pages, with a ``checkpoint`` before each."""
-        for page in pages:
-            checkpoint()
-            self.pages += 1
-            yield page
+def _looked_after(pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
+    """The pages, with a ``checkpoint`` before each."""
+    for page in pages:
+        checkpoint()
+        yield page
 
 
 def require_room(deployment: Deployment, team: str) -> None:

@@ -22,7 +22,7 @@ from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
-from fairlane.datasets.rows import FIELD
+from fairlane.datasets.row_json import FIELD
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Source

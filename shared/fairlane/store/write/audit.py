@@ -5,9 +5,9 @@ Verbs append to it in the same script as the change (``lua/lib/core/audit.lua``)
 
 from __future__ import annotations
 
+import getpass
 import json
 import os
-import pwd
 import socket
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -79,11 +79,25 @@ UNNAMED = Auditor()
 
 def operator() -> str:
     """``user@host`` of this process, as its operating system has it."""
+    return f"{_user()}@{socket.gethostname()}"
+
+
+def _user() -> str:
     try:
-        user = pwd.getpwuid(os.getuid()).pw_name
+        import pwd
+    except ModuleNotFoundError:  # Windows keeps the name in the environment alone
+        return _named_user()
+    try:
+        return pwd.getpwuid(os.getuid()).pw_name
     except KeyError:  # a container may run under a user id without a name
-        user = str(os.getuid())
-    return f"{user}@{socket.gethostname()}"
+        return str(os.getuid())
+
+
+def _named_user() -> str:
+    try:
+        return getpass.getuser()
+    except (ImportError, OSError):  # there is no name either; which of the two depends on Python's version
+        return "unknown"
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from redis.exceptions import NoPermissionError, OutOfMemoryError
 
-from fairlane.datasets.rows import encode_page
+from fairlane.datasets.rows import Page, decode_page, encode_page
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
@@ -77,24 +77,49 @@ class Outbox:
         self._redis, self._keys = redis, keys
 
     def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
-        """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails."""
-        key, rows, sent = self._keys.rows(ref), 0, 0
+        """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails.
+
+        A page that is full with fewer rows than those before has these cut to its size.
+        """
+        key, rows, sent, number, full = self._keys.rows(ref), 0, 0, 0, None
         waiting, waiting_bytes = dict[str, bytes](), 0
         try:
-            for number, page in enumerate(pages):
+            for page in pages:
+                if isinstance(page, Page) and full not in (None, page.full):
+                    self._add(key, waiting)
+                    by = (full or 1) // (page.full or 1)
+                    number = sent = self._cut(key, number, by)
+                    waiting, waiting_bytes = {}, 0
+                full = page.full if isinstance(page, Page) else None
                 encoded = encode_page(page)
                 waiting[str(number)] = encoded
                 waiting_bytes += len(encoded)
-                rows += len(page)
+                rows, number = rows + len(page), number + 1
                 if len(waiting) > sent // SENT_PER_WAITING or waiting_bytes >= MOST_WAITING_BYTES:
                     self._add(key, waiting)
-                    sent, waiting, waiting_bytes = number + 1, {}, 0
-            if waiting:
-                self._add(key, waiting)
+                    sent, waiting, waiting_bytes = number, {}, 0
+            self._add(key, waiting)
         except BaseException:
             self._redis.unlink(key)
             raise
         return rows
+
+    def _cut(self, key: str, pages: int, by: int) -> int:
+        """Cut so many full pages of an upload into ``by`` pages each; returns how many there are then.
+
+        From the last to the first, so that none is overwritten before it is read. Of a page that Redis has
+        lost all parts are missing.
+        """
+        for number in reversed(range(pages)):
+            stored = self._redis.hget(key, str(number))
+            if stored is None:
+                self._redis.hdel(key, *(str(number * by + part) for part in range(by)))
+                continue
+            rows = decode_page(stored)
+            size = len(rows) // by
+            parts = [rows[first : first + size] for first in range(0, len(rows), size)]
+            self._add(key, {str(number * by + part): encode_page(each) for part, each in enumerate(parts)})
+        return pages * by
 
     def note(self, ref: RunRef, fields: Iterable[tuple[str, bytes]]) -> None:
         """Write fields beside the rows of an upload. Leaves nothing behind if it fails."""
@@ -109,6 +134,8 @@ class Outbox:
 
     def _add(self, key: str, fields: dict[str, bytes]) -> None:
         """Write fields of an upload, which expires some time after the last."""
+        if not fields:
+            return
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hset(key, mapping=fields)
         pipeline.expire(key, UPLOAD_TTL_S)
