@@ -44,6 +44,7 @@ from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
 from fairlane_workers.providers.errors.doubtful import is_doubtful, lacks_capacity
+from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
@@ -140,6 +141,14 @@ class FunctionProvider:
             return _Raised(error)
 
     def _of_error(self, function: Callable[..., Any], error: BaseException) -> Outcome:
+        again = _retries_itself(function, error)
+
+        def outcome_of(leaf: BaseException) -> Outcome:
+            return self._of_leaf(leaf, retried=again or _retries_itself(function, leaf))
+
+        return outcome_of_group(leaves(error), outcome_of)
+
+    def _of_leaf(self, error: BaseException, *, retried: bool) -> Outcome:
         message = bounded(f"{type(error).__name__}: {_text(error)}")
         if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
@@ -156,7 +165,7 @@ class FunctionProvider:
         network = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
         if network and status is None:  # urllib's errors of an answer are OSErrors, too
             return NetworkFailure(message)
-        if isinstance(error, Retry) or _retries_itself(function, error):
+        if isinstance(error, Retry) or retried:
             return FlawedAnswer(message)
         may_pass = status is not None and is_doubtful(said, status) and not rejects_content(said)
         return PermanentFailure(message, doubtful=may_pass)
