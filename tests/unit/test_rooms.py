@@ -18,7 +18,6 @@ DATA = "a table of another's facts, which changes when they do"
 REASONS = {
     "shared/fairlane/apps/archive/opening.py": PROCESS,
     "shared/fairlane/client/apps.py": SHARED,
-    "shared/fairlane/client/following/scoring.py": ALONE,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
     "shared/fairlane/core/section.py": SHARED,

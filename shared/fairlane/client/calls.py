@@ -119,8 +119,11 @@ class CallMap(_Calls):
 
     def stream(self) -> Iterator[tuple[int, Any]]:
         """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
-        for record in self._run.stream():
-            yield record.item, self.result_of(record)
+        return map(self.numbered, self._run.stream())
+
+    def numbered(self, record: Record) -> tuple[int, Any]:
+        """The number of this record's call, and `result_of` it."""
+        return record.item, self.result_of(record)
 
     def result_of(self, record: Record) -> Any:
         """What the call of this record returned; a `CallFailed` where it has no result."""

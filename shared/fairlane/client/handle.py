@@ -13,11 +13,11 @@ from fairlane.client.deployment import (
     Pace,
     Steps,
     Wait,
-    blocking,
     finish,
 )
+from fairlane.client.following.iterating import Blocking, Resumable
 from fairlane.client.following.progress import ProgressView, draw, open_progress
-from fairlane.client.following.records import Closure, Records, Submission, refusal
+from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
@@ -29,7 +29,7 @@ from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
 if TYPE_CHECKING:
-    from fairlane.client.following.chunks import Chunk
+    from fairlane.client.following.chunks import Chunk, Listening
     from fairlane.evaluators.client_side import ClientScorer
     from fairlane.export.stored_lines import StoredRecords
 
@@ -161,12 +161,17 @@ class Run(RunOutputs):
         Holds a few hundred records at a time. Raises `SubmissionError` with the reason if the run was
         refused.
         """
-        return blocking(self._results(), self._deployment.waiter)
+        return Blocking(self._results(), self._deployment.waiter)
 
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
-        status = yield from self._ending()
-        yield from self._scored(self._records(status).item_steps())
+        place = Place()
+
+        def steps() -> Iterator[Record | Wait]:
+            status = yield from self._ending()
+            yield from self._records(status).item_steps(place)
+
+        return self._scored(Resumable(steps))
 
     def _portions(self) -> Iterator[Iterable[Record] | Wait]:
         """The steps of `results`, with the records of some items at a time."""
@@ -178,12 +183,17 @@ class Run(RunOutputs):
 
         Yields none where the run has no session field. Raises what `results` does.
         """
-        return blocking(self._sessions(), self._deployment.waiter)
+        return Blocking(self._sessions(), self._deployment.waiter)
 
     def _sessions(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `sessions`."""
-        status = yield from self._ending()
-        yield from self._records(status).session_steps()
+        place = Place()
+
+        def steps() -> Iterator[SessionRecord | Wait]:
+            status = yield from self._ending()
+            yield from self._records(status).session_steps(place)
+
+        return Resumable(steps)
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -191,19 +201,20 @@ class Run(RunOutputs):
         On a cancelled run the items that were not over come last, in item order. Raises `SubmissionError`
         with the reason if the run was refused.
         """
-        return blocking(self._stream(), self._deployment.waiter)
+        return Blocking(self._stream(), self._deployment.waiter)
 
     def _stream(self) -> Iterator[Record | Wait]:
         """The steps of `stream`."""
-        yield from self._scored(self._records(self.status()).finish_steps())
+        place = Place()
+        return self._scored(Resumable(lambda: self._records(self.status()).finish_steps(place)))
 
     def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
         """The steps, with the scores that this process computes and then reports."""
         if not self._scorers:
             return steps
-        from fairlane.client.following.scoring import scored_steps
+        from fairlane.client.following.scoring import Scoring
 
-        return scored_steps(steps, self._scorers, self._deployment, self._ref)
+        return Resumable(Scoring(steps, self._scorers, self._deployment, self._ref).steps)
 
     def chunks(self) -> Iterator[Chunk]:
         """Pieces of streamed output, from this call on, until the run is over.
@@ -212,10 +223,16 @@ class Run(RunOutputs):
         ``void`` says to drop the earlier one's. For watching, not for keeping: what is published while Redis
         is away is lost. `results` and `stream` have the whole outputs.
         """
-        from fairlane.client.following.chunks import listen
+        listening = self._listening()
+        listening.open()
+        return Blocking(listening, self._deployment.waiter)
+
+    def _listening(self) -> Listening:
+        """The steps of `chunks`."""
+        from fairlane.client.following.chunks import Listening
 
         steps = self._spec.steps if self._spec else 1
-        return listen(self._deployment, self._ref, steps, lambda: self._look().state.finished)
+        return Listening(self._deployment, self._ref, steps, lambda: self._look().state.finished)
 
     def _look(self) -> RunStatus:
         if self._spec is None:
@@ -267,7 +284,7 @@ class Run(RunOutputs):
     def _ended(self) -> Ended:
         status = self.wait()
         spec, records = self._readable(status), self._records(status)
-        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        items = Blocking(self._scored(records.item_steps()), self._deployment.waiter)
         return Ended(status, spec, records, items)
 
     def _stored_records(self) -> StoredRecords:
@@ -275,7 +292,7 @@ class Run(RunOutputs):
 
         if self._scorers:
             return StoredRecords([self.results()])
-        return StoredRecords(blocking(self._portions(), self._deployment.waiter))
+        return StoredRecords(Blocking(self._portions(), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closure)

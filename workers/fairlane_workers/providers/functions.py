@@ -16,6 +16,7 @@ from celery.exceptions import Retry
 from pydantic_core import to_jsonable_python
 
 from fairlane.core.clock import Clock
+from fairlane.core.daemon_threads import DaemonThreads
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
@@ -39,7 +40,6 @@ from fairlane_workers.functions.arguments import (
 )
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
-from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
@@ -70,7 +70,7 @@ class FunctionProvider:
 
     def __init__(self, catalog: Catalog, *, slots: int, clock: Clock, elsewhere: Elsewhere) -> None:
         self._catalog, self._clock, self._elsewhere = catalog, clock, elsewhere
-        self._threads = Threads(slots, "fairlane-function")
+        self._threads = DaemonThreads(slots, "fairlane-function")
         self._known: dict[str, Callable[..., Any]] = {}
         self._closed = False
 

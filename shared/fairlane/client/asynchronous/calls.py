@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
 from typing import Any, Generic, TypeVar
 
+from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.calls import CallHandle, CallMap
+from fairlane.client.following.iterating import each_step
 from fairlane.why.waiting import Waiting
 
 H = TypeVar("H", bound=CallHandle | CallMap)
@@ -62,7 +63,6 @@ class AsyncCallMap(_AsyncCalls[CallMap]):
         await self.run.wait(timeout=timeout)
         return await self._threads.call(lambda: self._handle.results(return_exceptions=return_exceptions))
 
-    async def stream(self) -> AsyncGenerator[tuple[int, Any], None]:
+    def stream(self) -> Elements[tuple[int, Any]]:
         """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
-        async for record in self.run.stream():
-            yield record.item, self._handle.result_of(record)
+        return Elements(self._threads, each_step(self._handle.numbered, self._handle.run._stream()))
