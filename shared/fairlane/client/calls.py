@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias, TypedDict
 from fairlane.client.handle import Run
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.evaluators import FUNCTION
+from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.why.waiting import Waiting
@@ -48,6 +48,7 @@ class Submits(Protocol):
         timeout: float | None = ...,
         retry: RetryPolicy | None = ...,
         start_in: float = ...,
+        check: bool = ...,
     ) -> Run:
         """As `Client.submit`."""
         ...
@@ -167,7 +168,7 @@ def submit_calls(
     priority: int = 0,
     start_in: float = 0,
 ) -> CallMap:
-    """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run."""
+    """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run. There may be none."""
     return CallMap(_submit(client, name, calls, lane, timeout, retry, priority, start_in))
 
 
@@ -182,9 +183,11 @@ def _submit(
     start_in: float,
 ) -> Run:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-        remedy = 'Give "package.module:function", or the name of a Celery task.'
-        raise SubmissionError("name", name, "names no function", remedy)
+        raise SubmissionError("name", name, "names no function", FUNCTION_REMEDY)
     rows = [_row(number, call) for number, call in enumerate(calls)]
+    extra: dict[str, Any] = {"start_in": start_in} if start_in else {}
+    if not rows:
+        extra["check"] = False  # a run without items, which is over at once
     return client.submit(
         rows,
         task=name,
@@ -193,7 +196,7 @@ def _submit(
         priority=priority,
         timeout=timeout,
         retry=retry,
-        **({"start_in": start_in} if start_in else {}),
+        **extra,
     )
 
 

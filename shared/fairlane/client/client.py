@@ -16,7 +16,7 @@ from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
-from fairlane.client.submitting.arguments import split_scorers, take_evaluators
+from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.parameters import check_params
@@ -299,6 +299,7 @@ class Client:
         """The spec of a run that is submitted now, and the scorers that stay in this process."""
         sent, mine = split_scorers(options.get("evaluators", ()))
         if mine:
+            require_work(sent, mine, options)
             options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
         spec = self._spec(prompt, **options)
         if mine:
