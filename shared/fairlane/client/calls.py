@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict
 
 from fairlane.client.handle import Run
+from fairlane.client.handles import not_sent
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY
@@ -69,6 +70,9 @@ class _Calls:
     def run(self) -> Run:
         """The run that it is: look, wait, cancel."""
         return self._run
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._run.name}>"

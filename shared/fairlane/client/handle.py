@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -19,6 +19,7 @@ from fairlane.client.following.iterating import Blocking, Resumable
 from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
+from fairlane.client.handles import check_timeout, not_sent
 from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.model.record import Record
@@ -74,6 +75,9 @@ class Run(RunOutputs):
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.order.serial
 
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
+
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
 
@@ -100,7 +104,7 @@ class Run(RunOutputs):
             return self._look()
 
     def wait(
-        self, *, progress: bool = False, timeout: float | None = None, until_held: bool = False
+        self, timeout: float | None = None, *, progress: bool = False, until_held: bool = False
     ) -> RunStatus:
         """Block until the run has finished (completed, cancelled or refused) and return its status.
 
@@ -109,7 +113,8 @@ class Run(RunOutputs):
         returns when all that is left of a run with ``on_refusal="hold"`` waits to be resumed; its state is
         then "running". Raises `RunTimeout` after
         ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
-        run. Raises `RunLost` if Redis has lost the submission, so that the run never starts.
+        run. Raises `SubmissionError` for a ``timeout`` that is no number. Raises `RunLost` if Redis has lost
+        the submission, so that the run never starts.
         """
         return finish(self._waiting(progress, timeout, until_held=until_held), self._deployment.waiter)
 
@@ -117,6 +122,7 @@ class Run(RunOutputs):
         self, progress: bool = False, timeout: float | None = None, *, until_held: bool = False
     ) -> Steps[RunStatus]:
         """The steps of `wait`."""
+        check_timeout(timeout)
         with open_progress(self._deployment.clock) if progress else nullcontext() as view:
             return (yield from self._ending(view, timeout, Held(self.is_held) if until_held else None))
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import Deployment
 from fairlane.client.following.records import Records
+from fairlane.client.handles import require_handle
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
@@ -147,6 +148,7 @@ class RunOutputs(ABC):
         """
         from fairlane.client.views.comparison import compare_runs
 
+        require_handle(other, RunOutputs)
         return compare_runs(self, other, by)
 
     def report(

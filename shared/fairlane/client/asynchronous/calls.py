@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.calls import CallHandle, CallMap
 from fairlane.client.following.iterating import each_step
+from fairlane.client.handles import not_sent
 from fairlane.why.waiting import Waiting
 
 H = TypeVar("H", bound=CallHandle | CallMap)
@@ -29,6 +30,9 @@ class _AsyncCalls(Generic[H]):
     def run(self) -> AsyncRun:
         """The run that it is: look, wait, cancel."""
         return AsyncRun(self._handle.run, self._threads)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._handle.run.name}>"

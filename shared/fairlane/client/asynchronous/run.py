@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
 from fairlane.client.following.iterating import each_step
 from fairlane.client.handle import Run
+from fairlane.client.handles import not_sent, require_handle
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
@@ -71,6 +72,9 @@ class AsyncRun:
         """What was submitted, but for its rows; ``None`` where it cannot be read."""
         return self._run.spec
 
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
+
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id} of team {self.team}: {self.name}>"
 
@@ -82,7 +86,7 @@ class AsyncRun:
     is_held = off_loop(Run.is_held)
 
     async def wait(
-        self, *, progress: bool = False, timeout: float | None = None, until_held: bool = False
+        self, timeout: float | None = None, *, progress: bool = False, until_held: bool = False
     ) -> RunStatus:
         """Wait until the run has finished, and return its status: see `Run.wait`.
 
@@ -148,6 +152,7 @@ class AsyncRun:
 
     async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
+        require_handle(other, AsyncRun)
         await other.wait()
         return await self._once_over(partial(Run.compare, other=other._run, by=by))
 
