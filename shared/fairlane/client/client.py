@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NoReturn, Self, TypeAlias, Unpack, cast
+from typing import Any, NoReturn, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -30,6 +30,8 @@ from fairlane.client.submitting.trial import (
     check_rows,
     checked_rows,
 )
+from fairlane.client.views.forecast import Forecast
+from fairlane.client.views.lanes import LaneList, read_lanes
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
@@ -44,10 +46,6 @@ from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
-
-if TYPE_CHECKING:
-    from fairlane.client.views.forecast import Forecast
-    from fairlane.client.views.lanes import LaneList
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -272,8 +270,6 @@ class Client:
 
         Raises `LaneNotFound` for a name that is none.
         """
-        from fairlane.client.views.lanes import read_lanes
-
         with self._deployment.answering():
             return read_lanes(self._deployment, names)
 

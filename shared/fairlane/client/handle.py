@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, NoReturn
+from typing import Any, NoReturn
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -15,6 +15,7 @@ from fairlane.client.deployment import (
     Wait,
     finish,
 )
+from fairlane.client.following.chunks import Chunk, Listening
 from fairlane.client.following.iterating import Blocking, Resumable
 from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
@@ -22,17 +23,14 @@ from fairlane.client.following.standstill import Held, Standstill
 from fairlane.client.handles import check_timeout, not_sent
 from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
+from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
+from fairlane.export.stored_lines import StoredRecords
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
-
-if TYPE_CHECKING:
-    from fairlane.client.following.chunks import Chunk, Listening
-    from fairlane.evaluators.client_side import ClientScorer
-    from fairlane.export.stored_lines import StoredRecords
 
 
 class Run(RunOutputs):
@@ -92,8 +90,6 @@ class Run(RunOutputs):
 
         Raises `SubmissionError` for two scores of one name.
         """
-        from fairlane.evaluators.client_side import check_client_scorers
-
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
         return Run(self._deployment, self._ref, self._spec, together, self._closure)
@@ -235,8 +231,6 @@ class Run(RunOutputs):
 
     def _listening(self) -> Listening:
         """The steps of `chunks`."""
-        from fairlane.client.following.chunks import Listening
-
         steps = self._spec.steps if self._spec else 1
         return Listening(self._deployment, self._ref, steps, lambda: self._look().state.finished)
 
@@ -294,8 +288,6 @@ class Run(RunOutputs):
         return Ended(status, spec, records, items)
 
     def _stored_records(self) -> StoredRecords:
-        from fairlane.export.stored_lines import StoredRecords
-
         if self._scorers:
             return StoredRecords([self.results()])
         return StoredRecords(Blocking(self._portions(), self._deployment.waiter))

@@ -4,29 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, NoReturn, TypeVar
+from os import PathLike
+from typing import Any, NoReturn, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
+from fairlane.client.following.chunks import Chunk
 from fairlane.client.following.iterating import each_step
 from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, require_handle
+from fairlane.client.views.comparison import Comparison
+from fairlane.client.views.summary import Summary
+from fairlane.evaluators.client_side import ClientScorer
+from fairlane.export.formats import Format
+from fairlane.export.parsed import Parsed, output_parser
+from fairlane.export.trackers.exported import Exported
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
-
-if TYPE_CHECKING:
-    from os import PathLike
-    from typing import Any
-
-    from fairlane.client.following.chunks import Chunk
-    from fairlane.client.views.comparison import Comparison
-    from fairlane.client.views.summary import Summary
-    from fairlane.evaluators.client_side import ClientScorer
-    from fairlane.export.formats import Format
-    from fairlane.export.parsed import Parsed
-    from fairlane.export.trackers.exported import Exported
 
 T = TypeVar("T")
 Value = TypeVar("Value")
@@ -129,8 +125,6 @@ class AsyncRun:
 
     def parsed(self, kind: type[Value]) -> Elements[Parsed[Value]]:
         """Every record with its output as a value of ``kind``, in item order: see `Run.parsed`."""
-        from fairlane.export.parsed import output_parser
-
         return Elements(self._threads, each_step(output_parser(kind), self._run._results()))
 
     async def to_polars(self) -> Any:
