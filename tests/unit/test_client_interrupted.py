@@ -307,3 +307,14 @@ def test_a_closed_client_says_that_it_is_closed(stage: Stage) -> None:
                 await again()
 
     asyncio.run(main())
+
+
+def test_threads_of_a_client_that_nobody_closed_end_with_it() -> None:
+    async def scene(_: Threads) -> set[threading.Thread]:
+        forgotten = Threads(1, a_turn)
+        return {await forgotten.call(threading.current_thread)}
+
+    (thread,) = played(1, scene)
+    gc.collect()
+    thread.join(30)
+    assert not thread.is_alive()

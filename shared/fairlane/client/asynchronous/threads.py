@@ -94,7 +94,7 @@ class Threads:
     def _open(self) -> None:
         self._pool = DaemonThreads(self._most, "fairlane-client")
         self._process = os.getpid()
-        weakref.finalize(self, self._pool.close).atexit = False
+        weakref.finalize(self, _close_own, self._pool, self._process).atexit = False
 
     def _submit(self, work: Callable[[], Any]) -> Job:
         if self._closed:
@@ -133,6 +133,12 @@ class Threads:
         undoing = None if undo is None else _undo(pool, job, undo)
         if undoing is not None:
             await asyncio.wait([asyncio.wrap_future(undoing.ended)])
+
+
+def _close_own(pool: DaemonThreads, process: int) -> None:
+    """Close a pool that nothing refers to; in a fork it has no threads, and perhaps a lock that is held."""
+    if process == os.getpid():
+        pool.close()
 
 
 def _undo(pool: DaemonThreads, job: Job, undo: Callable[[Any], object]) -> Job | None:
