@@ -29,7 +29,7 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.2, 5.0
 _GROWTH = 1.5  # so that a relay looks at most half as long again as its call takes, or 5 s
 
 
-class CallTimeout(RunTimeout, CeleryTimeoutError):  # type: ignore[misc]
+class _CallTimeoutError(RunTimeout, CeleryTimeoutError):  # type: ignore[misc]
     """``get(timeout=…)`` gave up; the call itself continues. Code that waits for Celery catches it, too."""
 
 
@@ -46,7 +46,7 @@ class LimitedResult(CallHandle):
         *,
         disable_sync_subtasks: bool = True,
     ) -> Any:
-        """What the task returned; waits for it. Raises what `result` does, and `CallTimeout`.
+        """What the task returned; waits for it. Raises what `result` does; a `RunTimeout` is Celery's, too.
 
         Without ``propagate`` a `CallFailed` is returned instead of raised. The other arguments are Celery's
         and change nothing here.
@@ -58,7 +58,7 @@ class LimitedResult(CallHandle):
                 raise
             return failed
         except RunTimeout as error:
-            raise CallTimeout(error.run_id, error.timeout) from None
+            raise _CallTimeoutError(error.run_id, error.timeout) from None
 
     wait = get
 

@@ -96,11 +96,13 @@ def _standard_error() -> Console:
     """A console that goes silent once nobody reads it; rich's own would end the process then."""
     from rich.console import Console
 
-    class Screen(Console):
-        def on_broken_pipe(self) -> None:
-            self.quiet = True
+    screen = Console(stderr=True)
 
-    return Screen(stderr=True)
+    def go_silent() -> None:
+        screen.quiet = True
+
+    screen.on_broken_pipe = go_silent  # type: ignore[method-assign]
+    return screen
 
 
 class Unfailing:
