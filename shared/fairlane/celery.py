@@ -11,13 +11,16 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
-from celery import Celery, Task
+from celery import Celery, Task, states
 from celery.canvas import Signature
+from celery.exceptions import TimeoutError as CeleryTimeoutError
 
 from fairlane.client.calls import Arguments, CallHandle, CallMap, submit_call, submit_calls
 from fairlane.client.client import Client
-from fairlane.core.errors import CallFailed, StoreUnavailable, SubmissionError
+from fairlane.core.errors import CallFailed, RunTimeout, StoreUnavailable, SubmissionError
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.job import JobState
+from fairlane.model.run import RunState
 
 _CLIENT = "_fairlane_client"
 
@@ -26,13 +29,27 @@ _FIRST_LOOK_S, _LAST_LOOK_S = 0.2, 5.0
 _GROWTH = 1.5  # so that a relay looks at most half as long again as its call takes, or 5 s
 
 
+class _CallTimeoutError(RunTimeout, CeleryTimeoutError):  # type: ignore[misc]
+    """``get(timeout=…)`` gave up; the call itself continues. Code that waits for Celery catches it, too."""
+
+
 class LimitedResult(CallHandle):
     """A call of a limited task, with the words of Celery's ``AsyncResult``."""
 
-    def get(self, timeout: float | None = None, propagate: bool = True) -> Any:
-        """What the task returned; waits for it. Raises what `result` does.
+    def get(
+        self,
+        timeout: float | None = None,
+        propagate: bool = True,
+        interval: float = 0.5,
+        no_ack: bool = True,
+        follow_parents: bool = True,
+        *,
+        disable_sync_subtasks: bool = True,
+    ) -> Any:
+        """What the task returned; waits for it. Raises what `result` does; a `RunTimeout` is Celery's, too.
 
-        Without ``propagate`` a `CallFailed` is returned instead of raised.
+        Without ``propagate`` a `CallFailed` is returned instead of raised. The other arguments are Celery's
+        and change nothing here.
         """
         try:
             return self.result(timeout)
@@ -40,6 +57,33 @@ class LimitedResult(CallHandle):
             if propagate:
                 raise
             return failed
+        except RunTimeout as error:
+            raise _CallTimeoutError(error.run_id, error.timeout) from None
+
+    wait = get
+
+    @property
+    def task_id(self) -> str:
+        """The id of the run that it is, with which `LimitedTask.find` finds the call again."""
+        return self.id
+
+    @property
+    def state(self) -> str:
+        """Celery's word: PENDING, STARTED, SUCCESS, FAILURE, or REVOKED once it was cancelled."""
+        status = self._run.status()
+        if not status.state.finished:
+            return str(states.STARTED if status.in_flight else states.PENDING)
+        if status.state is RunState.CANCELLED:
+            return str(states.REVOKED)
+        return str(states.SUCCESS if status.by_state.get(JobState.SUCCEEDED) else states.FAILURE)
+
+    status = state
+
+    @property
+    def traceback(self) -> str | None:
+        """The error's text where it failed; the traceback itself is in the worker's log."""
+        failed = self.get(propagate=False) if self.done() else None
+        return str(failed) if isinstance(failed, CallFailed) else None
 
     def ready(self) -> bool:
         """Whether it is over, one way or another."""
@@ -52,6 +96,13 @@ class LimitedResult(CallHandle):
     def failed(self) -> bool:
         """Whether it is over and has no result."""
         return self.done() and isinstance(self.get(propagate=False), CallFailed)
+
+    def revoke(self, *_: Any, **__: Any) -> None:
+        """`cancel`; Celery's arguments, such as ``terminate``, change nothing: a call in flight is ended."""
+        self.cancel()
+
+    def forget(self) -> None:
+        """Nothing: results expire by themselves."""
 
 
 class LimitedTask:
@@ -145,6 +196,16 @@ class LimitedTask:
             start_in=_start_in(countdown, eta),
         )
         return LimitedResult(handle.run)
+
+    def apply(
+        self, args: Sequence[Any] | None = None, kwargs: Mapping[str, Any] | None = None, **options: Any
+    ) -> Any:
+        """Call the task here and now, without a lane, as Celery's ``apply`` does."""
+        return self.task.apply(tuple(args or ()), dict(kwargs or {}), **options)
+
+    def AsyncResult(self, task_id: str) -> LimitedResult:  # noqa: N802 - Celery's name
+        """`find`, under Celery's name."""
+        return self.find(task_id)
 
     def find(self, run_id: str) -> LimitedResult:
         """The call whose run has that id. Raises `RunNotFound`."""

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from fairlane import AsyncCallHandle, AsyncCallMap, AsyncClient, AsyncRun, CallHandle, CallMap, Client, Run
+from fairlane.client.asynchronous.elements import AT_ONCE
 from fairlane.client.asynchronous.rows import AsyncRowWriter
-from fairlane.client.asynchronous.threads import AT_ONCE
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
@@ -39,6 +39,7 @@ ONLY_BLOCKING = {
     "over",
     "extending",
     "closing",
+    "numbered",
     "result_of",
 }  # how other code of the project makes or steps them
 

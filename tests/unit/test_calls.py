@@ -10,12 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery import Celery, chain
+from celery import Celery, chain, states
+from celery.exceptions import TimeoutError as CeleryTimeoutError
 
 from fairlane.celery import LimitedResult, LimitedTask, limited
 from fairlane.client.calls import CallHandle, CallMap, submit_call, submit_calls
 from fairlane.client.client import Client
-from fairlane.core.errors import CallFailed, RateLimited, SubmissionError
+from fairlane.core.errors import CallFailed, RateLimited, RunTimeout, SubmissionError
 from fairlane.evaluators.function_scorers import scorer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import FunctionScorer
@@ -243,6 +244,61 @@ def test_a_result_has_the_words_of_celery() -> None:
     assert isinstance(LimitedResult(lost).get(propagate=False), CallFailed)
     with pytest.raises(CallFailed):
         LimitedResult(lost).get()
+
+
+def with_status(run: Any, state: RunState, in_flight: int = 0, **by_state: int) -> LimitedResult:
+    counted = {JobState[name]: count for name, count in by_state.items()}
+    run.status = lambda: SimpleNamespace(state=state, in_flight=in_flight, by_state=counted)
+    return LimitedResult(run)
+
+
+def test_a_result_has_celery_s_states() -> None:
+    done = with_status(Run("5"), RunState.COMPLETED, SUCCEEDED=1)
+    failed = with_status(Run(None), RunState.COMPLETED, FAILED=1)
+
+    assert with_status(Run(), RunState.SUBMITTED).state == states.PENDING
+    assert with_status(Run(), RunState.RUNNING).status == states.PENDING
+    assert with_status(Run(), RunState.RUNNING, 1).state == states.STARTED
+    assert with_status(Run(), RunState.CANCELLED).state == states.REVOKED
+    assert with_status(Run(), RunState.REFUSED).state == states.FAILURE
+    assert (done.state, done.task_id, done.traceback) == (states.SUCCESS, "r1", None)
+    assert (failed.status, failed.traceback) == (states.FAILURE, str(failed.get(propagate=False)))
+    assert done.wait(3, interval=0.1, no_ack=True, follow_parents=False, disable_sync_subtasks=False) == 5
+    done.forget()
+    run: Any = failed.run
+    failed.revoke(terminate=True, signal="SIGKILL")
+    assert run.cancelled
+
+
+def test_a_wait_that_ends_too_early_is_a_timeout_of_celery_and_of_fairlane() -> None:
+    run: Any = Run("5")
+
+    def wait(*, timeout: float | None = None) -> None:
+        raise RunTimeout("r1", timeout or 0)
+
+    run.wait = wait
+    for kind in (CeleryTimeoutError, RunTimeout, TimeoutError):
+        with pytest.raises(kind, match="r1 was not finished after 3 s"):
+            LimitedResult(run).get(timeout=3)
+
+
+def test_a_limited_task_has_celery_s_apply_and_result() -> None:
+    _, fetch = app_with_task()
+    task = limited(SenderClient(), lane="crm-api")(fetch)
+    task.find = lambda run_id: run_id  # type: ignore[method-assign,assignment,return-value]
+
+    assert task.apply([4]).get() == 8
+    assert task.apply(kwargs={"number": 3}).get() == 6
+    assert task.AsyncResult("r7") == "r7"  # type: ignore[comparison-overlap]
+
+
+def test_a_map_of_no_calls_is_a_run_without_items() -> None:
+    sender = Sender()
+
+    submit_calls(sender, "m.f", [])
+    assert (sender.rows, sender.options["check"]) == ([], False)
+    submit_calls(sender, "m.f", [([1], {})])
+    assert "check" not in sender.options
 
 
 def test_a_plain_function_becomes_a_task_of_the_application() -> None:

@@ -1,11 +1,14 @@
 from __future__ import annotations
 
+import inspect
 from pathlib import Path
+from typing import Any, get_type_hints
 
 import pytest
 from redis import Redis
 
 import fairlane
+from fairlane import AsyncCallHandle, AsyncCallMap, AsyncClient, AsyncRun, CallHandle, CallMap, Client, Run
 from fairlane.core import errors
 from tests.support.stage import Stage
 
@@ -79,3 +82,18 @@ def test_a_wrong_dataset_is_named_with_its_row(fake_redis: Redis, dataset: objec
 def test_an_unknown_argument_is_a_type_error(fake_redis: Redis) -> None:
     with pytest.raises(TypeError, match="promt"):
         Stage(fake_redis).client.submit([], promt="x", model="sim:fast")  # type: ignore[call-arg]
+
+
+def public_methods() -> list[Any]:
+    handles = (Client, AsyncClient, Run, AsyncRun, CallHandle, CallMap, AsyncCallHandle, AsyncCallMap)
+    return [
+        pytest.param(method, id=f"{kind.__name__}.{name}")
+        for kind in handles
+        for name, method in inspect.getmembers(kind, inspect.isfunction)
+        if not name.startswith("_")
+    ]
+
+
+@pytest.mark.parametrize("method", public_methods())
+def test_the_types_of_a_method_can_be_read_at_run_time(method: Any) -> None:
+    assert "return" in get_type_hints(method)

@@ -107,3 +107,19 @@ def test_a_celery_task_is_asked_for_what_its_function_takes() -> None:
 
     assert given(plain, TASK) == {"q": 1}
     assert given(bound, TASK) == (bound.name, {"q": 1})
+
+
+def unwrapped(function: Any) -> Any:
+    """What a decorator without ``functools.wraps`` makes of a function."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return call
+
+
+def test_a_task_that_hides_what_it_asks_for_gets_the_row_alone() -> None:
+    assert given(unwrapped(lambda row: row), TASK) == TASK["row"]
+    assert given(unwrapped(lambda any_name: any_name), TASK) == TASK["row"]
+    assert given(unwrapped(lambda output, row: (output, row)), SCORE) == (SCORE["output"], SCORE["row"])
+    assert given(lambda **named: named, TASK) == TASK

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from fairlane_workers.functions.threads import Threads
+from fairlane.core.daemon_threads import DaemonThreads as Threads
 from tests.support.wait import wait_until
 
 NAME = "fairlane-test-function"

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias, TypedDict
+from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict
 
 from fairlane.client.handle import Run
+from fairlane.client.handles import not_sent
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.datasets.values import plain, remedy_for
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.evaluators import FUNCTION
+from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.why.waiting import Waiting
@@ -52,6 +53,7 @@ class Submits(Protocol):
         timeout: float | None = ...,
         retry: RetryPolicy | None = ...,
         start_in: float = ...,
+        check: bool = ...,
     ) -> Run:
         """As `Client.submit`."""
         ...
@@ -72,6 +74,9 @@ class _Calls:
     def run(self) -> Run:
         """The run that it is: look, wait, cancel."""
         return self._run
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._run.name}>"
@@ -123,8 +128,11 @@ class CallMap(_Calls):
 
     def stream(self) -> Iterator[tuple[int, Any]]:
         """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
-        for record in self._run.stream():
-            yield record.item, self.result_of(record)
+        return map(self.numbered, self._run.stream())
+
+    def numbered(self, record: Record) -> tuple[int, Any]:
+        """The number of this record's call, and `result_of` it."""
+        return record.item, self.result_of(record)
 
     def result_of(self, record: Record) -> Any:
         """What the call of this record returned; a `CallFailed` where it has no result."""
@@ -170,7 +178,7 @@ def submit_calls(
     priority: int = 0,
     start_in: float = 0,
 ) -> CallMap:
-    """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run."""
+    """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run. There may be none."""
     return CallMap(_submit(client, name, calls, lane, timeout, retry, priority, start_in))
 
 
@@ -185,9 +193,11 @@ def _submit(
     start_in: float,
 ) -> Run:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
-        remedy = 'Give "package.module:function", or the name of a Celery task.'
-        raise SubmissionError("name", name, "names no function", remedy)
+        raise SubmissionError("name", name, "names no function", FUNCTION_REMEDY)
     rows = [_row(number, call) for number, call in enumerate(calls)]
+    extra: dict[str, Any] = {"start_in": start_in} if start_in else {}
+    if not rows:
+        extra["check"] = False  # a run without items, which is over at once
     return client.submit(
         rows,
         task=name,
@@ -196,7 +206,7 @@ def _submit(
         priority=priority,
         timeout=timeout,
         retry=retry,
-        **({"start_in": start_in} if start_in else {}),
+        **extra,
     )
 
 

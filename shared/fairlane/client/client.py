@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import TYPE_CHECKING, Any, Self, TypeAlias, Unpack, cast
+from typing import Any, NoReturn, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -16,7 +16,8 @@ from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
 from fairlane.client.handle import Run
-from fairlane.client.submitting.arguments import split_scorers, take_evaluators
+from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.parameters import check_params
@@ -29,6 +30,8 @@ from fairlane.client.submitting.trial import (
     check_rows,
     checked_rows,
 )
+from fairlane.client.views.forecast import Forecast
+from fairlane.client.views.lanes import LaneList, read_lanes
 from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import NAMES, evaluation_defaults
 from fairlane.config.loader import load_settings
@@ -45,10 +48,6 @@ from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, open_store, require, require_schema
 from fairlane.why.waiting import Waiting
-
-if TYPE_CHECKING:
-    from fairlane.client.views.forecast import Forecast
-    from fairlane.client.views.lanes import LaneList
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
@@ -161,7 +160,7 @@ class Client:
 
     def continue_run(
         self,
-        run_id: str,
+        run_id: str | Run,
         dataset: Dataset | None = None,
         *,
         evaluators: Sequence[Evaluator] | None = None,
@@ -180,6 +179,7 @@ class Client:
         """
         with self._deployment.answering(), submitting() as mark:
             old = self.run(run_id)
+            run_id = old.id
             status, spec = old.status(), self._deployment.runs.overview(RunRef(self.team, run_id)).spec
             require_finished(status)
             if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
@@ -252,11 +252,12 @@ class Client:
         """`call` for each ``(args, kwargs)``, as one run."""
         return submit_calls(self, name, calls, **options)
 
-    def run(self, run_id: str) -> Run:
-        """The run of that id, submitted by whichever process of the team. Raises `RunNotFound`."""
-        if not _RUN_ID.fullmatch(run_id):
-            raise RunNotFound(run_id)
-        ref = RunRef(self.team, run_id)
+    def run(self, run_id: str | Run) -> Run:
+        """The run of that id or handle, submitted by whichever process of the team. Raises `RunNotFound`."""
+        wanted = run_id_of(run_id)
+        if not _RUN_ID.fullmatch(wanted):
+            raise RunNotFound(wanted)
+        ref = RunRef(self.team, wanted)
         with self._deployment.answering():
             return Run(self._deployment, ref, self._deployment.runs.overview(ref).spec)
 
@@ -277,25 +278,29 @@ class Client:
 
         Raises `LaneNotFound` for a name that is none.
         """
-        from fairlane.client.views.lanes import read_lanes
-
         with self._deployment.answering():
             return read_lanes(self._deployment, names)
 
-    def why(self, target: str) -> Waiting:
+    def why(self, target: str | Run) -> Waiting:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 
-        ``target`` is a lane's name, a run's id, or a job: ``"RUN/ITEM"`` (its first unfinished step) or
-        ``"RUN/ITEM/STEP"``. Step 0 is the task, step k the k-th judge; a judge's name does, too. The cost
-        grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
+        ``target`` is a lane's name, a run's id or handle, or a job: ``"RUN/ITEM"`` (its first unfinished
+        step) or ``"RUN/ITEM/STEP"``. Step 0 is the task, step k the k-th judge; a judge's name does, too.
+        The cost grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
         """
         with self._deployment.answering():
-            return self._deployment.explainer(self.team).why(target)
+            return self._deployment.explainer(self.team).why(run_id_of(target))
 
     def close(self) -> None:
         """Close the connections to Redis and to the archive. Runs continue."""
         for close in self._closings:
             close()
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
+
+    def __repr__(self) -> str:
+        return f"<Client of team {self.team} at {self._deployment.url}>"
 
     def __enter__(self) -> Self:
         return self
@@ -307,6 +312,7 @@ class Client:
         """The spec of a run that is submitted now, and the scorers that stay in this process."""
         sent, mine = split_scorers(options.get("evaluators", ()))
         if mine:
+            require_work(sent, mine, options)
             options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
         spec = self._spec(prompt, **options)
         if mine:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
@@ -84,15 +84,6 @@ def finish(steps: Steps[T], waiter: Waiter) -> T:
                 result: T = end.value
                 return result
             waiter.wait(step.seconds)
-
-
-def blocking(steps: Iterable[T | Wait], waiter: Waiter) -> Iterator[T]:
-    """Yield what the steps yield, and wait in this thread where they ask for it."""
-    for step in steps:
-        if isinstance(step, Wait):
-            waiter.wait(step.seconds)
-        else:
-            yield step
 
 
 class Pace:

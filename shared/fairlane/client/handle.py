@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any
+from typing import Any, NoReturn
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -13,25 +13,24 @@ from fairlane.client.deployment import (
     Pace,
     Steps,
     Wait,
-    blocking,
     finish,
 )
+from fairlane.client.following.chunks import Chunk, Listening
+from fairlane.client.following.iterating import Blocking, Resumable
 from fairlane.client.following.progress import ProgressView, draw, open_progress
-from fairlane.client.following.records import Closure, Records, Submission, refusal
+from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
+from fairlane.client.handles import check_timeout, not_sent
 from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
+from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
+from fairlane.export.stored_lines import StoredRecords
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
-
-if TYPE_CHECKING:
-    from fairlane.client.following.chunks import Chunk
-    from fairlane.evaluators.client_side import ClientScorer
-    from fairlane.export.stored_lines import StoredRecords
 
 
 class Run(RunOutputs):
@@ -74,6 +73,9 @@ class Run(RunOutputs):
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.order.serial
 
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
+
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"
 
@@ -88,8 +90,6 @@ class Run(RunOutputs):
 
         Raises `SubmissionError` for two scores of one name.
         """
-        from fairlane.evaluators.client_side import check_client_scorers
-
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
         return Run(self._deployment, self._ref, self._spec, together, self._closure)
@@ -100,7 +100,7 @@ class Run(RunOutputs):
             return self._look()
 
     def wait(
-        self, *, progress: bool = False, timeout: float | None = None, until_held: bool = False
+        self, timeout: float | None = None, *, progress: bool = False, until_held: bool = False
     ) -> RunStatus:
         """Block until the run has finished (completed, cancelled or refused) and return its status.
 
@@ -109,7 +109,8 @@ class Run(RunOutputs):
         returns when all that is left of a run with ``on_refusal="hold"`` waits to be resumed; its state is
         then "running". Raises `RunTimeout` after
         ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
-        run. Raises `RunLost` if Redis has lost the submission, so that the run never starts.
+        run. Raises `SubmissionError` for a ``timeout`` that is no number. Raises `RunLost` if Redis has lost
+        the submission, so that the run never starts.
         """
         return finish(self._waiting(progress, timeout, until_held=until_held), self._deployment.waiter)
 
@@ -117,6 +118,7 @@ class Run(RunOutputs):
         self, progress: bool = False, timeout: float | None = None, *, until_held: bool = False
     ) -> Steps[RunStatus]:
         """The steps of `wait`."""
+        check_timeout(timeout)
         with open_progress(self._deployment.clock) if progress else nullcontext() as view:
             return (yield from self._ending(view, timeout, Held(self.is_held) if until_held else None))
 
@@ -161,12 +163,17 @@ class Run(RunOutputs):
         Holds a few hundred records at a time. Raises `SubmissionError` with the reason if the run was
         refused.
         """
-        return blocking(self._results(), self._deployment.waiter)
+        return Blocking(self._results(), self._deployment.waiter)
 
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
-        status = yield from self._ending()
-        yield from self._scored(self._records(status).item_steps())
+        place = Place()
+
+        def steps() -> Iterator[Record | Wait]:
+            status = yield from self._ending()
+            yield from self._records(status).item_steps(place)
+
+        return self._scored(Resumable(steps))
 
     def _portions(self) -> Iterator[Iterable[Record] | Wait]:
         """The steps of `results`, with the records of some items at a time."""
@@ -178,12 +185,17 @@ class Run(RunOutputs):
 
         Yields none where the run has no session field. Raises what `results` does.
         """
-        return blocking(self._sessions(), self._deployment.waiter)
+        return Blocking(self._sessions(), self._deployment.waiter)
 
     def _sessions(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `sessions`."""
-        status = yield from self._ending()
-        yield from self._records(status).session_steps()
+        place = Place()
+
+        def steps() -> Iterator[SessionRecord | Wait]:
+            status = yield from self._ending()
+            yield from self._records(status).session_steps(place)
+
+        return Resumable(steps)
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -191,20 +203,22 @@ class Run(RunOutputs):
         On a cancelled run the items that were not over come last, in item order. Raises `SubmissionError`
         with the reason if the run was refused.
         """
-        return blocking(self._stream(), self._deployment.waiter)
+        return Blocking(self._stream(), self._deployment.waiter)
 
     def _stream(self) -> Iterator[Record | Wait]:
         """The steps of `stream`."""
-        yield from self._scored(self._records(self.status()).finish_steps())
+        place = Place()
+        return self._scored(Resumable(lambda: self._records(self.status()).finish_steps(place)))
 
     def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
         """The steps, with the scores that this process computes and then reports."""
         if not self._scorers:
             return steps
-        from fairlane.client.following.scoring import scored_steps
+        from fairlane.client.following.scoring import Scoring
 
         items_per_row = self._spec.cells_per_row if self._spec else 1
-        return scored_steps(steps, self._scorers, self._deployment, self._ref, items_per_row)
+        scoring = Scoring(steps, self._scorers, self._deployment, self._ref, items_per_row)
+        return Resumable(scoring.steps)
 
     def chunks(self) -> Iterator[Chunk]:
         """Pieces of streamed output, from this call on, until the run is over.
@@ -213,10 +227,14 @@ class Run(RunOutputs):
         ``void`` says to drop the earlier one's. For watching, not for keeping: what is published while Redis
         is away is lost. `results` and `stream` have the whole outputs.
         """
-        from fairlane.client.following.chunks import listen
+        listening = self._listening()
+        listening.open()
+        return Blocking(listening, self._deployment.waiter)
 
+    def _listening(self) -> Listening:
+        """The steps of `chunks`."""
         steps = self._spec.steps if self._spec else 1
-        return listen(self._deployment, self._ref, steps, lambda: self._look().state.finished)
+        return Listening(self._deployment, self._ref, steps, lambda: self._look().state.finished)
 
     def _look(self) -> RunStatus:
         if self._spec is None:
@@ -268,15 +286,13 @@ class Run(RunOutputs):
     def _ended(self) -> Ended:
         status = self.wait()
         spec, records = self._readable(status), self._records(status)
-        items = blocking(self._scored(records.item_steps()), self._deployment.waiter)
+        items = Blocking(self._scored(records.item_steps()), self._deployment.waiter)
         return Ended(status, spec, records, items)
 
     def _stored_records(self) -> StoredRecords:
-        from fairlane.export.stored_lines import StoredRecords
-
         if self._scorers:
             return StoredRecords([self.results()])
-        return StoredRecords(blocking(self._portions(), self._deployment.waiter))
+        return StoredRecords(Blocking(self._portions(), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closure)

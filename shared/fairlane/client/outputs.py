@@ -6,22 +6,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 from fairlane.client.apps import load_app
 from fairlane.client.deployment import Deployment
 from fairlane.client.following.records import Records
+from fairlane.client.handles import require_handle
+from fairlane.client.views.comparison import Comparison, compare_runs
+from fairlane.client.views.summary import Summary
+from fairlane.export.formats import Format, export_records
+from fairlane.export.parsed import Parsed, parse_outputs
+from fairlane.export.stored_lines import StoredRecords
+from fairlane.export.trackers.exported import Exported, find_exporter
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
-
-if TYPE_CHECKING:
-    from fairlane.client.views.comparison import Comparison
-    from fairlane.client.views.summary import Summary
-    from fairlane.export.formats import Format
-    from fairlane.export.parsed import Parsed
-    from fairlane.export.stored_lines import StoredRecords
-    from fairlane.export.trackers.exported import Exported
 
 Value = TypeVar("Value")
 
@@ -77,8 +76,6 @@ class RunOutputs(ABC):
         or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
         ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
         """
-        from fairlane.export.formats import export_records
-
         return export_records(self._stored_records(), path, format, raw=raw)
 
     def export_to(self, exporter: str, target: str = "") -> Exported:
@@ -90,7 +87,6 @@ class RunOutputs(ABC):
         ``OSError`` where the tool does not take the records.
         """
         from fairlane.client.following.exporting import send_records
-        from fairlane.export.trackers.exported import find_exporter
 
         found = find_exporter(exporter)
         ended = self._ended()
@@ -120,8 +116,6 @@ class RunOutputs(ABC):
         ``kind`` is a pydantic model, or another type that pydantic validates. An output that is no such JSON
         has a ``problem`` instead of a ``value``. For the records of `stream`: `fairlane.parse_outputs`.
         """
-        from fairlane.export.parsed import parse_outputs
-
         return parse_outputs(self.results(), kind)
 
     def summary(self) -> Summary:
@@ -145,8 +139,7 @@ class RunOutputs(ABC):
         fields that identify it, by default all. Raises `SubmissionError` for a field that no row has, and
         what `results` raises.
         """
-        from fairlane.client.views.comparison import compare_runs
-
+        require_handle(other, RunOutputs)
         return compare_runs(self, other, by)
 
     def report(

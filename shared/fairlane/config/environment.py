@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections import ChainMap
@@ -103,8 +104,19 @@ def _folded(name: str) -> str:
 
 def _parsed(key: Key, value: str) -> Any:
     if get_origin(key.field.annotation) is tuple:
+        if (listed := _json_list(value)) is not None:
+            return listed
         return [part.strip() for part in value.split(",") if part.strip()]
     return value
+
+
+def _json_list(value: str) -> list[Any] | None:
+    """The elements of ``["a", "b"]``, as other programs take lists; ``None`` for anything else."""
+    try:
+        found = json.loads(value) if value.lstrip().startswith("[") else None
+    except ValueError:
+        return None
+    return found if isinstance(found, list) else None
 
 
 def _put(data: dict[str, Any], path: list[str], value: Any) -> None:

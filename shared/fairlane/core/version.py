@@ -1,5 +1,14 @@
 """The version of the installed distribution."""
 
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 
-__version__ = version("fairlane")
+
+def _installed() -> str:
+    """A version of its own where only the code is there, as in a bundle or on PYTHONPATH."""
+    try:
+        return version("fairlane")
+    except PackageNotFoundError:
+        return "0+unknown"
+
+
+__version__ = _installed()

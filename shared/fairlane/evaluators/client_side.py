@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -42,9 +43,11 @@ def scored(record: Record, scorers: Iterable[ClientScorer]) -> Record:
             continue
         try:
             scores[each.name] = _number(_called(each.function, record))
-        except Exception as error:  # noqa: BLE001 - a user's function may raise anything
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
             scores[each.name] = None
-            errors[each.name] = f"{type(error).__name__}: {error}"
+            errors[each.name] = f"{type(error).__name__}: {_text(error)}"
     return replace(record, scores=scores, score_errors=errors)
 
 
@@ -55,12 +58,42 @@ def _number(answer: Any) -> float:
 
 
 def _called(function: Callable[..., Any], record: Record) -> Any:
+    """What the function returns. It gets a row of its own, as on a worker: what it changes there is lost."""
+    args, kwargs = _arguments(function, record.output, record.row)
+    return function(*args, **copy.deepcopy(kwargs))
+
+
+def _arguments(
+    function: Callable[..., Any], output: str | None, row: Mapping[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """As on a worker: it gets ``output`` and ``row`` if it names one of them, else the output alone."""
-    parameters = inspect.signature(function).parameters
-    known = {"output": record.output, "row": record.row}
-    asked = {
-        name: value
-        for name, value in known.items()
-        if name in parameters and parameters[name].kind is not inspect.Parameter.POSITIONAL_ONLY
-    }
-    return function(**asked) if asked else function(record.output)
+    parameters = _signature(function).parameters.values()
+    known = {"output": output, "row": row}
+    named = (each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
+    asked = {each.name: known[each.name] for each in named if each.name in known}
+    return ((), asked) if asked else ((output,), {})
+
+
+def misfit(function: Callable[..., Any]) -> str | None:
+    """Why a function cannot be called as a scorer of the client; ``None`` if it can."""
+    args, kwargs = _arguments(function, "", {})
+    try:
+        _signature(function).bind(*args, **kwargs)
+    except TypeError as error:
+        return str(error)
+    return None
+
+
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    """Of a function that hides its own, as some built-in ones do: it takes what it is given."""
+    try:
+        return inspect.signature(function)
+    except (TypeError, ValueError):
+        return inspect.Signature([inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)])
+
+
+def _text(error: BaseException) -> str:
+    try:
+        return str(error)
+    except Exception:  # noqa: BLE001 - a user's class
+        return "(it cannot be shown)"

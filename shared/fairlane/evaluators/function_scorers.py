@@ -9,7 +9,7 @@ from typing import Any, Literal, overload
 
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.builders import FIELD, build
-from fairlane.evaluators.client_side import ClientScorer
+from fairlane.evaluators.client_side import ClientScorer, misfit
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer, Level
 
 
@@ -47,13 +47,14 @@ def scorer(
     own. ``name`` defaults to the function's.
 
     With ``where="client"`` any callable scores in the process that reads the run's records, each time that it
-    reads them. Nothing is stored, so other processes and pages do not see these scores.
+    reads them. Of the scores only their sums are stored, once all records were read: other processes and
+    pages see the sums.
     """
     if where not in ("workers", "client"):
         raise SubmissionError(FIELD, where, "scorer: where is neither", 'Give "workers" or "client".')
     if where == "client":
         return _of_client(function, name, lane, level)
-    named = function if isinstance(function, str) else _importable_name(function)
+    named = function if isinstance(function, str) else _name_of(function)
     own = named.replace(":", ".").rpartition(".")[2][:64]
     return build(FunctionScorer, name=own if name is None else name, function=named, lane=lane, level=level)
 
@@ -68,23 +69,34 @@ def _of_client(function: object, name: str | None, lane: str | None, level: Leve
     if lane is not None or level != "item":
         problem = "scorer: lanes and sessions are the workers'"
         raise SubmissionError(FIELD, lane or level, problem, "Leave lane and level out.")
+    if (unfit := misfit(function)) is not None:
+        remedy = "Let it take output and row by these names, or the output alone."
+        raise SubmissionError(FIELD, function, f"scorer: the client cannot call it: {unfit}", remedy)
     own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
     checked = build(FunctionScorer, name=own[:64] if name is None else name, function="client:scorer")
     return ClientScorer(checked.name, function)
 
 
-def _importable_name(function: object) -> str:
-    """``module:function`` of a function that another process can import. Raises `SubmissionError`."""
-    remedy = 'Put it into a module of worker.modules, or use scorer(function, where="client").'
+def _name_of(function: object) -> str:
+    return importable_name(function, FIELD, 'use scorer(function, where="client")', "scorer: ")
+
+
+def importable_name(function: object, field: str, instead: str, what: str = "") -> str:
+    """``module:function`` of a function that another process can import.
+
+    Raises `SubmissionError` for ``field``, whose problem begins with ``what`` and whose remedy says what to
+    do ``instead``.
+    """
+    remedy = f"Put it into a module of worker.modules, or {instead}."
     if not callable(function) or isinstance(function, type):
-        raise SubmissionError(FIELD, function, "scorer: is no function", remedy)
+        raise SubmissionError(field, function, f"{what}is no function", remedy)
     module, path = getattr(function, "__module__", None), getattr(function, "__qualname__", None)
     if not module or not path:
-        problem = f"scorer: a {type(function).__name__} has no name that workers can import"
-        raise SubmissionError(FIELD, function, problem, remedy)
+        problem = f"{what}a {type(function).__name__} has no name that workers can import"
+        raise SubmissionError(field, function, problem, remedy)
     found = getattr(sys.modules.get(module), path, None)
     if module in ("__main__", "builtins") or found is not function:
         where = "the program itself" if module == "__main__" else f"module {module!r}"
-        problem = f"scorer: workers cannot import {path!r} from {where}"
-        raise SubmissionError(FIELD, function, problem, remedy)
+        problem = f"{what}workers cannot import {path!r} from {where}"
+        raise SubmissionError(field, function, problem, remedy)
     return f"{module}:{path}"

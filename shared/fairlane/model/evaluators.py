@@ -81,6 +81,10 @@ Level = Literal["item", "session"]
 FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_]\w*$"
 """``package.module:function``, or a Celery task's dotted name."""
 
+FUNCTION_REMEDY = (
+    'Give "package.module:function" of a function that stands in no class, or the name of a Celery task.'
+)
+
 
 class Assertions(_Spec):
     """The share of a row's own assertions that its output meets; the row's field ``field`` lists them."""

@@ -35,14 +35,17 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> functool
     """The function with its arguments. Raises `FunctionMismatch`.
 
     ``arguments`` holds row, params and messages for a task, row and output for a scorer, session for a scorer
-    of sessions. A function that names none of them and takes one thing gets the row; a scorer gets the
-    output, or the session. A call's ``args`` and ``kwargs`` are passed unchanged.
+    of sessions. A function that names none of them and takes one thing gets the row, as a task of
+    nothing but ``*args, **kwargs`` does; a scorer gets the output, or the session. A call's ``args``
+    and ``kwargs`` are passed unchanged.
     """
     if is_call(arguments):
         row = arguments["row"]
         return functools.partial(function, *row["args"], **row["kwargs"])
     parameters = _parameters(function)
     if parameters is None:
+        return functools.partial(function, _first(arguments))
+    if not is_scoring(arguments) and _takes_anything(parameters):
         return functools.partial(function, _first(arguments))
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         positional = [each for each in parameters if each.kind in _POSITIONAL and each.name not in arguments]
@@ -66,6 +69,12 @@ def _given_first(
     """A function without required parameters gets the first argument if it takes any by position."""
     takes = any(each.kind in (*_POSITIONAL, inspect.Parameter.VAR_POSITIONAL) for each in parameters)
     return functools.partial(function, _first(arguments)) if takes else functools.partial(function)
+
+
+def _takes_anything(parameters: list[inspect.Parameter]) -> bool:
+    """Whether it has but ``*args, **kwargs``: a decorator that hides what its function asks for."""
+    kinds = [each.kind for each in parameters]
+    return kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 
 
 def _takes_one(parameters: list[inspect.Parameter]) -> bool:

@@ -16,6 +16,7 @@ from celery.exceptions import Retry
 from pydantic_core import to_jsonable_python
 
 from fairlane.core.clock import Clock
+from fairlane.core.daemon_threads import DaemonThreads
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
@@ -39,11 +40,11 @@ from fairlane_workers.functions.arguments import (
 )
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
-from fairlane_workers.functions.threads import Threads
 from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
 from fairlane_workers.providers.errors.doubtful import is_doubtful, lacks_capacity
+from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
@@ -69,7 +70,7 @@ class FunctionProvider:
 
     def __init__(self, catalog: Catalog, *, slots: int, clock: Clock, elsewhere: Elsewhere) -> None:
         self._catalog, self._clock, self._elsewhere = catalog, clock, elsewhere
-        self._threads = Threads(slots, "fairlane-function")
+        self._threads = DaemonThreads(slots, "fairlane-function")
         self._known: dict[str, Callable[..., Any]] = {}
         self._closed = False
 
@@ -140,6 +141,14 @@ class FunctionProvider:
             return _Raised(error)
 
     def _of_error(self, function: Callable[..., Any], error: BaseException) -> Outcome:
+        again = _retries_itself(function, error)
+
+        def outcome_of(leaf: BaseException) -> Outcome:
+            return self._of_leaf(leaf, retried=again or _retries_itself(function, leaf))
+
+        return outcome_of_group(leaves(error), outcome_of)
+
+    def _of_leaf(self, error: BaseException, *, retried: bool) -> Outcome:
         message = bounded(f"{type(error).__name__}: {_text(error)}")
         if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
@@ -156,7 +165,7 @@ class FunctionProvider:
         network = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
         if network and status is None:  # urllib's errors of an answer are OSErrors, too
             return NetworkFailure(message)
-        if isinstance(error, Retry) or _retries_itself(function, error):
+        if isinstance(error, Retry) or retried:
             return FlawedAnswer(message)
         may_pass = status is not None and is_doubtful(said, status) and not rejects_content(said)
         return PermanentFailure(message, doubtful=may_pass)

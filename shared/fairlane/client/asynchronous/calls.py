@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NoReturn, TypeVar
 
+from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.calls import CallHandle, CallMap
+from fairlane.client.following.iterating import each_step
+from fairlane.client.handles import not_sent
 from fairlane.why.waiting import Waiting
 
 H = TypeVar("H", bound=CallHandle | CallMap)
@@ -28,6 +30,9 @@ class _AsyncCalls(Generic[H]):
     def run(self) -> AsyncRun:
         """The run that it is: look, wait, cancel."""
         return AsyncRun(self._handle.run, self._threads)
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._handle.run.name}>"
@@ -62,7 +67,6 @@ class AsyncCallMap(_AsyncCalls[CallMap]):
         await self.run.wait(timeout=timeout)
         return await self._threads.call(lambda: self._handle.results(return_exceptions=return_exceptions))
 
-    async def stream(self) -> AsyncGenerator[tuple[int, Any], None]:
+    def stream(self) -> Elements[tuple[int, Any]]:
         """``(number, result)`` of each call as it ends, a `CallFailed` in place of a missing result."""
-        async for record in self.run.stream():
-            yield record.item, self._handle.result_of(record)
+        return Elements(self._threads, each_step(self._handle.numbered, self._handle.run._stream()))

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 from types import TracebackType
-from typing import Any, Self, TypeVar, Unpack
+from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
 from fairlane.client.asynchronous.rows import AsyncRowWriter
@@ -16,6 +16,8 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.deployment import Waiter
+from fairlane.client.handle import Run
+from fairlane.client.handles import not_sent, run_id_of
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.settings import Settings
@@ -93,7 +95,7 @@ class AsyncClient:
 
     async def continue_run(
         self,
-        run_id: str,
+        run_id: str | Run | AsyncRun,
         dataset: Dataset | None = None,
         *,
         evaluators: Sequence[Evaluator] | None = None,
@@ -103,7 +105,7 @@ class AsyncClient:
         """Continue a finished run: see `Client.continue_run`. A cancelled call leaves no new run behind."""
         work = partial(
             Client.continue_run,
-            run_id=run_id,
+            run_id=run_id_of(run_id),
             dataset=dataset,
             evaluators=evaluators,
             retry_errors=retry_errors,
@@ -122,9 +124,9 @@ class AsyncClient:
             self._threads,
         )
 
-    async def run(self, run_id: str) -> AsyncRun:
-        """The run of that id. Raises `RunNotFound`."""
-        return AsyncRun(await self.in_thread(lambda client: client.run(run_id)), self._threads)
+    async def run(self, run_id: str | Run | AsyncRun) -> AsyncRun:
+        """The run of that id or handle. Raises `RunNotFound`."""
+        return AsyncRun(await self.in_thread(lambda client: client.run(run_id_of(run_id))), self._threads)
 
     async def call(
         self,
@@ -154,6 +156,9 @@ class AsyncClient:
         if opened is not None:
             await self._threads.call(opened.close)
         self._threads.close()
+
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
 
     async def __aenter__(self) -> Self:
         await self.in_thread(lambda client: client)

@@ -2,28 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, TypeVar, cast
+from os import PathLike
+from typing import Any, NoReturn, TypeVar
 
+from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
+from fairlane.client.following.chunks import Chunk
+from fairlane.client.following.iterating import each_step
 from fairlane.client.handle import Run
+from fairlane.client.handles import not_sent, require_handle
+from fairlane.client.views.comparison import Comparison
+from fairlane.client.views.summary import Summary
+from fairlane.evaluators.client_side import ClientScorer
+from fairlane.export.formats import Format
+from fairlane.export.parsed import Parsed, output_parser
+from fairlane.export.trackers.exported import Exported
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
-
-if TYPE_CHECKING:
-    from os import PathLike
-    from typing import Any
-
-    from fairlane.client.following.chunks import Chunk
-    from fairlane.client.views.comparison import Comparison
-    from fairlane.client.views.summary import Summary
-    from fairlane.evaluators.client_side import ClientScorer
-    from fairlane.export.formats import Format
-    from fairlane.export.parsed import Parsed
-    from fairlane.export.trackers.exported import Exported
 
 T = TypeVar("T")
 Value = TypeVar("Value")
@@ -69,6 +68,9 @@ class AsyncRun:
         """What was submitted, but for its rows; ``None`` where it cannot be read."""
         return self._run.spec
 
+    def __reduce__(self) -> NoReturn:
+        raise not_sent(self)
+
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id} of team {self.team}: {self.name}>"
 
@@ -80,7 +82,7 @@ class AsyncRun:
     is_held = off_loop(Run.is_held)
 
     async def wait(
-        self, *, progress: bool = False, timeout: float | None = None, until_held: bool = False
+        self, timeout: float | None = None, *, progress: bool = False, until_held: bool = False
     ) -> RunStatus:
         """Wait until the run has finished, and return its status: see `Run.wait`.
 
@@ -88,33 +90,24 @@ class AsyncRun:
         """
         return await self._threads.finish(self._run._waiting(progress, timeout, until_held=until_held))
 
-    def results(self) -> AsyncGenerator[Record, None]:
+    def results(self) -> Elements[Record]:
         """Every item's record, in item order. Waits for the run to be over first: see `Run.results`."""
-        return self._threads.iterate(self._run._results())
+        return Elements(self._threads, self._run._results())
 
-    def sessions(self) -> AsyncGenerator[SessionRecord, None]:
+    def sessions(self) -> Elements[SessionRecord]:
         """Every session's record. Waits for the run to be over first: see `Run.sessions`."""
-        return self._threads.iterate(self._run._sessions())
+        return Elements(self._threads, self._run._sessions())
 
-    def stream(self) -> AsyncGenerator[Record, None]:
+    def stream(self) -> Elements[Record]:
         """Every item's record once, in the order in which they end: see `Run.stream`."""
-        return self._threads.iterate(self._run._stream())
+        return Elements(self._threads, self._run._stream())
 
-    async def chunks(self) -> AsyncGenerator[Chunk, None]:
+    def chunks(self) -> Elements[Chunk]:
         """Pieces of streamed output, until the run is over: see `Run.chunks`.
 
-        Each iterator listens on a connection and in a thread of its own.
+        Each iterator listens on a connection and in a thread of its own, from its first step on.
         """
-        own = self._threads.one()
-        try:
-            steps = cast("Generator[Chunk, None, None]", await own.call(self._run.chunks))
-            try:
-                async for chunk in own.iterate(steps, at_once=1):
-                    yield chunk
-            finally:
-                await own.call(steps.close)
-        finally:
-            own.close()
+        return Elements(self._threads.one(), self._run._listening(), at_once=1, owned=True)
 
     async def summary(self) -> Summary:
         """Scores, failures, tokens, cost and time, once the run is over: see `Run.summary`."""
@@ -130,13 +123,9 @@ class AsyncRun:
         """Send every record to another tool, once the run is over: see `Run.export_to`."""
         return await self._once_over(partial(Run.export_to, exporter=exporter, target=target))
 
-    async def parsed(self, kind: type[Value]) -> AsyncGenerator[Parsed[Value], None]:
+    def parsed(self, kind: type[Value]) -> Elements[Parsed[Value]]:
         """Every record with its output as a value of ``kind``, in item order: see `Run.parsed`."""
-        from fairlane.export.parsed import output_parser
-
-        parse = output_parser(kind)
-        async for record in self.results():
-            yield parse(record)
+        return Elements(self._threads, each_step(output_parser(kind), self._run._results()))
 
     async def to_polars(self) -> Any:
         """Every record as a row of a ``polars.DataFrame``, once the run is over: see `Run.to_polars`."""
@@ -157,6 +146,7 @@ class AsyncRun:
 
     async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
+        require_handle(other, AsyncRun)
         await other.wait()
         return await self._once_over(partial(Run.compare, other=other._run, by=by))
 

@@ -5,17 +5,17 @@ from __future__ import annotations
 import asyncio
 import functools
 import os
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+import weakref
+from collections.abc import Awaitable, Callable, Coroutine
 from contextlib import suppress
-from contextvars import ContextVar, copy_context
+from contextvars import ContextVar
+from functools import partial
 from threading import Event
-from typing import Any, Concatenate, Generic, Literal, NamedTuple, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, NamedTuple, ParamSpec, Protocol, TypeVar
 
 from fairlane.client.deployment import Steps, Wait
-
-AT_ONCE = 256
-"""Most elements that one visit to a thread fetches: as many as one round trip to Redis reads."""
+from fairlane.core.daemon_threads import DaemonThreads, Job
+from fairlane.core.errors import FairlaneError
 
 P = ParamSpec("P")
 S = TypeVar("S")
@@ -41,79 +41,110 @@ class Threads:
 
     def __init__(self, most: int, pause: Callable[[float], Awaitable[None]]) -> None:
         """``most`` threads are started as they are needed; ``pause`` waits for some seconds."""
-        self._most, self._pause = most, pause
+        self._most, self.pause = most, pause
+        self._closed = False
         self._open()
 
     async def call(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """The result of ``work``, done in a thread.
 
         A cancelled caller is released as soon as the thread has ended: ``work`` gives up at its next
-        checkpoint. If it had ended before that, ``undo`` takes its result back.
+        checkpoint. If it had ended before that, ``undo`` takes its result back. A caller that is cancelled
+        again waits no longer, as for a dataset that blocks; the thread then undoes its work by itself.
         """
-        event, context = Event(), copy_context()
-        context.run(_abandoned.set, event)
-        job: Future[T] = self._submit(context.run, work)
-        try:
-            return await asyncio.shield(asyncio.wrap_future(job))
-        except asyncio.CancelledError:
-            event.set()
-            await self._end(job)
-            if undo is not None and not job.cancelled() and job.exception() is None:
-                await self._end(self._submit(undo, job.result()))
-            raise
+        given_up = Event()
+
+        def abandonable() -> T:
+            _abandoned.set(given_up)
+            return work()
+
+        found: T = await self._result(self._submit(abandonable), given_up, undo)
+        return found
+
+    async def stoppable(self, work: Callable[[Event], T]) -> T:
+        """The result of ``work``, done in a thread. Once its event is set, nobody waits for the result.
+
+        No checkpoint abandons it: what it has done by then counts.
+        """
+        given_up = Event()
+        found: T = await self._result(self._submit(partial(work, given_up)), given_up, None)
+        return found
 
     async def finish(self, steps: Steps[T]) -> T:
         """Do all steps, each in a thread, and return their result. No thread is held during a pause."""
         try:
             while True:
-                step = await self.call(functools.partial(_advance, steps))
+                step = await self.call(partial(_advance, steps))
                 if not isinstance(step, Wait):
                     return step.value
-                await self._pause(step.seconds)
+                await self.pause(step.seconds)
         finally:
-            steps.close()
-
-    async def iterate(self, steps: Iterator[T | Wait], at_once: int = AT_ONCE) -> AsyncGenerator[T, None]:
-        """Yield what the steps yield; a thread fetches some at a time. No thread is held during a pause."""
-        while True:
-            portion = await self.call(functools.partial(_pull, steps, at_once))
-            for each in portion.elements:
-                yield each
-            if portion.error is not None:
-                raise portion.error
-            if portion.then == "end":
-                return
-            if isinstance(portion.then, Wait):
-                await self._pause(portion.then.seconds)
+            with suppress(ValueError):  # a thread that nobody waits for is still at a step
+                steps.close()
 
     def one(self) -> Threads:
         """A thread beside the pool, for work that keeps it for long."""
-        return Threads(1, self._pause)
+        return Threads(1, self.pause)
 
     def close(self) -> None:
         """Let the threads end; does not wait for them."""
-        self._pool.shutdown(wait=False)
+        self._closed = True
+        self._pool.close()
 
     def _open(self) -> None:
-        self._pool = ThreadPoolExecutor(self._most, thread_name_prefix="fairlane-client")
+        self._pool = DaemonThreads(self._most, "fairlane-client")
         self._process = os.getpid()
+        weakref.finalize(self, _close_own, self._pool, self._process).atexit = False
 
-    def _submit(self, work: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+    def _submit(self, work: Callable[[], Any]) -> Job:
+        if self._closed:
+            raise FairlaneError("this AsyncClient is closed: make another one, and use it until its `close`")
         if self._process != os.getpid():  # a fork copies the pool, and none of its threads
             self._open()
-        return self._pool.submit(work, *args, **kwargs)
+        return self._pool.submit(work)
 
-    @staticmethod
-    async def _end(job: Future[Any]) -> None:
-        """Return once ``job`` is over, however often the caller is cancelled meanwhile."""
-        if job.cancel():
+    async def _result(self, job: Job, given_up: Event, undo: Callable[[Any], object] | None) -> Any:
+        over = asyncio.wrap_future(job.ended)
+        try:
+            await asyncio.wait([over])
+        except asyncio.CancelledError:
+            given_up.set()
+            await self._given_up(job, over, undo)
+            raise
+        result, error = over.result()
+        if error is not None:
+            raise error
+        return result
+
+    async def _given_up(
+        self, job: Job, over: asyncio.Future[Any], undo: Callable[[Any], object] | None
+    ) -> None:
+        """Return once ``job`` is over and undone, or at once if the caller is cancelled again."""
+        if job.ended.cancel():
             return
-        over = asyncio.wrap_future(job)
-        while not over.done():
-            with suppress(asyncio.CancelledError):
-                await asyncio.wait([over])
-        if not over.cancelled():
-            over.exception()  # it is nobody's any more: asyncio need not report it
+        pool = self._pool
+        try:
+            await asyncio.wait([over])
+        except asyncio.CancelledError:
+            if undo is not None:
+                job.ended.add_done_callback(lambda _: _undo(pool, job, undo))
+            pool.abandon(job)
+            raise
+        undoing = None if undo is None else _undo(pool, job, undo)
+        if undoing is not None:
+            await asyncio.wait([asyncio.wrap_future(undoing.ended)])
+
+
+def _close_own(pool: DaemonThreads, process: int) -> None:
+    """Close a pool that nothing refers to; in a fork it has no threads, and perhaps a lock that is held."""
+    if process == os.getpid():
+        pool.close()
+
+
+def _undo(pool: DaemonThreads, job: Job, undo: Callable[[Any], object]) -> Job | None:
+    """Take the result of a job that is over back, in a thread; ``None`` where it has none."""
+    result, error = job.ended.result()
+    return pool.submit(partial(undo, result)) if error is None else None
 
 
 class _End(NamedTuple, Generic[T]):
@@ -125,28 +156,6 @@ def _advance(steps: Steps[T]) -> Wait | _End[T]:
         return next(steps)
     except StopIteration as end:
         return _End(end.value)
-
-
-class _Portion(NamedTuple, Generic[T]):
-    """Elements, and what follows them: a pause, more, the end, or an error."""
-
-    elements: list[T]
-    then: Wait | Literal["more", "end"]
-    error: Exception | None = None
-
-
-def _pull(steps: Iterator[T | Wait], at_once: int) -> _Portion[T]:
-    elements: list[T] = []
-    try:
-        for step in steps:
-            if isinstance(step, Wait):
-                return _Portion(elements, step)
-            elements.append(step)
-            if len(elements) == at_once:
-                return _Portion(elements, "more")
-    except Exception as error:  # noqa: BLE001 - raised in the event loop, after the elements before it
-        return _Portion(elements, "end", error)
-    return _Portion(elements, "end")
 
 
 class Threaded(Protocol[B]):

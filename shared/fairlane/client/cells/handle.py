@@ -14,6 +14,7 @@ from typing import TypeAlias
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
 from fairlane.client.following.records import Seen
 from fairlane.client.handle import Run
+from fairlane.client.handles import check_timeout
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
 from fairlane.core.clock import Clock, SystemClock
@@ -85,8 +86,9 @@ class CellsRun:
                 away.append(cell)
         return _merged({cell: self._seen.get(cell) for cell in self._parts}, tuple(away))
 
-    def wait(self, *, timeout: float | None = None) -> CellsStatus:
+    def wait(self, timeout: float | None = None) -> CellsStatus:
         """Block until every part has finished, however long a cell is away. Raises `RunTimeout`."""
+        check_timeout(timeout)
         pace, started_ms = Pace(), self._clock.monotonic_ms()
         while not (status := self.status()).state.finished:
             pause = pace.next_s(LONGEST_WAIT_S)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
 
 from redis.client import PubSub
 
-from fairlane.client.deployment import Deployment
+from fairlane.client.deployment import Deployment, Wait
 from fairlane.core.lru import Lru
 from fairlane.model.run import RunRef
 
@@ -33,33 +34,53 @@ class Chunk(NamedTuple):
     void: bool = False
 
 
-def listen(deployment: Deployment, ref: RunRef, steps: int, over: Callable[[], bool]) -> Iterator[Chunk]:
-    """Subscribes at once; yields chunks until ``over``, a question to Redis, is true."""
-    with deployment.answering():
-        channel: PubSub = deployment.redis.pubsub(ignore_subscribe_messages=True)
-        channel.subscribe(deployment.keys.chunks(ref))
-        channel.get_message(
-            timeout=LISTEN_S
-        )  # the subscription's own confirmation: from here nothing is missed
-    return _pieces(deployment, channel, steps, over)
+class Listening(Iterator[Chunk | Wait]):
+    """Chunks of a run until ``over``, a question to Redis, is true. Subscribes by `open` or the first step.
 
+    Each step listens for half a second at most. An error or an interrupt does not end the subscription.
+    """
 
-def _pieces(deployment: Deployment, channel: PubSub, steps: int, over: Callable[[], bool]) -> Iterator[Chunk]:
-    patience, attempts, ended = deployment.patience(), _Attempts(), False
-    try:
-        while True:
-            wait_s = LAST_LISTEN_S if ended else LISTEN_S
-            message = patience.ask(lambda: (channel.get_message(timeout=wait_s),))  # noqa: B023 - called at once
-            if message and message[0]:
-                yield from attempts.current(_piece(message[0], steps))
-            elif message is None:
-                deployment.waiter.wait(LISTEN_S)
-            elif ended:
-                return
-            else:
-                ended = bool(patience.ask(over))
-    finally:
-        channel.close()
+    def __init__(self, deployment: Deployment, ref: RunRef, steps: int, over: Callable[[], bool]) -> None:
+        self._deployment, self._ref, self._steps, self._over = deployment, ref, steps, over
+        self._patience, self._attempts = deployment.patience(), _Attempts()
+        self._heard: deque[Chunk] = deque()
+        self._channel: PubSub | None = None
+        self._run_ended = self._closed = False
+
+    def open(self) -> PubSub:
+        """Subscribe, unless that is done. Raises `StoreUnavailable`."""
+        if self._channel is None:
+            with self._deployment.answering():
+                channel: PubSub = self._deployment.redis.pubsub(ignore_subscribe_messages=True)
+                channel.subscribe(self._deployment.keys.chunks(self._ref))
+                # the subscription's own confirmation: from here nothing is missed
+                channel.get_message(timeout=LISTEN_S)
+            self._channel = channel
+        return self._channel
+
+    def __next__(self) -> Chunk | Wait:
+        """The next chunk, or a pause of 0 s where none came."""
+        if self._heard:
+            return self._heard.popleft()
+        if self._closed:
+            raise StopIteration
+        channel, wait_s = self.open(), LAST_LISTEN_S if self._run_ended else LISTEN_S
+        message = self._patience.ask(lambda: (channel.get_message(timeout=wait_s),))
+        if message is None:
+            return Wait(LISTEN_S)
+        if message[0]:
+            self._heard.extend(self._attempts.current(_piece(message[0], self._steps)))
+        elif self._run_ended:
+            self.close()
+        else:
+            self._run_ended = bool(self._patience.ask(self._over))
+        return Wait(0)
+
+    def close(self) -> None:
+        """End the subscription, and the chunks with those that were heard."""
+        self._closed = True
+        if self._channel is not None:
+            self._channel.close()
 
 
 class _Attempts:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from functools import partial
 from typing import TYPE_CHECKING, Literal, Protocol
 
 from fairlane.client.following.notebook import Bar, Cell
@@ -24,6 +25,9 @@ LONGEST_TITLE = 40
 LEAST_BAR, WIDEST_BAR = 8, 30
 BESIDE_BAR = 72
 """Columns of a terminal that are left to names and numbers, as long as the bar keeps its least width."""
+
+UNDRAWABLE = (OSError, ValueError, AttributeError)
+"""What drawing raises on a stream that is closed, of a narrow encoding, or no real file."""
 
 _FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
     ("{task.fields[share]}", "right"),
@@ -49,18 +53,20 @@ class ProgressView(Protocol):
 
 @contextmanager
 def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
-    """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines."""
-    from rich.console import Console
+    """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines.
+
+    What cannot be drawn is left out, and nothing is drawn after it: a picture ends no wait, and no program.
+    """
     from rich.live import Live
     from rich.progress import BarColumn, Progress, TextColumn
     from rich.table import Column
 
-    screen = Console(stderr=True) if console is None else console
+    screen = _standard_error() if console is None else console
     if screen.is_jupyter:
-        yield NotebookProgress(clock, Cell(clock))
+        yield Unfailing(NotebookProgress(clock, Cell(clock)))
         return
     if not screen.is_terminal:
-        yield PlainProgress(clock, screen)
+        yield Unfailing(PlainProgress(clock, screen))
         return
     drawn = Bars(
         Progress(
@@ -75,8 +81,51 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Prog
         )
     )
     # Drawn when there is something new: no thread that outlives an interrupt.
-    with Live(drawn, console=screen, auto_refresh=False) as live:
-        yield LiveProgress(clock, drawn, live.refresh, longest_title=min(LONGEST_TITLE, screen.width // 3))
+    live = Live(drawn, console=screen, auto_refresh=False)
+    with suppress(*UNDRAWABLE):
+        live.start(refresh=True)
+    try:
+        bars = LiveProgress(clock, drawn, live.refresh, longest_title=min(LONGEST_TITLE, screen.width // 3))
+        yield Unfailing(bars)
+    finally:
+        with suppress(*UNDRAWABLE):
+            live.stop()
+
+
+def _standard_error() -> Console:
+    """A console that goes silent once nobody reads it; rich's own would end the process then."""
+    from rich.console import Console
+
+    screen = Console(stderr=True)
+
+    def go_silent() -> None:
+        screen.quiet = True
+
+    screen.on_broken_pipe = go_silent  # type: ignore[method-assign]
+    return screen
+
+
+class Unfailing:
+    """Shows what ``view`` shows, until it fails to: a stream may be closed, or lack characters or methods."""
+
+    def __init__(self, view: ProgressView) -> None:
+        self._view, self._failed = view, False
+
+    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
+        """See `ProgressView.show`."""
+        self._try(partial(self._view.show, status, why))
+
+    def silent(self, seconds: float) -> None:
+        """See `ProgressView.silent`."""
+        self._try(partial(self._view.silent, seconds))
+
+    def _try(self, draw: Callable[[], None]) -> None:
+        if self._failed:
+            return
+        try:
+            draw()
+        except UNDRAWABLE:
+            self._failed = True
 
 
 class Bars:

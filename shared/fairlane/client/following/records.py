@@ -6,7 +6,8 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-from fairlane.client.deployment import Deployment, Pace, Steps, Wait, blocking
+from fairlane.client.deployment import Deployment, Pace, Steps, Wait
+from fairlane.client.following.iterating import Blocking
 from fairlane.core.errors import RunLost, SubmissionError
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
@@ -34,38 +35,42 @@ class Records:
 
     def in_item_order(self) -> Iterator[Record]:
         """Yield all records of a finished run."""
-        return blocking(self.item_steps(), self._deployment.waiter)
+        return Blocking(self.item_steps(), self._deployment.waiter)
 
     def as_they_finish(self) -> Iterator[Record]:
         """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
-        return blocking(self.finish_steps(), self._deployment.waiter)
+        return Blocking(self.finish_steps(), self._deployment.waiter)
 
     def of_sessions(self) -> Iterator[SessionRecord]:
         """Yield all session records of a finished run, in the order in which sessions first appear."""
-        return blocking(self.session_steps(), self._deployment.waiter)
+        return Blocking(self.session_steps(), self._deployment.waiter)
 
-    def item_steps(self) -> Iterator[Record | Wait]:
-        """The steps of `in_item_order`."""
+    def item_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
+        """The steps of `in_item_order` from ``place`` on, which they move."""
+        at = place or Place()
         count = yield from self._items()
-        yield from self._each_of(range(count))
+        for step in self._each_of(range(at.next, count)):
+            if not isinstance(step, Wait):
+                at.next = step.item + 1
+            yield step
 
     def portion_steps(self) -> Iterator[Iterable[Record] | Wait]:
         """The steps of `in_item_order`, with the records of some items at a time."""
         count = yield from self._items()
         yield from self._portions(range(count))
 
-    def finish_steps(self) -> Iterator[Record | Wait]:
-        """The steps of `as_they_finish`."""
-        seen, listed, pace = Seen(), 0, Pace()
+    def finish_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
+        """The steps of `as_they_finish` from ``place`` on, which they move."""
+        at, pace = place or Place(), Pace()
         submission = Submission(self._deployment, self._ref)
         while True:
-            state, items = yield from self._finished(listed)
+            state, items = yield from self._finished(at.next)
             if state is RunState.SUBMITTED:
                 submission.check()
             elif self._closure is not None and not state.finished:
                 self._closure.check()
-            listed += len(items)
-            yield from self._each_of([item for item in items if seen.add(item)])
+            yield from self._unseen(items, at.seen)
+            at.next += len(items)
             if len(items) == ITEMS_LISTED_AT_ONCE:
                 continue
             if state is RunState.REFUSED:
@@ -77,17 +82,22 @@ class Records:
             yield Wait(pace.next_s())
         # Also what a Redis that lost its last second has listed at a place already read.
         count = yield from self._items()
-        yield from self._each_of(item for item in range(count) if seen.add(item))
+        yield from self._unseen(range(count), at.seen)
 
-    def session_steps(self) -> Iterator[SessionRecord | Wait]:
-        """The steps of `of_sessions`."""
-        spec, reader = self._spec, self._deployment.sessions(self._spec)
-        size = max(1, min(BLOCK, RESULTS_AT_ONCE // (spec.cells_per_row * max(1, len(spec.session_evals)))))
-        for block in range(0, spec.sessions, BLOCK):
+    def session_steps(self, place: Place | None = None) -> Iterator[SessionRecord | Wait]:
+        """The steps of `of_sessions` from ``place`` on, which they move."""
+        at, spec, reader = place or Place(), self._spec, self._deployment.sessions(self._spec)
+        cells = spec.cells_per_row
+        size = max(1, min(BLOCK, RESULTS_AT_ONCE // (cells * max(1, len(spec.session_evals)))))
+        begun = at.next // cells
+        for block in range(begun // BLOCK * BLOCK, spec.sessions, BLOCK):
             end = min(block + BLOCK, spec.sessions)
-            for first in range(block, end, size):
+            for first in range(max(block, begun), end, size):
                 sessions = range(first, min(first + size, end))
-                yield from (yield from self._patience.insisting(partial(reader.records, sessions)))
+                found = yield from self._patience.insisting(partial(reader.records, sessions))
+                for record in found[max(0, at.next - first * cells) :]:
+                    at.next += 1
+                    yield record
 
     def _items(self) -> Steps[int]:
         """How many there are; of rows that came after the submission the spec says nothing."""
@@ -110,6 +120,11 @@ class Records:
             else:
                 yield from step
 
+    def _unseen(self, items: Iterable[int], seen: Seen) -> Iterator[Record | Wait]:
+        for step in self._each_of(item for item in items if item not in seen):
+            if isinstance(step, Wait) or seen.add(step.item):
+                yield step
+
     def _portions(self, items: Iterable[int]) -> Iterator[Iterable[Record] | Wait]:
         remaining = iter(items)
         while batch := list(islice(remaining, self._reader.items_at_once)):
@@ -129,6 +144,9 @@ class Seen:
     def __init__(self) -> None:
         self._bits = bytearray()
 
+    def __contains__(self, item: int) -> bool:
+        return item >> 3 < len(self._bits) and bool(self._bits[item >> 3] & 1 << (item & 7))
+
     def add(self, item: int) -> bool:
         """Whether ``item`` is new."""
         byte, bit = item >> 3, 1 << (item & 7)
@@ -138,6 +156,14 @@ class Seen:
             return False
         self._bits[byte] |= bit
         return True
+
+
+class Place:
+    """How far a reader has come: the next element, or entry of a list, and the items that it yielded."""
+
+    def __init__(self) -> None:
+        self.next = 0
+        self.seen = Seen()
 
 
 class Submission:

@@ -16,28 +16,45 @@ from fairlane.model.run import RunRef
 from fairlane.store.write.runs.client_scores import write_client_scores
 
 
-def scored_steps(
-    steps: Iterator[Record | Wait],
-    scorers: Sequence[ClientScorer],
-    deployment: Deployment,
-    ref: RunRef,
-    items_per_row: int = 1,
-) -> Iterator[Record | Wait]:
-    """The steps with the scores of ``scorers``; the sums over all records are reported after the last one.
+class Scoring:
+    """Steps with the scores of ``scorers``; the sums over all records are reported after the last one.
 
     ``items_per_row``: prompts × models × repetitions of the run. A report that Redis does not take is lost:
     whoever reads the records has their scores.
     """
-    sums, items, rows = {each.name: Moments() for each in scorers}, 0, OpenRows(items_per_row)
-    for step in steps:
-        if isinstance(step, Wait):
-            yield step
-            continue
-        record = scored(step, scorers)
-        items += 1
-        found = [(each, record.scores[name]) for name, each in sums.items()]
-        rows.add(record.item, [(each, value) for each, value in found if value is not None])
-        yield record
-    with suppress(FairlaneError, RedisError), deployment.answering():
-        summed = {name: each.scores(items, rows.of(each)) for name, each in sums.items()}
-        write_client_scores(deployment.redis, deployment.keys, ref, summed)
+
+    def __init__(
+        self,
+        steps: Iterator[Record | Wait],
+        scorers: Sequence[ClientScorer],
+        deployment: Deployment,
+        ref: RunRef,
+        items_per_row: int = 1,
+    ) -> None:
+        self._steps, self._scorers, self._deployment, self._ref = steps, scorers, deployment, ref
+        self._sums, self._items = {each.name: Moments() for each in scorers}, 0
+        self._rows = OpenRows(items_per_row)
+        self._unscored: Record | None = None
+
+    def steps(self) -> Iterator[Record | Wait]:
+        """The steps from here on. A record whose scoring was interrupted is scored again."""
+        while (step := self._unscored or next(self._steps, None)) is not None:
+            if isinstance(step, Wait):
+                yield step
+                continue
+            self._unscored = step
+            record = scored(step, self._scorers)
+            self._unscored = None
+            self._count(record)
+            yield record
+        self._report()
+
+    def _count(self, record: Record) -> None:
+        self._items += 1
+        found = [(each, record.scores[name]) for name, each in self._sums.items()]
+        self._rows.add(record.item, [(each, value) for each, value in found if value is not None])
+
+    def _report(self) -> None:
+        with suppress(FairlaneError, RedisError), self._deployment.answering():
+            found = {name: each.scores(self._items, self._rows.of(each)) for name, each in self._sums.items()}
+            write_client_scores(self._deployment.redis, self._deployment.keys, self._ref, found)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, TypeAlias
 
@@ -12,8 +13,8 @@ from fairlane.core.errors import SubmissionError, TemplateError
 from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
-from fairlane.evaluators.function_scorers import scorer
-from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
+from fairlane.evaluators.function_scorers import importable_name, scorer
+from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import Message
 from fairlane.pipeline.conversation import CONVERSATION
@@ -23,6 +24,8 @@ from fairlane.templates.template import compile_template, referenced_variables
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 
 _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
+
+_FUNCTION = re.compile(FUNCTION)
 
 _OWN_PARAMS = {
     "model": "Give it as model=.",
@@ -124,6 +127,15 @@ def _refuse_twice(field: str, taken: Sequence[object], given: Sequence[object]) 
             raise SubmissionError(f"{field}[{number}]", given[number], problem, remedy)
 
 
+def take_function(field: str, function: object) -> str:
+    """The name by which workers find a function: as given, or that of the function itself."""
+    if not isinstance(function, str):
+        return importable_name(function, field, 'name it: "package.module:function"')
+    if not _FUNCTION.fullmatch(function):
+        raise SubmissionError(field, function, "names no function", FUNCTION_REMEDY)
+    return function
+
+
 def model_field(models: Sequence[str], number: int) -> str:
     """What to call one of the models."""
     return "model" if len(models) == 1 else f"models[{number}]"
@@ -137,10 +149,12 @@ def _check_model(field: str, model: object, *, template: bool) -> None:
         _check_template(field, text)
         return
     try:
-        split_model(text)
+        connection, name = split_model(text)
     except ValueError:
         remedy = 'Write "<connection>:<model>", like "openai:gpt-4o".'
         raise SubmissionError(field, model, "names no connection and model", remedy) from None
+    if connection == FUNCTIONS and not _FUNCTION.fullmatch(name):
+        raise SubmissionError(field, model, "names no function", FUNCTION_REMEDY)
 
 
 def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
@@ -178,6 +192,16 @@ def split_scorers(evaluators: object) -> tuple[object, tuple[ClientScorer, ...]]
         return evaluators, ()
     mine = tuple(each for each in evaluators if isinstance(each, ClientScorer))
     return [each for each in evaluators if not isinstance(each, ClientScorer)], mine
+
+
+def require_work(sent: object, mine: Sequence[ClientScorer], options: Mapping[str, Any]) -> None:
+    """Raise `SubmissionError` where only the client's scorers look at outputs that exist already."""
+    if sent or options.get("output") is None:
+        return
+    names = ", ".join(each.name for each in mine)
+    problem = "only scorers of the client would look at these outputs, which need no run for that"
+    remedy = "Call them on the rows in this program, or add an evaluator that workers run."
+    raise SubmissionError("evaluators", names, problem, remedy)
 
 
 def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:

@@ -22,8 +22,8 @@ class SubmitOptions(TypedDict, total=False):
     - one of ``prompt`` (a user message), ``messages`` (a chat) and ``prompts`` (several of either): Jinja2
       templates over a row.
     - one of ``model`` and ``models``: ``"<connection>:<model>"``, or a template for it.
-    - ``task``: a Python function on the workers, ``"package.module:function"``, which takes the row; ``lane``
-      names the lane that it shares with others.
+    - ``task``: a Python function on the workers, which takes the row: ``"package.module:function"``, or the
+      function itself. ``lane`` names the lane that it shares with others.
     - ``output``: the row field that holds an output which exists already: nothing is called but judges.
     - ``request``: the row field that holds a whole chat request, sent to the model instead of a prompt.
     - ``params``: parameters of the provider, such as ``max_tokens``; ``repetitions``: calls for each prompt.
@@ -44,7 +44,7 @@ class SubmitOptions(TypedDict, total=False):
     prompts: Sequence[str | Messages] | None
     model: str | None
     models: Sequence[str] | None
-    task: str | None
+    task: str | Callable[..., Any] | None
     lane: str | None
     output: str | None
     request: str | None

@@ -24,6 +24,7 @@ from fairlane.client.submitting.arguments import (
     in_our_words,
     take_call_params,
     take_evaluators,
+    take_function,
     take_models,
     take_order,
     take_params,
@@ -166,7 +167,7 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     if field == "output":
         return common | {"output_field": given["output"], "prompts": (), "models": ()}
     if field == "task":
-        model = f"{FUNCTIONS}:{given['task']}"
+        model = f"{FUNCTIONS}:{take_function(field, given['task'])}"
         return common | {"prompts": take_task_prompts([model], *_prompts(given)), "models": (model,)}
     models = take_models(given.get("model"), given.get("models"))
     if not all(model.startswith(f"{FUNCTIONS}:") for model in models):

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairlane.core.errors import RateLimited
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.groups import leaves
 from fairlane_workers.providers.errors.rate_limit_names import (
     TOO_MANY_REQUESTS,
     is_rate_limit,
@@ -63,13 +64,20 @@ def throttled(error: BaseException, now_ms: int) -> Throttled | None:
 
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
-    """The error and those that it was raised ``from``, without errors that were handled meanwhile."""
-    cause: BaseException | None = error
+    """The error and those that it was raised ``from``, without errors that were handled meanwhile.
+
+    Of a group, which says nothing itself, its errors and their causes follow.
+    """
+    waiting = [error]
     for _ in range(_MOST_CAUSES):
-        if cause is None:
+        if not waiting:
             return
-        yield cause
-        cause = cause.__cause__
+        each = waiting.pop()
+        yield each
+        if each.__cause__ is not None:
+            waiting.append(each.__cause__)
+        if isinstance(each, BaseExceptionGroup):
+            waiting.extend(reversed(leaves(each)))
 
 
 def _is_spent(error: BaseException) -> bool:

@@ -1,4 +1,4 @@
-"""Threads for functions that block. A thread past its deadline is replaced, and delays no exit."""
+"""Threads for work that blocks. One that nobody waits for any more is replaced, and delays no exit."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from typing import Any
 
 
 @dataclass(slots=True, eq=False)
-class _Job:
+class Job:
+    """Work for a thread. ``ended`` has its result and ``None``, or ``None`` and what it raised."""
+
     function: Callable[[], Any]
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
     ended: Future[tuple[Any, BaseException | None]] = field(default_factory=Future)
@@ -31,13 +33,13 @@ class _Job:
         self.ended.set_result(result)
 
 
-class Threads:
+class DaemonThreads:
     """Runs at most ``most`` functions at once, beside those that were abandoned."""
 
     def __init__(self, most: int, name: str) -> None:
         self._most, self._name = most, name
         self._changed = threading.Condition()
-        self._jobs: deque[_Job] = deque()
+        self._jobs: deque[Job] = deque()
         self._live = self._idle = 0
         self._closed = False
 
@@ -47,36 +49,26 @@ class Threads:
         A cancelled caller waits no longer. A function that has begun runs to its end, and another thread
         takes its place.
         """
-        job = _Job(function)
-        self._submit(job)
+        job = self.submit(function)
         try:
             result, error = await asyncio.wrap_future(job.ended)
         except asyncio.CancelledError:
-            self._abandon(job)
+            self.abandon(job)
             raise
         if error is not None:
             raise error
         return result
 
-    def close(self) -> None:
-        """End each thread as it becomes idle."""
-        with self._changed:
-            self._closed = True
-            self._changed.notify_all()
-
-    def _submit(self, job: _Job) -> None:
+    def submit(self, function: Callable[[], Any]) -> Job:
+        """Have ``function`` called by a thread, in a copy of the caller's context."""
+        job = Job(function)
         with self._changed:
             self._jobs.append(job)
             self._staff()
+        return job
 
-    def _staff(self) -> None:
-        if self._idle < len(self._jobs) and self._live < self._most:
-            self._live += 1
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        else:
-            self._changed.notify()
-
-    def _abandon(self, job: _Job) -> None:
+    def abandon(self, job: Job) -> None:
+        """Drop ``job`` if it has not begun; else let it run to its end, with another thread in its place."""
         with self._changed:
             if job in self._jobs:
                 self._jobs.remove(job)
@@ -86,6 +78,19 @@ class Threads:
                 if self._jobs:
                     self._staff()
 
+    def close(self) -> None:
+        """End each thread as it becomes idle."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify_all()
+
+    def _staff(self) -> None:
+        if self._idle < len(self._jobs) and self._live < self._most:
+            self._live += 1
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+        else:
+            self._changed.notify()
+
     def _work(self) -> None:
         while (job := self._next()) is not None:
             job.run()
@@ -93,7 +98,7 @@ class Threads:
                 if job.abandoned:
                     return
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> Job | None:
         with self._changed:
             while not self._jobs:
                 if self._closed:

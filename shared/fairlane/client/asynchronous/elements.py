@@ -1,0 +1,107 @@
+"""What an event loop iterates over: steps that threads take, and what they fetched ahead."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterator
+from threading import Event, Lock
+from typing import Generic, Literal, TypeAlias, TypeVar
+
+from fairlane.client.asynchronous.threads import Threads
+from fairlane.client.deployment import Wait
+
+AT_ONCE = 256
+"""Most elements that one visit to a thread fetches: as many as one round trip to Redis reads."""
+
+T = TypeVar("T")
+
+_Then: TypeAlias = Exception | Wait | Literal["more", "end"]
+
+
+class Elements(AsyncIterator[T], Generic[T]):
+    """An async iterator that goes on after a timeout or an error: nothing that was fetched is lost.
+
+    No thread is held during a pause. Tasks may share it; each gets other elements.
+    """
+
+    def __init__(
+        self, threads: Threads, steps: Iterator[T | Wait], *, at_once: int = AT_ONCE, owned: bool = False
+    ) -> None:
+        """Made by `AsyncRun`. ``owned`` threads and their steps are closed with the iterator."""
+        self._threads, self._owned = threads, owned
+        self._fetched = _Fetched(steps, at_once)
+        self._closed = False
+
+    async def __anext__(self) -> T:
+        fetched = self._fetched
+        while not self._closed:
+            if fetched.elements:
+                return fetched.elements.popleft()
+            match fetched.take_then():
+                case Exception() as error:
+                    raise error
+                case Wait(seconds) if seconds:
+                    await self._threads.pause(seconds)
+                case "end":
+                    await self.aclose()
+                case _:
+                    await self._threads.stoppable(fetched.pull)
+        raise StopAsyncIteration
+
+    async def aclose(self) -> None:
+        """End the iteration. One of pieces listens no longer."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._owned:
+            try:
+                await self._threads.call(self._fetched.close)
+            finally:
+                self._threads.close()
+
+
+class _Fetched(Generic[T]):
+    """Steps, the elements of them that were fetched and not delivered yet, and what follows these."""
+
+    def __init__(self, steps: Iterator[T | Wait], at_once: int) -> None:
+        self._steps, self._at_once = steps, at_once
+        self._pulling = Lock()
+        self._then: _Then = "more"
+        self.elements: deque[T] = deque()
+
+    def pull(self, stop: Event) -> None:
+        """Fetch some elements, and one at most once ``stop`` is set. Never loses one."""
+        with self._pulling:
+            for _ in range(self._at_once):
+                if self._then != "more":
+                    return
+                self._step()
+                if stop.is_set():
+                    return
+
+    def take_then(self) -> _Then:
+        """What follows the elements: an error, a pause, or more, each once; or the end."""
+        then = self._then
+        if then != "end":
+            self._then = "more"
+        return then
+
+    def close(self) -> None:
+        """Close the steps, if they hold something."""
+        with self._pulling:
+            close = getattr(self._steps, "close", None)
+            if close is not None:
+                close()
+
+    def _step(self) -> None:
+        try:
+            step = next(self._steps)
+        except StopIteration:
+            self._then = "end"
+        except Exception as error:  # noqa: BLE001 - raised in the event loop, after the elements before it
+            self._then = error
+        else:
+            if isinstance(step, Wait):
+                self._then = step
+            else:
+                self.elements.append(step)
