@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from fairlane_workers.transport import TransportError
 from fairlane_workers.transport.faults import NO_HTTP, no_valid_http
-from tests.support.scripted_server import http, http_head
+from tests.support.scripted_server import Fault, Pause, Step, http, http_head, scripted_server
 from tests.support.transport_calls import body_of, post, transport_of
 
 OK = b"HTTP/1.1 200 OK\r\n"
@@ -18,33 +18,23 @@ CHUNKED = b"Transfer-Encoding: chunked\r\n"
 LENGTH = b"Content-Length: 2\r\n"
 
 
-def fault_of(*pieces: bytes, apart: bool = False) -> str:
-    """The words for a reply that is sent in these pieces; ``apart``: each is read before the next is sent."""
+def answer_to(*steps: Step) -> bytes:
+    """The body that one call to a server gets, soon."""
 
-    async def scenario() -> str:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            for piece in pieces:
-                writer.write(piece)
-                await writer.drain()
-                if apart:
-                    await seen.wait()
-            await reader.read()
-            writer.close()
-
-        seen = asyncio.Event()
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, transport_of() as transport, asyncio.timeout(5):
-            try:
-                reply = await post(transport, url)
-                seen.set()
-                await body_of(reply)
-            except TransportError as fault:
-                return str(fault)
-        pytest.fail("no fault")
+    async def scenario() -> bytes:
+        async with scripted_server([steps]) as server, transport_of() as transport, asyncio.timeout(5):
+            return await body_of(await post(transport, server.url))
 
     return asyncio.run(scenario())
+
+
+def fault_of(*steps: Step) -> str:
+    """The words of the fault that the call ends with; empty if it has none."""
+    try:
+        answer_to(*steps)
+    except TransportError as fault:
+        return str(fault)
+    return ""
 
 
 @pytest.mark.parametrize(
@@ -72,7 +62,8 @@ def test_a_head_that_is_no_http_is_named_in_one_line(head: bytes, words: str) ->
 @pytest.mark.parametrize("apart", [True, False])
 def test_a_malformed_chunk_ends_the_call_at_once(chunks: bytes, words: str, apart: bool) -> None:
     """It kept the reader of a body waiting until the deadline."""
-    assert fault_of(OK + CHUNKED + b"\r\n2\r\n{}\r\n", chunks, apart=apart) == NO_HTTP + words
+    begin = OK + CHUNKED + b"\r\n2\r\n{}\r\n"
+    assert fault_of(*([begin, Pause(0.05), chunks] if apart else [begin + chunks])) == NO_HTTP + words
 
 
 def test_equal_faults_have_equal_texts_and_show_no_data() -> None:
@@ -82,19 +73,7 @@ def test_equal_faults_have_equal_texts_and_show_no_data() -> None:
 
 @pytest.mark.parametrize("headers", [{f"x-{n}": "y" for n in range(250)}, {"x": "y" * 30_000}])
 def test_headers_of_many_gateways_in_a_row_are_read(headers: dict[str, str]) -> None:
-    async def scenario() -> bytes:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(http(200, b"{}", headers))
-            await reader.read()
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, transport_of() as transport:
-            return await body_of(await post(transport, url))
-
-    assert asyncio.run(scenario()) == b"{}"
+    assert answer_to(http(200, b"{}", headers)) == b"{}"
 
 
 @given(st.text(max_size=400))
@@ -112,23 +91,6 @@ def test_bytes_in_any_place_of_a_reply_neither_hang_nor_show_a_foreign_status(
 ) -> None:
     whole = http_head(200, {"transfer-encoding": "chunked"}) + b"2\r\n{}\r\n0\r\n\r\n"
     at += len(whole) - 20 if body else 0
-    spoilt = whole[:at] + data + whole[at:]
-
-    async def scenario() -> str:
-        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-            await reader.readuntil(b"\r\n\r\n")
-            writer.write(spoilt)
-            writer.close()
-
-        server = await asyncio.start_server(serve, "127.0.0.1", 0)
-        url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        async with server, transport_of() as transport, asyncio.timeout(5):
-            try:
-                await body_of(await post(transport, url))
-            except TransportError as fault:
-                return str(fault)
-        return ""
-
-    words = asyncio.run(scenario())
+    words = fault_of(whole[:at] + data + whole[at:], Fault.CLOSE)
     assert "400" not in words.partition(", in ")[0]
     assert "\n" not in words
