@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -36,7 +37,9 @@ def usage() -> bytes:
 def outcome_of(*steps: bytes | float, timeout_s: float = LONG_S) -> Outcome:
     """The outcome of a stream that is left open after its last step; a number is a pause in seconds."""
     exchange = [step if isinstance(step, bytes) else Pause(step) for step in steps]
+    began = time.monotonic()
     outcome, _ = call(CHAT, ask(stream=True, timeout_s=timeout_s), [stream_head(), *exchange, Fault.HANG])
+    assert time.monotonic() - began < LONG_S / 2, "it waited for its deadline"
     return outcome
 
 

@@ -21,8 +21,10 @@ of five bytes are no text, so one in a million is taken for it."""
 
 _GZIP = b"\x1f\x8b"
 _ZLIB = (b"\x78\x01", b"\x78\x9c", b"\x78\xda")  # a fourth, 78 5e, is also the text "x^"
+_MAGIC = (_GZIP, *_ZLIB)
 _UNCLEAR = (b"", _GZIP[:1], b"\x78")
 _PLAIN = frozenset({"", "identity"})
+_NONE: frozenset[str] = frozenset()
 _GZIP_NAMES = frozenset({"gzip", "x-gzip"})
 
 _EITHER_HEADER = zlib.MAX_WBITS | 32  # of gzip or zlib, detected by content
@@ -37,7 +39,7 @@ async def opened(pieces: AsyncIterator[bytes], encoding: str) -> tuple[bytes, in
     ``encoding`` is the header's value. Raises `TransportError` for bytes that are neither text nor gzip,
     zlib or deflate under a header that names an encoding.
     """
-    named = frozenset(name.strip() for name in encoding.lower().split(",")) - _PLAIN
+    named = _names_in(encoding) if encoding else _NONE
     head = b""
     async for piece in pieces:
         head = head + piece if head else piece
@@ -46,8 +48,12 @@ async def opened(pieces: AsyncIterator[bytes], encoding: str) -> tuple[bytes, in
     return head, _window_of(head, named, encoding)
 
 
+def _names_in(encoding: str) -> frozenset[str]:
+    return frozenset(name.strip() for name in encoding.lower().split(",")) - _PLAIN
+
+
 def _window_of(head: bytes, named: frozenset[str], encoding: str) -> int | None:
-    if head.startswith(_GZIP) or head.startswith(_ZLIB):
+    if head.startswith(_MAGIC):
         return _EITHER_HEADER
     if not named or (head and _is_text(head[:ENOUGH])):
         return None
