@@ -29,6 +29,8 @@ SERVER_FAULT = 500
 """From this status on, a reply spoils its connection. A balancer leads a new one to any replica, where the
 kept one would lead back to the broken one. A 429 does not: a limit is the same over every connection."""
 
+IDLE_TOO_LONG = 408  # sent without being asked (RFC 9110, 15.5.9): the reply to the call itself may follow
+
 # Below the idle timeouts of common NAT gateways and load balancers (AWS: 350 s, Azure: 240 s).
 TCP_IDLE_S = 30
 PROBE_EVERY_S = 10
@@ -106,7 +108,7 @@ class ConnectionPool:
         if (seconds := _kept_for(response.headers.get("keep-alive", ""))) is not None:
             self._connector.keep_at_most(seconds)
         request.receive(response.content)
-        if response.status >= SERVER_FAULT:
+        if response.status >= SERVER_FAULT or response.status == IDLE_TOO_LONG:
             request.spoil()
         return Reply(response.status, httpx.Headers(list(response.raw_headers)), response, request.spoil)
 
