@@ -139,16 +139,24 @@ def test_parameters_cannot_replace_what_the_call_fixes(wire: Wire) -> None:
 
 
 @every_streaming_protocol
-def test_calls_in_a_row_share_one_connection(wire: Wire) -> None:
-    async def scenario() -> int:
+def test_calls_in_a_row_share_one_connection_until_a_fault(wire: Wire) -> None:
+    async def scenario() -> list[int]:
         stream = streamed(wire, whole_stream(wire, "a"))
-        script = [stream, [http(200, wire.whole("b"))], [http(500, {})], stream]
+        script = [
+            stream,
+            [http(200, wire.whole("b"))],
+            [http(429, {})],
+            stream,
+            [http(500, {})],
+            stream,
+            stream,
+        ]
         async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
-            for is_stream in (True, False, False, True):
+            for is_stream in (True, False, False, True, False, True, True):
                 await provider.call(ask(stream=is_stream))
-            return server.connections
+            return [received.connection for received in server.received]
 
-    assert asyncio.run(scenario()) == 1
+    assert asyncio.run(scenario()) == [1, 1, 1, 1, 1, 2, 2]
 
 
 # Refusals

@@ -30,7 +30,14 @@ class Drip:
     every_s: float
 
 
-Step: TypeAlias = bytes | Fault | Drip
+@dataclass(frozen=True)
+class Pause:
+    """Sends nothing for so many seconds, or until the client disconnects."""
+
+    seconds: float
+
+
+Step: TypeAlias = bytes | Fault | Drip | Pause
 Exchange: TypeAlias = Sequence[Step]
 
 
@@ -107,6 +114,13 @@ class ScriptedServer:
                     left.cancel()
                     self.hung_up.set()
                     return False
+                case Pause(seconds):
+                    left = asyncio.ensure_future(reader.read())
+                    await asyncio.wait({left}, timeout=seconds)
+                    if not left.cancel():
+                        self.hung_up.set()
+                        return False
+                    await asyncio.wait({left})
                 case Fault.HANG:
                     with suppress(ConnectionError):
                         await reader.read()

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import errno
+import re
 import socket
 
 import aiohttp
+from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, TransferEncodingError
 
 from fairlane.core.errors import causes_of
 
 SHORTAGE = "the worker's machine is short of files, memory or ports: "
 """What precedes the error of an attempt that ends so."""
+
+NO_HTTP = "the server's reply is no valid HTTP: "
+
+_SHOWN = 60  # characters of a line that is no HTTP
+_TOO_LONG = re.compile(r"Got more than (\d+) bytes when reading")
+_WITH_LINE = re.compile(r"([^\n]+):\n\n\s+b['\"](.*)['\"]\n")
+"""aiohttp's words, then the line, then a caret below its fault."""
 
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
@@ -45,6 +54,10 @@ def named(error: Exception) -> TransportError:
             return unreachable(error.host, error.port, error.certificate_error, type(error).__name__)
         case aiohttp.ClientConnectorError():
             return unreachable(error.host, error.port, error.os_error, type(error).__name__)
+        case aiohttp.ClientResponseError():
+            return no_valid_http(error.message)
+        case aiohttp.ClientPayloadError():
+            return broken_off(error.__cause__)
     text = str(error).strip()
     return TransportError(f"{type(error).__name__}: {text}" if text else type(error).__name__)
 
@@ -63,6 +76,34 @@ def _is_shortage(error: OSError) -> bool:
 def unreachable(host: str, port: int | None, error: Exception, kind: str | None = None) -> TransportError:
     """No connection: the name does not resolve, no server answers, or TLS fails."""
     return TransportError(f"{kind or type(error).__name__}: cannot connect to {host}:{port}: {error}")
+
+
+def no_valid_http(message: str) -> TransportError:
+    """The bytes of a reply violate HTTP/1.1; ``message`` is aiohttp's, of several lines.
+
+    The text is one line without what varies: the name of a header, not its value, and no data.
+    """
+    if bound := _TOO_LONG.match(message):
+        return TransportError(f"{NO_HTTP}a line of its headers has more than {bound[1]} bytes")
+    found = _WITH_LINE.search(message)
+    if found is None:
+        words, name = message.strip().partition("\n")[0].partition(": b")[0][:_SHOWN], ""
+    else:
+        words, name = found[1].strip(), found[2].partition(":")[0][:_SHOWN]
+    shown = "" if "chunk" in words or name.lower() in words.lower() else f", in '{name}'"
+    return TransportError(" ".join(f"{NO_HTTP}{words}{shown}".split()))
+
+
+def broken_off(cause: BaseException | None) -> TransportError:
+    """The connection ended before the reply did, or its bytes violate HTTP."""
+    match cause:
+        case ContentLengthError():
+            return TransportError("the reply breaks off: it is shorter than its Content-Length")
+        case TransferEncodingError():
+            return TransportError("the reply breaks off: its last chunk is missing")
+        case HttpProcessingError():
+            return no_valid_http(cause.message)
+    return TransportError(f"the reply breaks off: {cause or 'the connection is lost'}")
 
 
 def through_proxy(fault: TransportError) -> TransportError:

@@ -9,20 +9,27 @@ import socket
 import ssl
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
-from contextvars import ContextVar
 from typing import Any
 
 import aiohttp
 import httpx
 from yarl import URL
 
+from fairlane_workers.transport.connector import Connector, Outgoing, outgoing
 from fairlane_workers.transport.faults import named, refused_by_proxy, through_proxy
 from fairlane_workers.transport.proxy import Proxy
 from fairlane_workers.transport.reply import Reply
 
 KEEPALIVE_S = 30.0  # how long an idle connection is kept; each costs a socket here and at the provider
 PIECE_BYTES = 256 * 1024  # a larger body is sent in such pieces, so the loop serves other calls in between
-KEEP_MARGIN_S = 1.0  # a request on its way must arrive before the server closes
+HEADER_BYTES = 32 * 1024  # of one header: policies and cookies of gateways outgrow aiohttp's 8 KB
+MOST_HEADERS = 256
+
+SERVER_FAULT = 500
+"""From this status on, a reply spoils its connection. A balancer leads a new one to any replica, where the
+kept one would lead back to the broken one. A 429 does not: a limit is the same over every connection."""
+
+IDLE_TOO_LONG = 408  # sent without being asked (RFC 9110, 15.5.9): the reply to the call itself may follow
 
 # Below the idle timeouts of common NAT gateways and load balancers (AWS: 350 s, Azure: 240 s).
 TCP_IDLE_S = 30
@@ -31,14 +38,13 @@ SILENT_S = 60
 
 _ADDRESS = tuple[Any, ...]
 
-_leave: ContextVar[Callable[[], object] | None] = ContextVar("leave", default=None)
-
 _TLS_ERRORS = (aiohttp.ClientConnectorCertificateError, aiohttp.ClientConnectorSSLError)
 
 
 class ConnectionPool:
     """Connections for one event loop: opened if none is idle, closed after 30 s without a call.
 
+    None serves a call after about 60 s, or after a reply that a broken server may have sent.
     The pool does not bound their number, since the worker's slots bound the calls. It sends a request at most
     once. Only aiohttp repeats an idempotent one (never a POST) if the server closed a kept connection.
     """
@@ -49,7 +55,7 @@ class ConnectionPool:
         self._timeout = aiohttp.ClientTimeout(
             total=None, connect=connect_timeout_s, sock_connect=connect_timeout_s
         )
-        self._connector = _Connector(
+        self._connector = Connector(
             limit=0, keepalive_timeout=KEEPALIVE_S, ssl=tls, socket_factory=open_socket
         )
         self._session = aiohttp.ClientSession(
@@ -58,6 +64,8 @@ class ConnectionPool:
             trust_env=False,
             auto_decompress=False,
             requote_redirect_url=False,
+            max_field_size=HEADER_BYTES,
+            max_headers=MOST_HEADERS,
         )
 
     async def send(
@@ -77,7 +85,8 @@ class ConnectionPool:
         proxy, tunnelled = self._proxy, url.scheme == "https"
         if proxy is not None and not tunnelled:
             sent += proxy.headers.items()
-        _leave.set(leave)
+        request = Outgoing(leave)
+        outgoing.set(request)
         try:
             response = await self._session.request(
                 method,
@@ -98,31 +107,14 @@ class ConnectionPool:
             raise refused_by_proxy(407)
         if (seconds := _kept_for(response.headers.get("keep-alive", ""))) is not None:
             self._connector.keep_at_most(seconds)
-        return Reply(response.status, httpx.Headers(list(response.raw_headers)), response)
+        request.receive(response.content)
+        if response.status >= SERVER_FAULT or response.status == IDLE_TOO_LONG:
+            request.spoil()
+        return Reply(response.status, httpx.Headers(list(response.raw_headers)), response, request.spoil)
 
     async def aclose(self) -> None:
         """Close all connections, those in use too."""
         await self._session.close()
-
-
-class _Connector(aiohttp.TCPConnector):
-    """Asks each request whether it may leave, and closes idle connections before the server does."""
-
-    async def connect(self, *args: Any, **options: Any) -> aiohttp.connector.Connection:
-        """A connection for a request that may still leave; otherwise it is kept for the next."""
-        connection = await super().connect(*args, **options)
-        leave = _leave.get()
-        if leave is not None:
-            try:
-                leave()
-            except BaseException:
-                connection.release()
-                raise
-        return connection
-
-    def keep_at_most(self, seconds: float) -> None:
-        """Keep idle connections for less than so many seconds; perhaps for none."""
-        self._keepalive_timeout = min(self._keepalive_timeout or 0.0, max(seconds - KEEP_MARGIN_S, 0.0))
 
 
 async def _pieces(content: bytes) -> AsyncIterator[bytes]:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import zlib
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
@@ -11,21 +10,20 @@ import aiohttp
 import httpx
 
 from fairlane_workers.transport.faults import TransportError, named
-
-DECOMPRESSED_BYTES = 64 * 1024
-_PLAIN = ("", "identity")
-_COMPRESSED = ("gzip", "x-gzip", "deflate")
-
-_EITHER_HEADER = zlib.MAX_WBITS | 32  # of gzip or zlib, detected by content
+from fairlane_workers.transport.packing import opened, unpacked
 
 
 @dataclass(slots=True)
 class Reply:
-    """An HTTP response whose body is still unread. Close it, read or not."""
+    """An HTTP response whose body is still unread. Close it, read or not.
+
+    ``_spoil`` lets no further call use the connection.
+    """
 
     status: int
     headers: httpx.Headers
     _response: aiohttp.ClientResponse = field(repr=False)
+    _spoil: Callable[[], object] = field(default=bool, repr=False)
 
     async def chunks(self, max_bytes: int) -> AsyncGenerator[bytes, None]:
         """The body as it arrives, decompressed if it is compressed.
@@ -34,53 +32,31 @@ class Reply:
         """
         size = 0
         try:
-            async for chunk in self._plain(max_bytes):
-                size += len(chunk)
-                if size > max_bytes:
-                    break
-                yield chunk
+            pieces: AsyncIterator[bytes] = self._response.content.iter_any()
+            head, window = await opened(pieces, self.headers.get("content-encoding", ""))
+            if window is not None:
+                pieces, head = unpacked(head, pieces, window, max_bytes), b""
+            size = len(head)
+            if head and size <= max_bytes:
+                yield head
+            if size <= max_bytes:
+                async for chunk in pieces:
+                    size += len(chunk)
+                    if size > max_bytes:
+                        break
+                    yield chunk
         except Exception as error:
             raise named(error) from error
         if size > max_bytes:
             raise TransportError(f"larger than {max_bytes} bytes")
 
-    async def aclose(self) -> None:
-        """Return the connection to the pool if the body was read to its end, else close it."""
+    async def aclose(self, *, keep: bool = True) -> None:
+        """Return the connection to the pool if the body was read to its end, else close it.
+
+        ``keep=False``: no further call uses the connection. Its server answered, and not as a sound one does.
+        """
+        if not keep:
+            self._spoil()
         with suppress(Exception):  # the outcome is known by now: how its connection ends changes nothing
             self._response.release()
             await self._response.wait_for_close()
-
-    def _plain(self, max_bytes: int) -> AsyncIterator[bytes]:
-        encoding = self.headers.get("content-encoding", "").strip().lower()
-        pieces: AsyncIterator[bytes] = self._response.content.iter_any()
-        return pieces if encoding in _PLAIN else _unpacked(_at_most(pieces, max_bytes), encoding)
-
-
-async def _at_most(pieces: AsyncIterator[bytes], max_bytes: int) -> AsyncGenerator[bytes, None]:
-    """Bounds a compressed body, too: it may decompress to nothing for as long as it is sent."""
-    size = 0
-    async for piece in pieces:
-        size += len(piece)
-        if size > max_bytes:
-            raise TransportError(f"larger than {max_bytes} bytes")
-        yield piece
-
-
-async def _unpacked(pieces: AsyncIterator[bytes], encoding: str) -> AsyncGenerator[bytes, None]:
-    """The decompressed body, in pieces of at most 64 KiB.
-
-    Raises `TransportError` for an encoding other than gzip and deflate, and for a body that does not match
-    its header or breaks off.
-    """
-    if encoding not in _COMPRESSED:
-        raise TransportError(f"the body is encoded as {encoding[:40]!r}, which was not asked for")
-    decoder = zlib.decompressobj(_EITHER_HEADER)
-    async for packed in pieces:
-        while packed:
-            try:
-                yield decoder.decompress(packed, DECOMPRESSED_BYTES)
-            except zlib.error as error:
-                raise TransportError(f"the body is not {encoding}: {error}") from error
-            packed = decoder.unconsumed_tail
-    if not decoder.eof:
-        raise TransportError(f"the {encoding} body breaks off")

@@ -12,6 +12,7 @@ from fairlane.model.tokens import Usage
 from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
+_LENIENT = json.JSONDecoder(strict=False)
 
 
 class UnreadableError(ValueError):
@@ -163,10 +164,12 @@ def _read_arguments(text: str) -> Any:
 def parse_object(text: str | bytes) -> dict[str, Any]:
     """The JSON object in ``text``, which may stand in a list (Google's errors do).
 
-    Raises `UnreadableError` for anything else.
+    Control characters within strings are read, and bytes that are no UTF-8 become U+FFFD: servers send both
+    unescaped. Raises `UnreadableError` for anything else.
     """
     try:
-        document = json.loads(text)
+        whole = text if isinstance(text, str) else text.decode(json.detect_encoding(text), "replace")
+        document = _LENIENT.decode(whole)
     except (ValueError, RecursionError):
         shown = text[:80] if isinstance(text, str) else text[:80].decode("utf-8", "replace")
         raise UnreadableError(f"not JSON: {shown!r}") from None

@@ -191,7 +191,7 @@ class HttpProvider:
         try:
             await reader.read(reply, request.max_response_bytes, deadline, stream=request.stream)
         finally:
-            await reply.aclose()
+            await reply.aclose(keep=not (call.answer.error or call.answer.problem))
         return reply
 
     def _drop(self, call: CallInProgress) -> None:

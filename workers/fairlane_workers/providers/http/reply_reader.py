@@ -18,6 +18,13 @@ from fairlane_workers.providers.framing.form import BodyParser
 from fairlane_workers.transport import Reply, TransportError
 
 DRAIN_S = 0.25  # for a server to close a stream after its end mark, so that the connection can be reused
+END_S = 2.0
+"""The time for the end mark after finish reason and usage, which servers send at the same moment. Some never
+send it, and leave the connection open."""
+
+USAGE_S = 10.0
+"""The time for the usage after a finish reason: a gateway may count the tokens by itself. The answer is
+complete without it."""
 
 
 class ReplyReader:
@@ -29,10 +36,12 @@ class ReplyReader:
     async def read(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout, *, stream: bool) -> None:
         """Read one document, or events until the protocol's end mark. ``stream``: events were asked for.
 
-        After the end mark it waits briefly for the server to end its reply. A document's text is one chunk,
-        unless the answer is still pending.
+        After the end mark it waits briefly for the server to end its reply, and after a finish reason for the
+        end mark; ``deadline`` comes sooner then. A document's text is one chunk, unless the answer is still
+        pending.
         """
         answer, content_type = self._answer, reply.headers.get("content-type", "")
+        latest = deadline.when()
         events = self._dialect.events() if self._dialect.streams else None
         body = BodyParser(events, content_type, asked=stream)
         try:
@@ -40,11 +49,12 @@ class ReplyReader:
                 async for chunk in chunks:
                     if answer.ended:  # only a connection that is read to its end is used again
                         continue
-                    await self._take(body.feed(chunk))
+                    arrived = body.feed(chunk)
+                    await self._take(arrived)
                     if answer.error:
                         return
-                    if answer.ended:
-                        _hurry(deadline)
+                    if arrived and (left_s := _left_s(answer)) is not None:
+                        _hurry(deadline, left_s, latest)
             await self._take(body.finish())
         except TransportError as fault:
             answer.problem = f"the answer could not be read to its end: {fault}"
@@ -124,8 +134,21 @@ def _words_of(event: StreamEvent) -> object:
         return event.data
 
 
-def _hurry(deadline: asyncio.Timeout) -> None:
-    """Shorten the deadline: the answer is complete, and the server only has to close the stream."""
-    soon = asyncio.get_running_loop().time() + DRAIN_S
-    if (when := deadline.when()) is None or soon < when:
-        deadline.reschedule(soon)
+def _left_s(answer: Answer) -> float | None:
+    """How long the rest of a stream may take, from its last event on; ``None``: as long as the call may.
+
+    A gateway that runs the model's tools by itself goes on after their finish reason.
+    """
+    if answer.ended:
+        return DRAIN_S
+    if answer.finish_reason is None or answer.tools or answer.drafts:
+        return None
+    return USAGE_S if answer.output_tokens is None else END_S
+
+
+def _hurry(deadline: asyncio.Timeout, left_s: float, latest: float | None) -> None:
+    """Move the deadline to the time that is left from now, but not beyond the latest: the answer is complete,
+    and only the end of the stream is missing.
+    """
+    soon = asyncio.get_running_loop().time() + left_s
+    deadline.reschedule(soon if latest is None else min(soon, latest))
