@@ -74,7 +74,7 @@ class ReplyReader:
         answer = self._answer
         with suppress(UnreadableError):
             self._dialect.fold(event, answer)
-        if not answer.error:
+        if not (answer.error or answer.ended):
             answer.error = _words_of(event) or "an error event without words"
 
     async def _take_document(self, body: bytes, content_type: str) -> None:
