@@ -83,7 +83,9 @@ _BUDGET_WORDS = re.compile(
     r"|\bkey limit exceeded \((?:daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
-_AT_ONCE = r"\b(?:concurren(?:t|cy)|simultaneous|(?:in[- ]?flight|parallel) (?:requests?|calls?))\b"
+_AT_ONCE = (
+    r"\b(?:concurren(?:t|cy)|(?:parallel|simultaneous|in[- ]?flight) (?:requests?|calls?|connections?))\b"
+)
 _TOO_MUCH = r"\b(?:too (?:many|high)|limit(?:ed|s)?|max(?:imum)?|exceed(?:s|ed)?|reached|reduce|slots?)\b"
 _CONCURRENCY = re.compile(
     rf"{_AT_ONCE}[^.\n]{{0,60}}?{_TOO_MUCH}|{_TOO_MUCH}[^.\n]{{0,60}}?{_AT_ONCE}", re.IGNORECASE

@@ -75,7 +75,7 @@ class ReplyReader:
         with suppress(UnreadableError):
             self._dialect.fold(event, answer)
         if not (answer.error or answer.ended):
-            answer.error = _words_of(event) or "an error event without words"
+            answer.fail(_words_of(event) or "an error event without words")
 
     async def _take_document(self, body: bytes, content_type: str) -> None:
         answer = self._answer
