@@ -191,6 +191,8 @@ def test_a_setting_about_concurrency_is_no_limit(message: str) -> None:
 def test_a_403_that_passes_denies_nothing() -> None:
     assert isinstance(said(403, "Access is limited at the moment. Please try again later."), Overloaded)
     assert isinstance(said(403, "You may not use this model"), AccessDenied)
+    assert isinstance(said(403, "Insufficient balance, please try again later"), AccessDenied)
+    assert isinstance(said(403, "Please try again later", code="invalid_api_key"), AccessDenied)
 
 
 @pytest.mark.parametrize("document", NO_ROUTE)

@@ -126,6 +126,8 @@ def class_of(
             return ErrorClass.QUOTA
         if is_shut(error) or kinds & _AUTH_KINDS:
             return ErrorClass.AUTH
+    if status == FORBIDDEN and passes(error):
+        return ErrorClass.OVERLOADED
     if shared and (status == FORBIDDEN or any(kind.endswith(_MODEL_DENIED) for kind in kinds)):
         return ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
@@ -182,7 +184,7 @@ def _worded(error: ErrorBody, status: int) -> ErrorClass | None:
         return ErrorClass.TOO_LONG
     if status == TOO_MANY_REQUESTS and lacks_capacity(error):
         return ErrorClass.OVERLOADED
-    if states_overload(error, status) or (status == FORBIDDEN and passes(error)):
+    if states_overload(error, status):
         return ErrorClass.OVERLOADED
     if status // 100 == 4 and is_of_gateway(error, status):
         return ErrorClass.PERMANENT
