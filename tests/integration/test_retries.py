@@ -29,15 +29,15 @@ def test_a_429_costs_no_attempt_and_its_retry_after_binds_the_lane(deployment: C
     assert (status.rate_limits, status.retries) == (served.rejected, 0)
 
 
-def test_a_retry_after_on_a_success_binds_the_lane_too(deployment: Cluster) -> None:
-    model = deployment.new_model(latency_ms=20, success_retry_after_ms=BRIEF_MS)
+def test_a_retry_after_on_a_success_delays_no_call(deployment: Cluster) -> None:
+    model = deployment.new_model(latency_ms=20, success_retry_after_ms=60_000)
     deployment.lanes.limit(f"sim:{model}", {"max_concurrency": 1})
     run = deployment.client.submit(numbered(3), "question {{ n }}", model=f"sim:{model}")
     all_succeeded(run)
     served = deployment.served(model)
     assert served.first_admitted_s is not None
     assert served.last_completed_s is not None
-    assert served.last_completed_s - served.first_admitted_s >= 2 * BRIEF_MS / 1000
+    assert served.last_completed_s - served.first_admitted_s < 60
 
 
 def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(deployment: Cluster) -> None:

@@ -68,6 +68,7 @@ def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> N
     special = {401: AccessDenied, 402: AccessDenied, 403: AccessDenied, 429: RateLimited}
     special |= {
         408: TimedOut,
+        423: Overloaded,
         504: TimedOut,
         499: TimedOut,
         503: Overloaded,

@@ -136,7 +136,7 @@ def test_a_refusal_of_the_model_is_kept_in_its_words() -> None:
     message = {"content": None, "refusal": "I will not."}
     answer = Answer()
     OpenAIChat().read({"choices": [{"message": message, "finish_reason": "stop"}]}, answer)
-    assert (answer.refusal, answer.text) == ("I will not.", None)
+    assert (answer.declined, answer.text) == (True, "I will not.")
 
 
 def test_an_error_document_without_an_error_key_is_an_error() -> None:

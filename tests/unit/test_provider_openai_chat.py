@@ -166,7 +166,7 @@ def test_thinking_parts_of_mistral_are_no_part_of_its_answer() -> None:
 
 def test_a_refusal_in_pieces_is_one() -> None:
     answer = folded({"refusal": "I will"}, {"refusal": " not."})
-    assert (answer.refusal, answer.text) == ("I will not.", None)
+    assert (answer.declined, answer.text) == (True, "I will not.")
 
 
 # Usage

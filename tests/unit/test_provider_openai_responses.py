@@ -256,16 +256,17 @@ def test_a_call_without_name_or_arguments_breaks_the_schema(item: dict[str, Any]
         read({"type": "function_call", **item})
 
 
-def test_a_refusal_is_final_in_its_words() -> None:
+def test_a_refusal_is_an_answer_in_its_words() -> None:
     words = {"type": "refusal", "refusal": "I will not."}
-    assert whole({"status": "completed", "output": [message(words)]}) == PermanentFailure("I will not.", 200)
+    declined = Success("I will not.", finish_reason="refusal", status=200)
+    assert whole({"status": "completed", "output": [message(words)]}) == declined
     said = stream(
         {"type": "response.refusal.delta", "delta": "I will"},
         {"type": "response.refusal.delta", "delta": " not."},
         {"type": "response.refusal.done", "refusal": "I will not."},
         {"type": "response.completed", "response": {"status": "completed", "output": [message(words)]}},
     )
-    assert said == PermanentFailure("I will not.", 200)
+    assert said == declined
 
 
 def test_an_answer_that_became_too_long_is_one_and_says_so() -> None:

@@ -86,6 +86,44 @@ def test_milliseconds_are_the_finer_statement(headers: dict[str, str], expected_
     assert retry_after_ms(headers, NOW_MS) == expected_ms
 
 
+@pytest.mark.parametrize(
+    ("value", "expected_ms"),
+    [
+        ("5s", 5_000),
+        ("1m30s", 90_000),
+        ("500ms", 500),
+        ("10 seconds", 10_000),
+        ("2 min", 120_000),
+        ("1h", 3_600_000),
+        ("1.5S", 1_500),
+        ("3, 3", 3_000),
+        ("3, 20", 20_000),
+        ("30s, 2", 30_000),
+        ("junk, 2", 2_000),
+        ("Wed, 21 Oct 2026 07:28:20 GMT, 3", 19_877),
+        ("3, Wed, 21 Oct 2026 07:28:20 GMT", 19_877),
+        ("Wed, 21 Oct 2015 07:28:00 GMT, 4", 4_000),
+    ],
+)
+def test_durations_have_units_and_the_longest_of_several_counts(value: str, expected_ms: int) -> None:
+    assert retry_after_ms({"retry-after": value}, NOW_MS) == expected_ms
+
+
+def test_of_several_milliseconds_the_longest_counts() -> None:
+    assert retry_after_ms({"retry-after-ms": "250, 400"}, NOW_MS) == 400
+
+
+@pytest.mark.parametrize("value", ["s", "5x", "5 s 3", "h1", "1s1m", "ms", "-5s", "5 apples", ", ", "1,5s"])
+def test_what_only_looks_like_a_duration_says_nothing(value: str) -> None:
+    assert retry_after_ms({"retry-after": value}, NOW_MS) is None
+
+
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=5), st.sampled_from(["", "s", " seconds"]))
+def test_the_longest_of_any_number_of_values_counts(waits_s: list[int], unit: str) -> None:
+    header = ", ".join(f"{wait_s}{unit}" for wait_s in waits_s)
+    assert retry_after_ms({"retry-after": header}, NOW_MS) == max(waits_s) * 1000
+
+
 def test_epoch_seconds_in_the_past_say_nothing() -> None:
     assert retry_after_ms({"retry-after": "1792567000"}, NOW_MS) is None
 

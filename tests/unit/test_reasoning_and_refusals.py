@@ -14,7 +14,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.export.finish_reasons import is_filtered
 from fairlane.model.evaluators import Agent, Criterion, Judge
 from fairlane.model.job import JobState
-from fairlane.model.outcome import Outcome, PermanentFailure, Success
+from fairlane.model.outcome import FlawedAnswer, Outcome, PermanentFailure, Success
 from fairlane.model.run import CacheChoice, Plan
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Rendering
@@ -69,8 +69,13 @@ def said(text: str, reason: str = "stop", **reading: Any) -> Outcome:
 @pytest.mark.parametrize("reason", ["stop", "length"])
 def test_an_output_has_no_reasoning_and_its_usage_all_tokens(text: str, output: str, reason: str) -> None:
     outcome = said(text, reason)
-    assert isinstance(outcome, Success)
-    assert (outcome.output, outcome.finish_reason, outcome.usage) == (output, reason, Usage(None, 9))
+    if output == "" and reason == "stop":
+        assert isinstance(outcome, FlawedAnswer)
+        assert "holds reasoning alone" in outcome.message
+    else:
+        assert isinstance(outcome, Success)
+        assert (outcome.output, outcome.finish_reason) == (output, reason)
+    assert outcome.usage == Usage(None, 9)
     kept = said(text, reason, reasoning_tags=False)
     assert isinstance(kept, Success)
     assert kept.output == text

@@ -34,6 +34,7 @@ REASONS: Mapping[Ending, tuple[str, ...]] = {
     Ending.LENGTH: (
         *("length", "max_tokens", "model_context_window_exceeded"),
         *("max_output_tokens", "model_length", "incomplete"),
+        *("context_length_exceeded", "context_window_exceeded"),
         *("token_limit", "time_limit", "error_limit"),  # watsonx, Cohere
     ),
     Ending.TOOL_CALLS: ("tool_calls", "tool_use", "tool_call"),
@@ -60,17 +61,28 @@ REASONS: Mapping[Ending, tuple[str, ...]] = {
 }
 _ENDINGS = {reason: ending for ending, reasons in REASONS.items() for reason in reasons}
 _PARTS = re.compile(r"[\s:.]+")
+_FAILURES: Mapping[Ending, re.Pattern[str]] = {
+    Ending.MALFORMED: re.compile("malformed"),
+    # As in: engine_error, ClientDisconnect, interrupted, unload (Ollama), preempted, insufficient_quota
+    Ending.BROKEN_OFF: re.compile(
+        "(?<!no_)error|exception|crash|fail(?!over)|abort|cancel|interrupt|disconnect|time_?d?_?out"
+        "|network|connection|overload|unload|preempt|shut_?down|rate_?limit|quota|unavailable"
+    ),
+}
+"""What a reason in no table says of a failure, at any place: servers make up new ones."""
 
 
 def ending_of(reason: str | None) -> Ending | None:
-    """What a finish reason means; ``None`` for none and for one that no table has.
+    """What a finish reason means; ``None`` for none, and for one that no table has and that names no failure.
 
     Case does not count, nor "-" for "_". Google's chat completions put a group before the reason
     (``function_call_filter: MALFORMED_FUNCTION_CALL``), and Python's clients the name of their enumeration
     (``FinishReason.SAFETY``).
     """
     plain = (reason or "").strip().lower().replace("-", "_")
-    return next((_ENDINGS[part] for part in (plain, *_PARTS.split(plain)) if part in _ENDINGS), None)
+    known = (_ENDINGS[part] for part in (plain, *_PARTS.split(plain)) if part in _ENDINGS)
+    named = (ending for ending, words in _FAILURES.items() if words.search(plain))
+    return next(known, None) or next(named, None)
 
 
 _FILTERED = re.compile(r"\b(?:filter|guardrail) stopped the answer\b|\bprovider blocked the prompt\b")
@@ -84,8 +96,8 @@ def is_filtered(error: str | None) -> bool:
 def openai_reason(reason: str | None, *, calls: bool) -> str:
     """One of `OPENAIS`. ``calls``: the answer calls tools, which some providers do not give as the reason.
 
-    What no table knows, and no reason at all, is "stop": the answer is whole. One that broke off is "length",
-    OpenAI's only word for a part.
+    No reason, and one that is in no table and names no failure, is "stop": the answer is whole. One that
+    broke off is "length", OpenAI's only word for a part.
     """
     ending = ending_of(reason)
     if ending in (Ending.BROKEN_OFF, Ending.MALFORMED):

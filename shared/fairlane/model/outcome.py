@@ -11,7 +11,7 @@ from fairlane.model.tokens import Usage
 
 @dataclass(frozen=True, slots=True)
 class Success:
-    """A valid answer. A 200 may carry Retry-After; the lane obeys it.
+    """A valid answer. ``retry_after_ms``: its Retry-After, where a limit of the lane has nothing left.
 
     ``output`` is empty where the limit of tokens was reached before any text, as a model's reasoning may do.
     ``left_out`` names parameters that were not sent, since the model does not support them.

@@ -59,7 +59,15 @@ Authentication: TypeAlias = Literal[
     "bearer", "x-api-key", "api-key", "x-goog-api-key", "sigv4", "google", "none"
 ]
 ErrorClass: TypeAlias = Literal[
-    "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth", "invalid"
+    "rate_limited",
+    "overloaded",
+    "server_error",
+    "timed_out",
+    "permanent",
+    "too_long",
+    "quota",
+    "auth",
+    "invalid",
 ]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ANYWHERE = "litellm://"
@@ -173,8 +181,8 @@ class Connection(Section):
     error_map: dict[str, ErrorClass] = Field(
         default_factory=dict,
         description="Overrides how errors are classified. Each entry maps an error's type, code or HTTP "
-        'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "quota", "auth" '
-        'or "invalid".',
+        'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "too_long" (for '
+        'the model\'s context), "quota", "auth" or "invalid".',
     )
     reasoning_tags: bool = Field(
         default=True,

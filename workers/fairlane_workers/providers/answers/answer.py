@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.core.reasoning import without_reasoning
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.tokens import Usage
+from fairlane_workers.providers.answers.echo import Echo
 from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
@@ -29,12 +31,16 @@ class ToolCall:
 
 @dataclass(slots=True)
 class ToolDraft:
-    """A function call that arrives in pieces; the provider identifies it by ``index`` or ``key``."""
+    """A function call that arrives in pieces; the provider identifies it by ``index`` or ``key``.
+
+    ``given``: the arguments it began with, which count if no piece follows.
+    """
 
     index: int | None = None
     key: str = ""
     name: str = ""
     pieces: list[str] = field(default_factory=list)
+    given: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +64,12 @@ class Answer:
     declined: bool = False  # the model itself declined, in the words of its text
     error: object = None  # an error object in place of an answer
     problem: str | None = None  # why the rest could not be read
+    aside: Mapping[str, Any] | None = None  # words beside the answer: an error, if the answer never ends
+    skipped: str | None = None  # how the first event began that was no JSON object
+    closed: bool = False  # the finish reason came by itself, after the last text
+    thought: bool = False  # the model has reasoned
+    counts: bool = True  # the provider counts the tokens of its answers
+    others: list[Any] = field(default_factory=list)  # pieces of a choice that is not the first
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
@@ -67,6 +79,10 @@ class Answer:
     pending: Pending | None = None
     model: str | None = None  # that answers, as the provider names it
     _half: str = ""
+    _echo: Echo = field(default_factory=Echo)
+    _begun: int = 0  # characters before the part that is being written
+    _by_pieces: bool = False  # that part has come in pieces
+    _cut_up: bool = False  # what seemed to be snapshots are pieces
 
     @property
     def complete(self) -> bool:
@@ -78,7 +94,7 @@ class Answer:
         """The text so far; ``None`` if the provider sent no text field at all."""
         if not self.parts:
             return None
-        return "".join(self.parts) + ("\ufffd" if self._half else "")
+        return "".join(self.parts) + ("\ufffd" if self._half and not self._echo.ahead else "")
 
     @property
     def output(self) -> str | None:
@@ -103,8 +119,11 @@ class Answer:
         """
         if self._half or not text.isascii():
             text = self._half + text
-            cut = len(text) - 1 if text[-1:] and "\ud800" <= text[-1] <= "\udbff" else len(text)
+            cut = len(text) - 1 if _is_cut(text) else len(text)
             text, self._half = well_formed(text[:cut]), text[cut:]
+        if self._echo.ahead:
+            text = self._echo.new_of(text)
+        self._by_pieces = self._by_pieces or bool(text)
         self.parts.append(text)
         return text
 
@@ -118,11 +137,48 @@ class Answer:
     def leave_out_reasoning(self) -> None:
         """Take out the reasoning that a server without a reasoning parser leaves at the start of the text."""
         if (text := self.text) is not None and (rest := without_reasoning(text)) != text:
-            self.parts, self._half = [rest], ""
+            self.parts, self._half, self.thought = [rest], "", True
+
+    def snapshot(self, text: str) -> str:
+        """Note the text of the current part as a whole, so far; returns what of it can be shown now.
+
+        It replaces what came before, in pieces or as snapshots, so that no text counts twice. An older
+        snapshot, or one without the blanks around, changes nothing. Where no piece has come, "snapshots" that
+        do not continue each other are pieces themselves.
+        """
+        text = well_formed(text[:-1] if _is_cut(text) else text)
+        whole = "".join(self.parts)
+        so_far = whole[self._begun :]
+        if text.startswith(so_far):
+            new = text[len(so_far) :]
+            self._echo.expect(new)
+        elif self._cut_up or not (so_far.startswith(text) or self._by_pieces):
+            self._cut_up, new = True, text
+        elif so_far.startswith(text) or so_far.strip().endswith(text.strip()):
+            new = ""
+        else:
+            self._echo.forget()
+            self.parts[:] = [whole[: self._begun], text]
+            return ""
+        self.parts[:] = [whole, new]
+        return new
+
+    def begin_part(self) -> None:
+        """Begin another part of the text: later snapshots are of this one."""
+        self._begun = len("".join(self.parts))
+        self._echo.forget()
+        self._by_pieces = self._cut_up = False
+
+    def fail(self, error: object) -> None:
+        """Note an error of a stream; after the reason to finish it ends the stream, and the answer stays."""
+        if self.closed:
+            self.ended = True
+        else:
+            self.error = error
 
     def take_drafts(self) -> None:
         """Note that the function calls that arrived in pieces are complete."""
-        self.tools.extend(ToolCall(draft.name, "".join(draft.pieces)) for draft in self.drafts)
+        self.tools.extend(ToolCall(draft.name, "".join(draft.pieces) or draft.given) for draft in self.drafts)
         self.drafts.clear()
 
     def name_model(self, name: object) -> None:
@@ -130,19 +186,37 @@ class Answer:
         if self.model is None and isinstance(name, str) and name:
             self.model = bounded(name, 200)
 
+    def count(
+        self,
+        answered: int | None = None,
+        asked: int | None = None,
+        cached: int | None = None,
+        written: int | None = None,
+    ) -> None:
+        """Note token counts, of output, input, and of the input what a cache held and took.
+
+        The largest of each counts: within an answer they grow, and some gateways end a stream with zeros.
+        """
+        self.output_tokens = _larger(self.output_tokens, answered)
+        self.input_tokens = _larger(self.input_tokens, asked)
+        self.cached_tokens = _larger(self.cached_tokens, cached)
+        self.written_tokens = _larger(self.written_tokens, written)
+
     def finish(self, reason: object) -> None:
         """Note the reason why generation stopped, and what it means: every protocol's reason comes here.
 
         A filter is a refusal, and a server that broke off an error, unless the provider has said more of it.
-        Raises `UnreadableError` where the model's output could not be read.
+        Raises `UnreadableError` where the model's output could not be read, or the reason is no text and no
+        object with a ``type``.
         """
-        if not isinstance(reason, str) or not reason.strip():
+        word, told = _reason(reason)
+        if not word.strip():
             return
-        shown = bounded(reason, 100)
+        shown = bounded(word, 100)
         match ending_of(shown):
             case Ending.BROKEN_OFF:
-                kind = shown.lower()
-                self.error = self.error or {"code": kind, "message": f"the provider broke off ({shown})"}
+                broken = {"code": shown.lower(), "message": f"the provider broke off ({shown})"}
+                self.error = self.error or broken | told
                 return
             case Ending.MALFORMED:
                 raise UnreadableError(f"the model broke off (finish reason {shown})")
@@ -152,6 +226,30 @@ class Answer:
             case _:
                 pass
         self.finish_reason = shown
+
+
+def _is_cut(text: str) -> bool:
+    """Whether a text ends within a surrogate pair."""
+    return bool(text) and "\ud800" <= text[-1] <= "\udbff"
+
+
+def _larger(one: int | None, other: int | None) -> int | None:
+    return one if other is None or (one is not None and one > other) else other
+
+
+def _reason(reason: object) -> tuple[str, dict[str, Any]]:
+    """A finish reason as a word, and what SGLang's object says beside it: a message and a status."""
+    if isinstance(reason, dict) and reason:
+        word = reason.get("type") or reason.get("reason")
+        if not isinstance(word, str):
+            raise UnreadableError("finish reason: an object without a type")
+        told = {"status_code": status} if type(status := reason.get("status_code")) is int else {}
+        if isinstance(message := reason.get("message"), str) and message:
+            return word, {**told, "message": f"the provider broke off ({word}): {message}"}
+        return word, told
+    if reason and not isinstance(reason, str):
+        raise UnreadableError(f"finish reason: {_instead('a text', reason)}")
+    return reason if isinstance(reason, str) else "", {}
 
 
 def _read_arguments(text: str) -> Any:
@@ -178,6 +276,19 @@ def parse_object(text: str | bytes) -> dict[str, Any]:
     if not isinstance(document, dict):
         raise UnreadableError(f"a JSON object was expected, got {type(document).__name__}")
     return document
+
+
+def event_object(text: str, answer: Answer) -> dict[str, Any] | None:
+    """The JSON object that an event's data is; ``None`` for data that is none, such as a heartbeat.
+
+    Gateways send ``ping``, ``keep-alive``, ``[PROCESSING]`` or ``null`` while they wait for an answer. The
+    first is noted: it is the problem if nothing else ends the answer. Raises `UnreadableError` for an object
+    that cannot be read.
+    """
+    if text.startswith("{") or (text.startswith("[") and text[1:].lstrip().startswith("{")):
+        return parse_object(text)
+    answer.skipped = answer.skipped or text[:80]
+    return None
 
 
 def as_object(value: object, name: str) -> dict[str, Any]:

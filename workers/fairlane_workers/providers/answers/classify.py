@@ -40,6 +40,7 @@ from fairlane_workers.providers.limits import (
     is_too_long_for_plan,
     read_limits,
     read_refusal,
+    wait_of_success_ms,
 )
 
 
@@ -70,6 +71,9 @@ _AZURE_SHORT_MS = 120_000
 _REPEAT = "x-should-retry"
 
 _UNKNOWN_STATUS = 500
+_HOUR_MS = 3_600_000
+_LONG_WAIT_MS = _HOUR_MS
+"""A message names a longer wait, which holds its lane (`longest_wait_seconds`)."""
 
 
 def conclude(
@@ -86,17 +90,18 @@ def conclude(
     Where the model declined in its own words, these are the output, and the finish reason is "refusal".
     ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
     """
-    if answer.error:
-        error = ErrorBody.of(answer.error)
+    if said := answer.error or (None if answer.complete else answer.aside):
+        error = ErrorBody.of(said)
         return classify_late_error(error, headers, reading, now_ms=now_ms, secrets=secrets)
     hints = read_limits(reading.limits, headers, now_ms)
-    wait_ms = asked_wait_ms(retry_after_ms(headers, now_ms), hints)
+    wait_ms = wait_of_success_ms(retry_after_ms(headers, now_ms), hints)
 
     def fit(text: str) -> str:
         return bounded(scrubbed(text, secrets))
 
     if not answer.complete:
-        problem = answer.problem or "the stream ended before the answer did"
+        stray = answer.skipped and f"not JSON: {answer.skipped!r}"
+        problem = answer.problem or stray or "the stream ended before the answer did"
         so_far = replace(answer.usage, output_tokens=None)
         return InvalidResponse(fit(problem), status, wait_ms, hints, so_far)
     declined = answer.declined and bool((answer.text or "").strip())
@@ -105,10 +110,13 @@ def conclude(
     if reading.reasoning_tags:
         answer.leave_out_reasoning()
     output = answer.output
-    if output is None and openai_reason(answer.finish_reason, calls=False) == "length":
+    spent = openai_reason(answer.finish_reason, calls=False) == "length"
+    if output is None and spent:
         output = ""  # the model's reasoning used up its tokens
-    if output is None:
-        problem = fit(f"the answer holds no text (finish reason {answer.finish_reason})")
+    if output is None or (output == "" and not spent and _is_missing(answer)):
+        none = "holds reasoning alone" if answer.thought and output == "" else "holds no text"
+        none = "is empty, and no token was counted for it" if output == "" and not answer.thought else none
+        problem = fit(f"the answer {none} (finish reason {answer.finish_reason})")
         if answer.finish_reason is None:
             return InvalidResponse(problem, status, wait_ms, hints, answer.usage)
         return FlawedAnswer(problem, status, wait_ms, hints, answer.usage)
@@ -116,6 +124,14 @@ def conclude(
     reason = ended and without_runs(ended, secrets)
     model = answer.model and without_runs(answer.model, secrets)
     return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints, model=model)
+
+
+def _is_missing(answer: Answer) -> bool:
+    """Whether an empty text is none: the model has only reasoned, or wrote no token.
+
+    A model that rightly says nothing, as before a stop sequence, has written at least one.
+    """
+    return answer.thought or (answer.counts and not answer.output_tokens)
 
 
 def classify(
@@ -175,6 +191,8 @@ def _outcome(
     error: ErrorBody, status: int, headers: Mapping[str, str], message: str, reading: Reading, now_ms: int
 ) -> Outcome:
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
+    if wait_ms is not None and wait_ms > _LONG_WAIT_MS:
+        message = f"{message} (Retry-After asks for {wait_ms / _HOUR_MS:.0f} h)"
     azure = any(headers.get(name) is not None for name in _AZURE_HEADERS)
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     meant = meant_status(error, status, headers, reading.late_statuses)
@@ -208,6 +226,8 @@ def _outcome(
             doubtful = not content and is_doubtful(error, meant)
             of_proxy = doubtful and is_of_proxy(error, status)
             return PermanentFailure(message, status, wait_ms, hints, content, doubtful, of_proxy)
+        case ErrorClass.TOO_LONG:
+            return PermanentFailure(message, status, hints=hints, content=True)
         case ErrorClass.QUOTA:
             return AccessDenied(message, status, "quota", wait_ms, hints)
         case ErrorClass.AUTH:

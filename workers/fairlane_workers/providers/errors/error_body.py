@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from http import HTTPStatus
@@ -21,6 +22,7 @@ _NAMES_OF_MESSAGE = (
 )
 """Of most providers; Apigee's, Tencent's, Baidu's, MiniMax', of problem documents (RFC 9457), Lambda's."""
 _MAY_BE_JSON = ("message", "detail")
+_SUCCESS = re.compile(r"(?:success(?:ful|fully)?|succeeded|ok)[.!]?", re.IGNORECASE)
 _STATUS_NAMES = frozenset(status.phrase.lower() for status in HTTPStatus)
 
 
@@ -73,10 +75,14 @@ class ErrorBody:
             error = _unwrapped(json.loads(body))
         except (ValueError, RecursionError):
             return None
-        if not isinstance(error, dict):
-            return None
-        texts = (text for name in _NAMES_OF_MESSAGE if isinstance(text := error.get(name), str))
-        return error if any(text.strip() for text in texts) else None
+        return cls.with_words(error) if isinstance(error, dict) else None
+
+    @classmethod
+    def with_words(cls, document: Mapping[str, Any]) -> Mapping[str, Any] | None:
+        """The document, if it has words as an error has; ``None`` for others, and for the word "success"."""
+        texts = (text for name in _NAMES_OF_MESSAGE if isinstance(text := document.get(name), str))
+        said = [text for text in texts if text.strip()]
+        return None if not said or all(_SUCCESS.fullmatch(text.strip()) for text in said) else document
 
     @classmethod
     def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:
@@ -150,5 +156,6 @@ def _message(error: dict[str, object]) -> str | None:
         if isinstance(value, str) and value.strip():
             return value.strip()
         if name in _MAY_BE_JSON and isinstance(value, list | dict) and value:
-            return json.dumps(value)
+            inner = value.get("error") if isinstance(value, dict) and len(value) == 1 else None
+            return inner if isinstance(inner, str) and inner.strip() else json.dumps(value)
     return None

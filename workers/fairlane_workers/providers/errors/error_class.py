@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import lacks_capacity, states_fault
+from fairlane_workers.providers.errors.doubtful import passes
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
     CERTAIN,
@@ -15,7 +15,14 @@ from fairlane_workers.providers.errors.rate_limit_names import (
     TOO_MANY_REQUESTS,
     is_rate_limit,
 )
+from fairlane_workers.providers.errors.server_state import (
+    is_of_gateway,
+    lacks_capacity,
+    states_fault,
+    states_overload,
+)
 from fairlane_workers.providers.errors.spent import is_shut, is_spent
+from fairlane_workers.providers.errors.too_long import is_too_long
 
 
 class ErrorClass(StrEnum):
@@ -26,6 +33,7 @@ class ErrorClass(StrEnum):
     SERVER_ERROR = "server_error"
     TIMED_OUT = "timed_out"
     PERMANENT = "permanent"
+    TOO_LONG = "too_long"
     QUOTA = "quota"
     AUTH = "auth"
     INVALID = "invalid"
@@ -40,6 +48,8 @@ _OF_STATUS = {
     409: ErrorClass.SERVER_ERROR,
     # A proxy took another connection's way.
     421: ErrorClass.SERVER_ERROR,
+    # "Locked": the model is being loaded.
+    423: ErrorClass.OVERLOADED,
     # The model behind a server failed: text-generation-inference, Azure ML, SageMaker.
     424: ErrorClass.SERVER_ERROR,
     425: ErrorClass.SERVER_ERROR,
@@ -116,6 +126,8 @@ def class_of(
             return ErrorClass.QUOTA
         if is_shut(error) or kinds & _AUTH_KINDS:
             return ErrorClass.AUTH
+    if status == FORBIDDEN and passes(error):
+        return ErrorClass.OVERLOADED
     if shared and (status == FORBIDDEN or any(kind.endswith(_MODEL_DENIED) for kind in kinds)):
         return ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
@@ -168,8 +180,14 @@ def _worded(error: ErrorBody, status: int) -> ErrorClass | None:
     """The class of an error whose names or first words say more than its status."""
     if rejects_content(error):
         return ErrorClass.PERMANENT
+    if status not in (TOO_MANY_REQUESTS, _NO_MONEY) and is_too_long(error):
+        return ErrorClass.TOO_LONG
     if status == TOO_MANY_REQUESTS and lacks_capacity(error):
         return ErrorClass.OVERLOADED
+    if states_overload(error, status):
+        return ErrorClass.OVERLOADED
+    if status // 100 == 4 and is_of_gateway(error, status):
+        return ErrorClass.PERMANENT
     if status == _NO_MONEY and _TOO_LONG.match(error.message or ""):
         return ErrorClass.PERMANENT
     return ErrorClass.SERVER_ERROR if states_fault(error, status) else None

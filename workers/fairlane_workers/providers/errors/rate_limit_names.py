@@ -9,6 +9,7 @@ from fairlane_workers.providers.errors.spent import BEHIND_LITELLM
 
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
+_BAD_REQUEST = 400
 
 CERTAIN = (401, 402, 404, 405, 413, 414, 415, 422, 431)
 """Statuses that say what is wrong, whatever the code.
@@ -82,6 +83,20 @@ _BUDGET_WORDS = re.compile(
     r"|\bkey limit exceeded \((?:daily|weekly|monthly)\b",
     re.IGNORECASE,
 )
+_AT_ONCE = (
+    r"\b(?:concurren(?:t|cy)|(?:parallel|simultaneous|in[- ]?flight) (?:requests?|calls?|connections?))\b"
+)
+_TOO_MUCH = r"\b(?:too (?:many|high)|limit(?:ed|s)?|max(?:imum)?|exceed(?:s|ed)?|reached|reduce|slots?)\b"
+_CONCURRENCY = re.compile(
+    rf"{_AT_ONCE}[^.\n]{{0,60}}?{_TOO_MUCH}|{_TOO_MUCH}[^.\n]{{0,60}}?{_AT_ONCE}", re.IGNORECASE
+)
+"""As in: Too many concurrent requests, You have reached the concurrent request limit (Kimi, with a 403),
+timed out waiting for a concurrent request slot (Ollama, inside a 200)."""
+_OF_SETTING = re.compile(
+    r"\b(?:must|should|cannot|invalid|unknown|unsupported|parameter"
+    r"|not (?:allowed|supported|enabled|available))\b",
+    re.IGNORECASE,
+)
 _LITELLMS = re.compile(BEHIND_LITELLM + r"budget has been exceeded! ", re.IGNORECASE)
 """LiteLLM's sentence, which its own proxy and those before it send with a 400, too."""
 _QUOTATION = re.compile(r"[\"`\n]|(?<!\w)'|'(?!\w)|[.!?](?:\s|$)")
@@ -89,6 +104,10 @@ _QUOTATION = re.compile(r"[\"`\n]|(?<!\w)'|'(?!\w)|[.!?](?:\s|$)")
 # As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
 _OPENINGS = (
     re.compile(rf"{_TOO_MANY}|{_RATE_LIMIT}|(?<![a-z])RateLimitError\b|\bspike arrest\b", re.IGNORECASE),
+    # Baidu's "Open api qps request limit reached"
+    re.compile(
+        r"\b(?:qps|rpm|tpm|requests?) (?:request )?limit (?:is )?(?:reached|exceeded)\b", re.IGNORECASE
+    ),
     re.compile(
         r"\bthrottl(?:ed|ing)\b|\brate exceeded\b|\breduce your (?:request )?rate\b|\bslow down\b",
         re.IGNORECASE,
@@ -111,13 +130,22 @@ def is_rate_limit(error: ErrorBody, status: int) -> bool:
 
     Its types and codes count with any status that does not say what is wrong. Its first sentence counts with
     a 403, a 412, a 420, a 449 or a 5xx, up to a quotation mark: what a 400 says may be about the request.
+    That too many calls run at once counts with a 400, too.
     """
     if status in CERTAIN:
         return False
     if any(names_rate_limit(kind) for kind in error.kinds) or is_used_up(error, status):
         return True
     worded = status in _WORDED or status // 100 == 5
+    if (worded or status == _BAD_REQUEST) and limits_concurrency(error):
+        return True
     return worded and any(pattern.search(_opening(error.message)) for pattern in _OPENINGS)
+
+
+def limits_concurrency(error: ErrorBody) -> bool:
+    """Whether an error's first sentence says that too many calls run at once."""
+    opening = _opening(error.message)
+    return _CONCURRENCY.search(opening) is not None and _OF_SETTING.search(opening) is None
 
 
 def is_used_up(error: ErrorBody, status: int) -> bool:

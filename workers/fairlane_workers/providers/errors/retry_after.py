@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -37,6 +37,17 @@ _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
     re.ASCII | re.IGNORECASE,
 )
+# As in: 5s, 1m30s, 500ms, 10 seconds, 2 min
+_DURATION = re.compile(
+    r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:hours?|hrs?|h) ?)?"
+    r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:minutes?|mins?|m(?!s)) ?)?"
+    r"(?:([0-9]{1,9}(?:\.[0-9]{1,12})?) ?(?:seconds?|secs?|s) ?)?"
+    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:milliseconds?|ms))?",
+    re.ASCII | re.IGNORECASE,
+)
+_UNITS_MS = (3_600_000.0, 60_000.0, 1000.0, 1.0)
+_BETWEEN = re.compile(r"(?<!day)(?<!mon)(?<!tue)(?<!wed)(?<!thu)(?<!fri)(?<!sat)(?<!sun),\s+", re.IGNORECASE)
+"""Between the values of a header that came twice; the comma after a day's name is a date's."""
 _UNIT_MS = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
@@ -46,17 +57,24 @@ def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     ``headers`` have names in lower case. ``retry-after-ms`` is finer and takes precedence, unless it is 0 and
     ``retry-after`` is not. ``now_ms`` (epoch milliseconds) turns a date into a duration. If the answer has
     its own ``date``, that does: both times are the provider's, and clock differences cancel out. Past,
-    negative and unreadable values are ``None``.
+    negative and unreadable values are ``None``. Of a header that came twice, as a gateway and the server
+    behind it send it, the longest wait counts.
     """
     fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
     if fine is None and coarse is None:
         return None
     now_ms = provider_now_ms(headers, now_ms)
-    fine_ms = None if fine is None else _number_ms(fine.strip(), now_ms, unit_ms=1)
+    fine_ms = _longest(fine, lambda text: _number_ms(text, now_ms, unit_ms=1))
     if fine_ms or coarse is None:
         return fine_ms
-    coarse_ms = wait_ms(coarse.strip(), now_ms)
+    coarse_ms = _longest(coarse, lambda text: wait_ms(text, now_ms))
     return fine_ms if coarse_ms is None else coarse_ms
+
+
+def _longest(header: str | None, read: Callable[[str], int | None]) -> int | None:
+    values = [] if header is None else _BETWEEN.split(header[: 4 * _LONGEST])
+    waits = (read(text.strip()) for text in values)
+    return max((wait for wait in waits if wait is not None), default=None)
 
 
 def provider_now_ms(headers: Mapping[str, str], now_ms: int) -> int:
@@ -67,9 +85,14 @@ def provider_now_ms(headers: Mapping[str, str], now_ms: int) -> int:
 
 
 def wait_ms(text: str, now_ms: int) -> int | None:
-    """Milliseconds from ``now_ms`` to a time: seconds, a date or an epoch; ``None`` if past or unreadable."""
+    """Milliseconds from ``now_ms`` to a time: seconds, a duration with units, a date or an epoch; ``None`` if
+    past or unreadable.
+    """
     if _NUMBER.fullmatch(text):
         return _number_ms(text, now_ms, unit_ms=1000)
+    if text[:1].isdigit() and (found := _DURATION.fullmatch(text)):
+        parts = zip(found.groups(), _UNITS_MS, strict=True)
+        return math.ceil(round(sum(float(part) * unit_ms for part, unit_ms in parts if part), 6))
     date_ms = _date_ms(text)
     return None if date_ms is None or date_ms < now_ms else date_ms - now_ms
 

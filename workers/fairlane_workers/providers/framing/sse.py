@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import json
 import re
 
 from fairlane_workers.providers.framing.event import ERROR, StreamEvent
+
+END_MARK = b"[DONE]"
+"""How chat completions end a stream; some servers write it without its field."""
 
 BOM = b"\xef\xbb\xbf"
 FIELD = re.compile(rb"(?:data|event|id|retry|error)?:|data(?=[\r\n])")
@@ -17,10 +21,11 @@ class SseParser:
     The events do not depend on how the bytes are split over calls of ``feed``. Lines may end in LF, CRLF or
     CR. Comments, ``id`` and ``retry`` are skipped. Bytes that are not UTF-8 become U+FFFD.
 
-    Three things go beyond the standard, because servers do. Data has no blanks around it, and an event
-    without data, or whose data is a comment, is none: gateways keep connections alive with such. A field
-    ``error`` is an event of that name (llama.cpp before September 2025). So is JSON that stands bare between
-    events, up to a blank line (Google).
+    More goes beyond the standard, because servers do. Data has no blanks around it, and an event without
+    data, or whose data is a comment, is none: gateways keep connections alive with such. A field ``error`` is
+    an event of that name (llama.cpp before September 2025). So is JSON that stands bare between events, up to
+    a blank line (Google). A line of data that is whole by itself is an event also if no blank line follows.
+    `END_MARK` alone on a line is data.
     """
 
     def __init__(self) -> None:
@@ -74,10 +79,15 @@ class SseParser:
             if not line:
                 events.extend(self._end())
                 continue
+            if line.strip() == END_MARK:
+                events.extend((*self._end(), StreamEvent("message", END_MARK.decode())))
+                continue
             if not self._data and line.startswith((b"{", b"[")):
                 self._bare.append(line)
                 continue
             field, _, value = line.partition(b":")
+            if len(self._data) == 1 and field in (b"data", b"event") and _is_whole(self._data[0]):
+                events.extend(self._end())
             if field == b"data":
                 self._data.append(value.removeprefix(b" "))
             elif field == b"event":
@@ -87,12 +97,27 @@ class SseParser:
         return events
 
     def _end(self) -> list[StreamEvent]:
-        """The event that a blank line ends, if there is one."""
+        """The event that a blank line ends, if there is one; many, if each line of its data is one."""
         name, data = self._name or "message", self._data
         self._name, self._data = "", []
         begin = next((at for at, line in enumerate(data) if not _says_nothing(line)), len(data))
-        text = _decoded(data[begin:])
+        data = data[begin:]
+        if len(data) > 1 and _is_whole(data[-1]) and not _is_whole(b"\n".join(data)):
+            return [StreamEvent(name, _decoded([line])) for line in data if not _says_nothing(line)]
+        text = _decoded(data)
         return [StreamEvent(name, text)] if text or name == ERROR else []
+
+
+def _is_whole(data: bytes) -> bool:
+    """Whether data is a JSON object, or the mark of a stream's end."""
+    data = data.strip()
+    if not (data.startswith(b"{") and data.endswith(b"}")):
+        return data == END_MARK
+    try:
+        json.loads(data)
+    except (ValueError, RecursionError):
+        return False
+    return True
 
 
 def _says_nothing(line: bytes) -> bool:

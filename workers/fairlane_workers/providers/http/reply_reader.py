@@ -84,8 +84,8 @@ class ReplyReader:
         answer = self._answer
         with suppress(UnreadableError):
             self._dialect.fold(event, answer)
-        if not answer.error:
-            answer.error = _words_of(event) or "an error event without words"
+        if not (answer.error or answer.ended):
+            answer.fail(_words_of(event) or "an error event without words")
 
     async def _take_document(self, body: bytes, content_type: str) -> None:
         answer = self._answer

@@ -79,7 +79,7 @@ _DAY_S = 86_400
 _DAILY = re.compile(r"\b(?:daily|(?:per|a)[ -]day)\b", re.IGNORECASE)
 _AT_ONCE = re.compile(
     r"concurren(?:cy|t)(?: requests?| connections?| calls?)?"
-    r"|(?:parallel|simultaneous)[ _](?:requests?|calls?)"
+    r"|(?:parallel|simultaneous|in[- ]?flight)[ _](?:requests?|calls?|connections?)"
     r"|并发",
     re.IGNORECASE,
 )

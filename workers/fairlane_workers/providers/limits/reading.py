@@ -59,6 +59,16 @@ def asked_wait_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
     return None if any(abs(reset_ms - wait_ms) <= apart_ms for reset_ms in resets) else wait_ms
 
 
+def wait_of_success_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
+    """The wait that a success asks for: its Retry-After, where a limit has nothing left, else none.
+
+    Gateways and web servers send Retry-After with successes, as advice or by mistake. Headers that say how
+    much is left bound the rate by themselves.
+    """
+    axes = hints.axes.values() if hints else ()
+    return wait_ms if any(_spent(hint) for hint in axes) else None
+
+
 def read_refusal(
     dialect: str | None, headers: Mapping[str, str], body: ErrorBody, wait_ms: int | None, now_ms: int
 ) -> Refusal:

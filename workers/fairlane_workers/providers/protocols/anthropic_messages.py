@@ -13,7 +13,7 @@ from fairlane_workers.providers.answers.answer import (
     ToolDraft,
     as_list,
     as_object,
-    parse_object,
+    event_object,
     token_count,
 )
 from fairlane_workers.providers.contract import Request
@@ -82,14 +82,16 @@ class AnthropicMessages(Dialect):
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         """See `Dialect.fold`."""
-        document = parse_object(event.data)
+        document = event_object(event.data, answer)
+        if document is None:
+            return ""
         match document.get("type"):
             case "content_block_delta":
                 return _take_delta(document, answer)
             case "content_block_start":
                 block = as_object(document.get("content_block"), "content_block")
                 if block.get("type") != "tool_use":
-                    return _take_text(block, answer)
+                    return _begin_text(block, answer)
                 answer.drafts.append(_draft(document.get("index"), block))
             case "message_start":
                 message = as_object(document.get("message"), "message")
@@ -102,7 +104,7 @@ class AnthropicMessages(Dialect):
                 answer.take_drafts()
                 answer.ended = True
             case "error":
-                answer.error = document.get("error") or document
+                answer.fail(document.get("error") or document)
             case _:  # ping, content_block_stop, and future events: the documentation says to ignore them
                 pass
         return ""
@@ -112,6 +114,16 @@ def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
     """Add the text of a block; thinking, and tools that the provider runs, have none."""
     text = block.get("text")
     return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
+
+
+def _begin_text(block: Mapping[str, Any], answer: Answer) -> str:
+    """Begin a block with the text it has already: pieces may repeat that (MiniMax) or go on after it."""
+    text = block.get("text")
+    answer.thought = answer.thought or block.get("type") == "thinking"
+    if block.get("type") != "text" or not isinstance(text, str):
+        return ""
+    answer.begin_part()
+    return answer.snapshot(text)
 
 
 def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:
@@ -128,9 +140,9 @@ def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _draft(index: object, block: Mapping[str, Any]) -> ToolDraft:
-    arguments = [_arguments(block)] if block.get("input") else []
+    arguments = _arguments(block) if block.get("input") else ""
     return ToolDraft(
-        index if isinstance(index, int) else None, name=_text(block.get("name")), pieces=arguments
+        index if isinstance(index, int) else None, name=_text(block.get("name")), given=arguments
     )
 
 
@@ -150,6 +162,7 @@ def _stop(ending: Mapping[str, Any], answer: Answer) -> None:
     answer.finish(reason)
     if answer.finish_reason is not None:
         answer.take_drafts()
+        answer.closed = True
     if reason == "refusal":
         words = details if isinstance(details, dict) else {}
         why = [word for word in (words.get("category"), words.get("explanation")) if isinstance(word, str)]
@@ -168,9 +181,7 @@ def _count(usage: object, answer: Answer) -> None:
         return
     given = token_count(usage.get("input_tokens"))
     if given is not None:
-        answer.written_tokens = token_count(usage.get("cache_creation_input_tokens"))
-        answer.cached_tokens = token_count(usage.get("cache_read_input_tokens"))
-        answer.input_tokens = given + (answer.written_tokens or 0) + (answer.cached_tokens or 0)
-    output = token_count(usage.get("output_tokens"))
-    if output is not None:
-        answer.output_tokens = output
+        written = token_count(usage.get("cache_creation_input_tokens"))
+        cached = token_count(usage.get("cache_read_input_tokens"))
+        answer.count(None, given + (written or 0) + (cached or 0), cached, written)
+    answer.count(token_count(usage.get("output_tokens")))

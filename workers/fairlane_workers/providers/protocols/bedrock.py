@@ -170,7 +170,7 @@ def _count(usage: object, answer: Answer) -> None:
         return
     given = token_count(usage.get("inputTokens"))
     if given is not None:
-        answer.written_tokens = token_count(usage.get("cacheWriteInputTokens"))
-        answer.cached_tokens = token_count(usage.get("cacheReadInputTokens"))
-        answer.input_tokens = given + (answer.written_tokens or 0) + (answer.cached_tokens or 0)
-    answer.output_tokens = token_count(usage.get("outputTokens"))
+        written = token_count(usage.get("cacheWriteInputTokens"))
+        cached = token_count(usage.get("cacheReadInputTokens"))
+        answer.count(None, given + (written or 0) + (cached or 0), cached, written)
+    answer.count(token_count(usage.get("outputTokens")))

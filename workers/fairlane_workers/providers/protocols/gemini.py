@@ -14,7 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     UnreadableError,
     as_list,
     as_object,
-    parse_object,
+    event_object,
     token_count,
 )
 from fairlane_workers.providers.contract import Request
@@ -64,7 +64,8 @@ class Gemini(Dialect):
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         """See `Dialect.fold`."""
-        return self._take(parse_object(event.data), answer)
+        document = event_object(event.data, answer)
+        return "" if document is None else self._take(document, answer)
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if document.get("error"):
@@ -112,6 +113,7 @@ def _first(candidates: list[Any]) -> dict[str, Any] | None:
 def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
     """Add a part of the answer; thoughts are not part of it."""
     if part.get("thought") is True:
+        answer.thought = True
         return ""
     if isinstance(call := part.get("functionCall"), dict):
         name = call.get("name")
@@ -157,9 +159,11 @@ def _count(usage: object, answer: Answer) -> None:
     """
     if not isinstance(usage, dict):
         return
-    answer.input_tokens = _sum(usage, "promptTokenCount", "toolUsePromptTokenCount")
-    answer.output_tokens = _sum(usage, "candidatesTokenCount", "thoughtsTokenCount")
-    answer.cached_tokens = token_count(usage.get("cachedContentTokenCount"))
+    answer.count(
+        _sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
+        _sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        token_count(usage.get("cachedContentTokenCount")),
+    )
 
 
 def _sum(usage: Mapping[str, Any], *names: str) -> int | None:

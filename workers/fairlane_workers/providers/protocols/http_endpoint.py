@@ -71,6 +71,7 @@ class HttpEndpointDialect(Dialect):
         self._body = None if body is None else JsonTemplate("endpoint.body", read_body(body))
         self._output = JsonPath(endpoint.output)
         self._counts = JsonPath(endpoint.input_tokens), JsonPath(endpoint.output_tokens)
+        self._counts_answers = endpoint.output_tokens is not None
         self._finish = JsonPath(endpoint.finish_reason)
         self._error = JsonPath(endpoint.error_kind), JsonPath(endpoint.error_message)
         self._stream: EndpointStream | None = endpoint.stream
@@ -214,10 +215,11 @@ class HttpEndpointDialect(Dialect):
         return output_text(kind) or "", output_text(message) or ""
 
     def _note_end(self, document: Any, answer: Answer) -> None:
-        counts = [token_count(path.find(document)) for path in self._counts]
-        answer.input_tokens = answer.input_tokens if counts[0] is None else counts[0]
-        answer.output_tokens = answer.output_tokens if counts[1] is None else counts[1]
-        answer.finish(self._finish.find(document))
+        asked, answered = (token_count(path.find(document)) for path in self._counts)
+        answer.count(answered, asked)
+        answer.counts = self._counts_answers
+        reason = self._finish.find(document)
+        answer.finish(reason if isinstance(reason, dict) else output_text(reason))
 
 
 def _usable(handle: str) -> str:

@@ -88,6 +88,7 @@ class Ollama(Dialect):
         message = as_object(document.get("message"), "message")
         for call in as_list(message.get("tool_calls") or [], "message.tool_calls"):
             answer.tools.append(_tool_call(call))
+        answer.thought = answer.thought or bool(message.get("thinking"))
         content = message.get("content")
         text = answer.add(content) if isinstance(content, str) else ""
         if document.get("done") is True:
@@ -164,7 +165,6 @@ def _end(document: Mapping[str, Any], answer: Answer) -> None:
     answer.name_model(document.get("model"))
     if reason == "load" and not (answer.text or answer.tools):
         raise UnreadableError("the model was loaded and said nothing (done_reason load)")
-    answer.input_tokens = token_count(document.get("prompt_eval_count"))
-    answer.output_tokens = token_count(document.get("eval_count"))
+    answer.count(token_count(document.get("eval_count")), token_count(document.get("prompt_eval_count")))
     answer.finish(reason)
     answer.ended = True

@@ -87,9 +87,10 @@ class Replicate(Dialect):
             answer.pending = Pending(_handle(document.get("id")), LOOK_AFTER_S)
         elif status == "succeeded":
             metrics = document.get("metrics")
+            answer.counts = isinstance(metrics, dict) and "output_token_count" in metrics
             if isinstance(metrics, dict):
-                answer.input_tokens = token_count(metrics.get("input_token_count"))
-                answer.output_tokens = token_count(metrics.get("output_token_count"))
+                counts = (metrics.get("output_token_count"), metrics.get("input_token_count"))
+                answer.count(*map(token_count, counts))
             answer.name_model(document.get("model"))
             answer.finish(status)
             answer.ended = True

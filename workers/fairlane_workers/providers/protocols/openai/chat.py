@@ -15,7 +15,7 @@ from fairlane_workers.providers.answers.answer import (
     answer_tokens,
     as_list,
     as_object,
-    parse_object,
+    event_object,
     token_count,
 )
 from fairlane_workers.providers.contract import Request
@@ -28,10 +28,13 @@ from fairlane_workers.providers.protocols.openai.errors import (
     beside_choices,
     error_in,
     read_error,
+    unwrapped,
 )
 from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
 _TEXT_PARTS = ("text", "output_text", None)
+_THINKING_PARTS = ("thinking", "reasoning")
+_REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _MISTRALS_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
 
@@ -69,49 +72,52 @@ class OpenAIChat(Dialect):
 
     def read(self, document: Mapping[str, Any], answer: Answer) -> None:
         """See `Dialect.read`."""
+        document = unwrapped(document)
         if error := error_in(document):
             answer.error = error
             return
         answer.name_model(document.get("model"))
         _count(document.get("usage"), answer)
-        choice = _first_choice(as_list(document.get("choices"), "choices"))
+        choices = as_list(document.get("choices"), "choices")
+        choice = _first_choice(choices) or next(iter(choices), None)
         if choice is None:
             raise UnreadableError("choices: empty")
         if error := choice.get("error"):  # OpenRouter's
             answer.error = error
             return
-        message = as_object(choice.get("message"), "choices[0].message")
-        _take(message, answer)
-        answer.tools.extend(map(_tool_call, _listed(message, "tool_calls")))
+        text = choice.get("text") if choice.get("message") is None else None  # completions of old
+        message = {"content": text} if isinstance(text, str) else choice.get("message")
+        _take(as_object(message, "choices[0].message"), answer)
+        _take_calls(choice.get("message") or {}, answer)
         _stop(choice.get("finish_reason"), answer)
         answer.ended = True
 
     def fold(self, event: StreamEvent, answer: Answer) -> str:
         """See `Dialect.fold`."""
         if event.data == "[DONE]":
+            text = _take_other(answer)
             answer.take_drafts()
             answer.ended = True
+            return text
+        received = event_object(event.data, answer)
+        if received is None:
             return ""
-        document = parse_object(event.data)
+        document = unwrapped(received)
         if error := (error_in(document) or (document if event.name == "error" else None)):
-            answer.error = error
+            answer.fail(error)
             return ""
+        if "choices" not in document:
+            answer.aside = answer.aside or ErrorBody.with_words(document)
         answer.name_model(document.get("model"))
         if usage := document.get("usage") or beside_choices(document).get("usage"):
             _count(usage, answer)
         # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
-        choice = _first_choice(as_list(document.get("choices") or [], "choices"))
+        choices = as_list(document.get("choices") or [], "choices")
+        choice = _first_choice(choices)
         if choice is None:
+            _keep_other(choices, answer)
             return ""
-        # Some servers put a whole answer into one event.
-        piece = choice.get("delta") if "delta" in choice else choice.get("message")
-        delta = as_object(piece or {}, "choices[0].delta")
-        for called in _listed(delta, "tool_calls"):
-            _draft(called, answer)
-        text = _take(delta, answer)
-        answer.error = choice.get("error")  # OpenRouter's
-        _stop(choice.get("finish_reason"), answer)
-        return text
+        return _fold_choice(choice, answer)
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """See `Dialect.error`."""
@@ -153,18 +159,86 @@ def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
     return None
 
 
-def _take(message: Mapping[str, Any], answer: Answer) -> str:
-    """Add the answer's text, or the model's refusal, without its reasoning, in all known forms."""
-    content, shown = message.get("content"), ""
-    if isinstance(content, str):
-        shown = answer.add(content)
-    elif content is not None:
-        parts = [part for part in as_list(content, "content") if isinstance(part, dict)]
-        texts = [part.get("text") for part in parts if part.get("type") in _TEXT_PARTS]
-        shown = answer.add("".join(text for text in texts if isinstance(text, str)))
-        for part in parts:
-            shown += answer.decline(part.get("refusal") if part.get("type") == "refusal" else None)
-    return shown + answer.decline(message.get("refusal"))
+def _keep_other(choices: list[Any], answer: Answer) -> None:
+    """Keep the pieces of another choice, which counts if there is no first one."""
+    for choice in choices:
+        if not answer.others or answer.others[0].get("index") == choice.get("index"):
+            answer.others.append(choice)
+
+
+def _take_other(answer: Answer) -> str:
+    """At a stream's end, take the kept choice if the first has said nothing at all."""
+    others, answer.others = answer.others, []
+    if answer.parts or answer.drafts or answer.tools or answer.complete:
+        return ""
+    return "".join([_fold_choice(choice, answer) for choice in others])
+
+
+def _fold_choice(choice: Mapping[str, Any], answer: Answer) -> str:
+    """Add a chunk's choice: a piece (``delta``, or ``text`` of old), the ``message`` so far, or both."""
+    delta, message, old = (choice.get(name) for name in ("delta", "message", "text"))
+    if delta is None and message is None and isinstance(old, str):
+        delta = {"content": old}
+    delta = as_object(delta or {}, "choices[0].delta")
+    for called in _pieces_of_calls(delta):
+        _draft(called, answer)
+    text = _take(delta, answer)
+    if message:
+        # MiniMax ends a stream with the whole message; others send it as far as it is written.
+        text += _take(as_object(message, "choices[0].message"), answer, whole=True)
+        _take_calls(message, answer)
+    answer.error = choice.get("error")  # OpenRouter's
+    _stop(choice.get("finish_reason"), answer)
+    answer.closed = answer.finish_reason is not None and not text
+    return text
+
+
+def _take(message: Mapping[str, Any], answer: Answer, *, whole: bool = False) -> str:
+    """Add the answer's text, or the model's refusal, without its reasoning, in all known forms.
+
+    ``whole``: the message has all of the text so far, not a piece.
+    """
+    answer.thought = answer.thought or any(message.get(name) for name in _REASONING)
+    content = message.get("content")
+    parts = [content] if isinstance(content, str | dict) else as_list(content or [], "content")
+    texts = [text for part in parts if (text := _text_of_part(part, answer)) is not None]
+    declined = [
+        part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal"
+    ]
+    words = [each for each in (*declined, message.get("refusal")) if isinstance(each, str) and each]
+    answer.declined = answer.declined or bool(words)
+    texts += words
+    add = answer.snapshot if whole else answer.add
+    return add("".join(texts)) if texts else ""
+
+
+def _text_of_part(part: object, answer: Answer) -> str | None:
+    """The text of a part, which may be a text itself; ``None`` for reasoning and what is not known."""
+    if not isinstance(part, dict):
+        return part if isinstance(part, str) else None
+    answer.thought = answer.thought or part.get("type") in _THINKING_PARTS
+    text = part.get("text") if part.get("type") in _TEXT_PARTS else None
+    return text if isinstance(text, str) else None
+
+
+def _take_calls(message: Mapping[str, Any], answer: Answer) -> None:
+    """Take the calls of a whole message, in place of what came of them in pieces."""
+    calls = [_tool_call(call) for call in _listed(message, "tool_calls")]
+    old = message.get("function_call")
+    if not calls and isinstance(old, dict) and old.get("name"):
+        calls = [ToolCall(_text(old.get("name")), _text(old.get("arguments")))]
+    if calls:
+        answer.drafts.clear()
+        answer.tools[:] = calls
+
+
+def _pieces_of_calls(delta: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """The pieces of calls in a delta; OpenAI's older ``function_call`` is the only call of its answer."""
+    listed = _listed(delta, "tool_calls")
+    old = delta.get("function_call")
+    if not listed and isinstance(old, dict) and (old.get("name") or old.get("arguments")):
+        return [{"index": 0, "function": old}]
+    return listed
 
 
 def _listed(message: Mapping[str, Any], name: str) -> list[dict[str, Any]]:
@@ -218,14 +292,13 @@ def _count(usage: object, answer: Answer) -> None:
     """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
     if not isinstance(usage, dict):
         return
-    answer.input_tokens = token_count(usage.get("prompt_tokens"))
-    answer.output_tokens = answer_tokens(
-        usage.get("completion_tokens"), usage.get("prompt_tokens"), usage.get("total_tokens")
-    )
+    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
     details = usage.get("prompt_tokens_details")
     cached = details.get("cached_tokens") if isinstance(details, dict) else None
     for place in ("prompt_cache_hit_tokens", "cached_tokens"):
         cached = usage.get(place) if cached is None else cached
-    answer.cached_tokens = token_count(cached)
-    if isinstance(details, dict):
-        answer.written_tokens = token_count(details.get("cache_write_tokens"))
+    written = details.get("cache_write_tokens") if isinstance(details, dict) else None
+    answer.count(
+        answer_tokens(answered, asked, usage.get("total_tokens")),
+        *map(token_count, (asked, cached, written)),
+    )

@@ -61,6 +61,17 @@ def error_in(document: Mapping[str, Any]) -> object:
     return _explained(error) if isinstance(error, dict) else error
 
 
+def unwrapped(document: Mapping[str, Any]) -> Mapping[str, Any]:
+    """A completion out of what gateways put around it: ``{"code": 0, "msg": "success", "data": {…}}``."""
+    if "choices" in document:
+        return document
+    for name in ("data", "result", "output", "response"):
+        inner = document.get(name)
+        if isinstance(inner, dict) and isinstance(inner.get("choices"), list):
+            return {**document, **inner}
+    return document
+
+
 def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:
     """Groq's field beside the choices of a stream: its usage, and the error that stopped it."""
     extra = document.get("x_groq")
@@ -75,6 +86,10 @@ def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
     """
     error = named(error)
     metadata = error.get("metadata")
+    value = error.get("value")  # of Vercel's gateway
+    if isinstance(value, dict) and isinstance(raw := value.get("error_message"), str) and raw:
+        said = ErrorBody.parse(raw.encode("utf-8", "replace")).message or raw
+        return {**error, "message": f"{error.get('message')}: {said}"}
     if not isinstance(metadata, dict):
         fields = _invalid_fields(error)
         return {**error, "message": fields} if fields else {**error}

@@ -13,7 +13,7 @@ from fairlane_workers.providers.answers.answer import (
     answer_tokens,
     as_list,
     as_object,
-    parse_object,
+    event_object,
     token_count,
 )
 from fairlane_workers.providers.contract import Request
@@ -61,7 +61,9 @@ class OpenAIResponses(Dialect):
         """See `Dialect.fold`."""
         if event.data == "[DONE]":  # of servers that end every stream like chat completions
             return ""
-        document = parse_object(event.data)
+        document = event_object(event.data, answer)
+        if document is None:
+            return ""
         match document.get("type"):
             case "response.output_text.delta" if isinstance(text := document.get("delta"), str):
                 return answer.add(text)
@@ -73,8 +75,10 @@ class OpenAIResponses(Dialect):
                 return _take_ending(as_object(document.get("response"), "response"), answer)
             case "error":
                 answer.error = error_in(document) or document
-            case _:  # reasoning, progress of tools, and future events
+            case kind:  # reasoning, progress of tools, and future events
                 answer.error = error_in(document)
+                if kind is None:
+                    answer.aside = answer.aside or ErrorBody.with_words(document)
         return ""
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
@@ -107,14 +111,17 @@ def _take_call(item: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
-    """Read the end of a stream; it holds the text if the server sent no pieces."""
+    """Read the end of a stream, whose output is a snapshot of all that came in pieces."""
     if error := error_in(response):
         answer.error = error
         return ""
-    text = ""
-    if not (answer.parts or answer.tools or answer.refusal):
-        items = as_list(response.get("output") or [], "output")
-        text = "".join(_take_item(as_object(item, "output[]"), answer) for item in items)
+    said = Answer()
+    for item in as_list(response.get("output") or [], "output"):
+        _take_item(as_object(item, "output[]"), said)
+    answer.tools = answer.tools or said.tools
+    answer.refusal = answer.refusal or said.refusal
+    answer.declined = answer.declined or said.declined
+    text = "" if said.text is None else answer.snapshot(said.text)
     _end(response, answer)
     return text
 
@@ -139,11 +146,11 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
 
 def _count(usage: object, answer: Answer) -> None:
     if isinstance(usage, dict):
-        answer.input_tokens = token_count(usage.get("input_tokens"))
-        answer.output_tokens = answer_tokens(
-            usage.get("output_tokens"), usage.get("input_tokens"), usage.get("total_tokens")
+        asked = usage.get("input_tokens")
+        answer.count(
+            answer_tokens(usage.get("output_tokens"), asked, usage.get("total_tokens")), token_count(asked)
         )
         details = usage.get("input_tokens_details")
         if isinstance(details, dict):
-            answer.cached_tokens = token_count(details.get("cached_tokens"))
-            answer.written_tokens = token_count(details.get("cache_write_tokens"))
+            cached, written = details.get("cached_tokens"), details.get("cache_write_tokens")
+            answer.count(cached=token_count(cached), written=token_count(written))
