@@ -161,7 +161,9 @@ def test_a_given_redis_that_does_not_answer_is_an_error_at_once(tmp_path: Path) 
 
 def test_a_given_redis_that_refuses_the_password_is_not_one_that_does_not_answer(tmp_path: Path) -> None:
     with start_embedded(tmp_path / "given") as given:
-        stack = Stack(StandInPlan(data_dir=tmp_path, redis_url=given.url.replace("://", "://:hunter2@")))
+        stack = Stack(
+            StandInPlan(data_dir=tmp_path, redis_url=given.url.replace("://", "://nobody:hunter2@"))
+        )
         with pytest.raises(StoreRefuses, match=r"refuses the user or the password.*redis\.url") as caught:
             stack.start()
     assert "hunter2" not in str(caught.value)

@@ -32,9 +32,10 @@ class Lack(NamedTuple):
 
     problem: str
     remedy: str
+    of_one_worker: bool = False
 
     def __str__(self) -> str:
-        return f"{self.problem}; {self.remedy}"
+        return self.problem if self.of_one_worker else f"{self.problem}; {self.remedy}"
 
 
 def lacking(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
@@ -43,7 +44,7 @@ def lacking(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
     for info in workers:
         if connection in info.unusable:
             problem = f"{info.name} cannot use {connection}: {info.unusable[connection]}"
-            return Lack(problem, "correct that where the worker runs, and start it again")
+            return Lack(problem, "correct that where the worker runs, and start it again", of_one_worker=True)
     told = bool(workers) and all(info.connections for info in workers)
     named = connection not in (FUNCTIONS, *ENDPOINT_PREFIXES)
     if not told or not named or any(connection in info.connections for info in workers):
