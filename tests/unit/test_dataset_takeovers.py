@@ -16,6 +16,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.datasets.references import Reference, digest_of
 from fairlane.datasets.rows import decode_page, encode_page
+from fairlane.model.ending import CANCELLED
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import digest_field
 from fairlane.store.write.leader import NotLeader
@@ -159,6 +160,8 @@ def test_each_row_is_read_once_whatever_happens_to_leaders(
     assert len(rows) >= total
     assert int(state.get("rows", 0)) == int(state.get("items", 0)) == len(rows)
     assert "open" not in state
+    parts.runs.end(leaders.ref, ["sim:fast"], CANCELLED, parts.leader.epoch, parts.now_ms)
+    parts.loader.refresh()
 
 
 def partly_read(leaders: Leaders, rows: int) -> None:
