@@ -330,6 +330,7 @@ class Scheduler:
         oldest_ms = max(self._restarts.since_ms, moment.server_ms - self._worker_timeout_ms)
         alive = [beat for beat in self._workers.beats(self._redis) if beat.beat_ms >= oldest_ms]
         self._capacity.update(alive)
+        self._registry.note_reported(name for beat in alive for name in beat.info.connections)
         if self._sharing.look(alive, self._lanes.names, moment):
             self._registry.reload()
             self._budgets.reload()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlane.cli.lanes.lane_views import LaneReport
-from fairlane.cli.operate.checks import check_leader, counts, examine
+from fairlane.cli.operate.checks import check_leader, check_workers, counts, examine
 from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen
 from fairlane.cli.operate.server_checks import check_clocks, check_server
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -187,6 +187,25 @@ def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Gra
     found = trouble(lanes=(lane(), lane(queued, lane="sim:slow")))
     assert found.grade is grade
     assert "none serves sim:slow" in found.detail
+
+
+@pytest.mark.parametrize(
+    ("more", "problem", "remedy"),
+    [
+        ({"connections": ("sim",)}, "none has a connection 'hand'", "Add it where workers start"),
+        ({"unusable": {"hand": "no CA"}}, "cannot use hand: no CA", "Correct that where the worker runs"),
+        ({}, "where 7 jobs wait", "--lanes"),
+        ({"connections": ("sim", "hand")}, "where 7 jobs wait", "--lanes"),
+    ],
+)
+def test_a_lane_that_nobody_serves_is_reported_with_what_workers_lack(
+    more: dict[str, Any], problem: str, remedy: str
+) -> None:
+    seen = replace(WELL, beats=(worker(**more),), lanes=(lane(), lane(7, lane="hand:a")))
+    found = [each for each in check_workers(seen) if "none serves" in each.detail]
+    assert [(each.grade, problem in each.detail, remedy in each.remedy) for each in found] == [
+        (Grade.FAIL, True, True)
+    ]
 
 
 def test_workers_of_another_version_are_reported() -> None:

@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner
 
 from fairlane.cli.main import app
+from fairlane.core.errors import StoreRefuses
 from tests.support.wait import wait_until
 
 
@@ -133,3 +134,17 @@ def test_the_simulator_serves_until_it_is_stopped(tmp_path: Path) -> None:
 def test_a_simulation_that_does_not_exist_is_code_2(tmp_path: Path) -> None:
     result = CliRunner().invoke(app, ["simulate", "--config", str(tmp_path / "none.toml")])
     assert result.exit_code == 2
+
+
+@pytest.mark.parametrize("role", ["worker", "scheduler"])
+def test_a_server_that_cannot_serve_is_a_wrong_setting(
+    no_exec: None, monkeypatch: pytest.MonkeyPatch, role: str
+) -> None:
+    refused = StoreRefuses("redis://host/99", "this server does not have the database", "Name another")
+
+    def refuse(*_: object) -> None:
+        raise refused
+
+    monkeypatch.setattr("fairlane.cli.process.require_usable", refuse)
+    result = CliRunner().invoke(app, [role])
+    assert (result.exit_code, str(refused) in result.stderr) == (2, True)

@@ -88,3 +88,10 @@ def test_a_pipe_gets_utf_8_in_any_locale(shell: Shell) -> None:
 
     assert (table.returncode, document.returncode) == (0, 0), table.stderr + document.stderr
     assert json.loads(document.stdout.decode())["name"] == "prüfung – 試"
+
+
+@pytest.mark.parametrize("command", ["", "submit", "lanes"])
+def test_help_that_cannot_be_written_is_a_failure_in_words(shell: Shell, command: str) -> None:
+    full = shell(f"{FAIRLANE} {command} --help >/dev/full")
+    assert full.returncode == 1
+    assert full.stderr.decode().splitlines() == ["error: No space left on device"]

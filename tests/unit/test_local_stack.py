@@ -12,7 +12,7 @@ from typing import ClassVar
 
 import pytest
 
-from fairlane.core.errors import ConfigurationError, LocalStackError
+from fairlane.core.errors import ConfigurationError, LocalStackError, StoreRefuses
 from fairlane.embedded.ports import LOOPBACK
 from fairlane.embedded.reaper import is_running
 from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
@@ -157,6 +157,17 @@ def test_a_given_redis_that_does_not_answer_is_an_error_at_once(tmp_path: Path) 
     with pytest.raises(LocalStackError, match="nothing answers at redis") as caught:
         stack.start()
     assert "hunter2" not in str(caught.value)
+
+
+def test_a_given_redis_that_refuses_the_password_is_not_one_that_does_not_answer(tmp_path: Path) -> None:
+    with start_embedded(tmp_path / "given") as given:
+        stack = Stack(
+            StandInPlan(data_dir=tmp_path, redis_url=given.url.replace("://", "://nobody:hunter2@"))
+        )
+        with pytest.raises(StoreRefuses, match=r"refuses the user or the password.*redis\.url") as caught:
+            stack.start()
+    assert "hunter2" not in str(caught.value)
+    assert ".." not in str(caught.value)
 
 
 def test_a_given_url_of_something_else_is_a_wrong_setting(tmp_path: Path) -> None:

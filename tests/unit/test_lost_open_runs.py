@@ -49,6 +49,7 @@ def test_pages_that_are_lost_while_rows_are_added_are_sent_again(stage: Stage, l
     assert stage.redis.hlen(rows_of(stage, writer.run)) == PAGES
 
 
+@pytest.mark.filterwarnings("ignore:.*Redis has lost rows of it")
 @settings(max_examples=3, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lost=st.sets(st.integers(0, PAGES - 1), min_size=1))
 def test_pages_that_are_lost_later_have_empty_rows(fake_redis: Redis, lost: set[int]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,8 +13,9 @@ from structlog.testing import capture_logs
 
 from fairlane import JobState, ResultsLost, Run, RunState
 from fairlane.client.client import Client
-from fairlane.model.run import RunRef
-from fairlane.store.read.reading import RunReader
+from fairlane.datasets.rows import encode_page
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.store.read.reading import RecordReader, RunReader
 from tests.support.registries import ScheduledMetrics
 from tests.support.stage import Stage
 
@@ -26,6 +28,12 @@ def finished(stage: Stage) -> tuple[Run, RunRef]:
     stage.answer(run.id, ROWS)
     assert run.status().state is RunState.COMPLETED
     return run, RunRef("search", run.id)
+
+
+def _spec(stage: Stage, ref: RunRef) -> RunSpec:
+    spec = RunReader(stage.redis, stage.keys).overview(ref).spec
+    assert spec is not None
+    return spec
 
 
 READS: dict[str, Callable[[Run], Any]] = {
@@ -125,6 +133,52 @@ def test_the_leader_says_once_that_redis_would_delete_parts_of_runs(real_redis: 
     assert [(line["event"], line["log_level"], line["policy"]) for line in logs] == [
         ("store_evicts", "error", "volatile-lru")
     ]
+
+
+def test_a_scheduler_that_takes_over_says_it_too(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown = ScheduledMetrics(real_redis)
+    leads = [False, False, True, True, False, True]
+    monkeypatch.setattr(shown.sampler, "_leads", lambda: leads[0])
+    server = SimpleNamespace(evicts=True, memory_limit=1, eviction="volatile-lru", refusing=None)
+    monkeypatch.setattr(shown.sampler._deployment, "server", lambda: server)
+    said = []
+    while leads:
+        with capture_logs() as logs:
+            shown.sampler.tick()
+        said.append(len(logs))
+        leads.pop(0)
+    assert said == [0, 0, 1, 0, 0, 1]
+
+
+def test_records_of_lost_rows_say_so_once(stage: Stage) -> None:
+    run, ref = finished(stage)
+    stage.redis.delete(stage.keys.rows(ref))
+    with pytest.warns(UserWarning, match=r"lost rows of it.*noeviction.*empty") as warned:
+        assert [record.row for record in run.results()] == [{}] * ROWS
+    assert len(warned) == 1
+
+
+@pytest.mark.parametrize("rows", [None, [{"q": n} for n in range(ROWS)]])
+def test_a_run_whose_rows_are_lost_is_not_continued_and_is_not_unknown(
+    stage: Stage, rows: list[dict[str, int]] | None
+) -> None:
+    run, ref = finished(stage)
+    stage.redis.delete(stage.keys.rows(ref))
+    with pytest.raises(ResultsLost, match=r"lost rows of it"):
+        stage.client.continue_run(run.id, rows)
+    assert [each.run for each in stage.client.runs()] == [run.id]
+
+
+@pytest.mark.parametrize("lost", [0, 1, 2])
+def test_a_single_page_that_is_lost_is_named_too(stage: Stage, lost: int) -> None:
+    run, ref = finished(stage)
+    reader = RecordReader(stage.redis, stage.keys, _spec(stage, ref).model_copy(update={"page_rows": 1}))
+    for number in range(ROWS):
+        stage.redis.hset(stage.keys.rows(ref), str(number), encode_page([{"q": number}]))
+    stage.redis.hdel(stage.keys.rows(ref), str(lost))
+    with pytest.raises(ResultsLost):
+        list(reader.rows(ROWS))
+    assert run.status().state is RunState.COMPLETED
 
 
 def test_a_run_that_is_admitted_between_two_reads_is_not_lost(

@@ -64,6 +64,7 @@ def test_a_run_whose_rows_are_missing_is_rejected_with_what_to_do(
     assert "submit the run again" in state["reason"]
 
 
+@pytest.mark.filterwarnings("ignore:.*Redis has lost rows of it")
 @settings(max_examples=5, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lost=st.sets(st.integers(0, 4), min_size=1))
 def test_rows_that_are_lost_later_are_empty_and_all_else_is_readable(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 from redis import Redis
 from redis.exceptions import (
+    AuthenticationError,
     ClusterCrossSlotError,
     MovedError,
     NoPermissionError,
@@ -14,6 +15,7 @@ from redis.exceptions import (
     ResponseError,
 )
 
+from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import StoreRefuses
 from fairlane.store.connection import connect
@@ -136,3 +138,54 @@ def test_a_cluster_under_a_plain_url_ends_a_role(monkeypatch: pytest.MonkeyPatch
         settings = Settings.model_validate({"redis": {"url": redis}, "celery": {"broker_url": broker}})
         with pytest.raises(StoreRefuses, match="node of a Redis Cluster"):
             require_usable(settings.redis, settings.broker_url)
+
+
+SECRETS = [
+    (AuthenticationError("invalid username-password pair or user is disabled."), "refuses the user or the"),
+    (AuthenticationError("WRONGPASS invalid username-password pair"), "refuses the user or the password"),
+    (AuthenticationError("AUTH <password> called without any password configured"), "refuses the user"),
+    (AuthenticationError("Authentication required."), "asks for a password"),
+    (
+        AuthenticationError(
+            "HELLO must be called with the client already authenticated, otherwise the HELLO <proto> AUTH"
+        ),
+        "asks for a password",
+    ),
+    (ResponseError("DB index is out of range"), "does not have the database"),
+]
+
+
+@pytest.mark.parametrize(("error", "problem"), SECRETS)
+def test_a_refused_password_or_database_is_no_server_that_is_away(error: RedisError, problem: str) -> None:
+    shown = unavailable(URL, error)
+    assert isinstance(shown, StoreRefuses)
+    for text in (str(shown), in_words(error)):
+        assert problem in text
+    assert "cannot reach" not in str(shown)
+    assert "Start" not in str(shown)
+    assert ".." not in str(shown)
+
+
+@pytest.mark.parametrize(
+    ("user", "query", "problem"),
+    [
+        ("role:wrong@", "db=0", "refuses the user or the password"),
+        ("", "db=99", "does not have the database"),
+    ],
+)
+def test_whoever_uses_a_refused_password_or_database_reads_which(
+    real_redis: Redis, user: str, query: str, problem: str
+) -> None:
+    url = f"unix://{user}{real_redis.connection_pool.connection_kwargs['path']}?{query}"
+    settings = Settings.model_validate({"redis": {"url": url}})
+    deployment = Deployment.open(settings)
+    asks: list[Callable[[], object]] = [
+        lambda: require_usable(settings.redis, settings.broker_url),
+        deployment.require,
+        lambda: deployment.patience().ask(deployment.redis.ping),
+    ]
+    for ask in asks:
+        with pytest.raises(StoreRefuses, match=problem) as raised:
+            ask()
+        assert "wrong" not in str(raised.value).replace("***", "")
+    deployment.close()

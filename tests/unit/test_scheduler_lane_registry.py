@@ -13,7 +13,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.scopes import Scopes
 from fairlane_scheduler.lanes import registry as lane_registry
-from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.registry import ConnectionAwaited, LaneRegistry
 from fairlane_scheduler.lanes.sharing import LaneSharing
 from tests.support.scheduler_parts import CONNECTIONS
 
@@ -142,3 +142,36 @@ def test_a_function_s_name_and_lane_are_short_and_printable(lanes: Lanes, name: 
     with pytest.raises(UnknownModel):
         known.lane_of("python:tasks.fetch", name)
     assert known.lane_of("python:tasks.fetch", "api.example") == "python:api.example"
+
+
+def test_an_item_of_a_connection_that_others_have_waits(lanes: Lanes) -> None:
+    known = registry(lanes)
+    with pytest.raises(UnknownModel, match="did you mean 'shared'"):
+        known.lane_of_item("shard:x")
+    known.note_reported(["shard"])
+    with pytest.raises(ConnectionAwaited):
+        known.lane_of_item("shard:x")
+    with pytest.raises(UnknownModel, match="did you mean 'shared'"):
+        known.lane_of("shard:x")
+    known.note_reported([])
+    with pytest.raises(ConnectionAwaited):
+        known.lane_of_item("shard:x", checked=True)
+
+
+def test_an_item_goes_to_the_lane_that_its_connection_had(lanes: Lanes) -> None:
+    lanes.configure("old:x", None)
+    lanes.configure("whole", None)
+    known = registry(lanes)
+    known.reload()
+    assert known.lane_of_item("old:x") == "old:x"
+    assert known.lane_of_item("whole:anything") == "whole"
+    with pytest.raises(ConnectionAwaited):
+        known.lane_of_item("old:another")
+
+
+@pytest.mark.parametrize(
+    "model", ["sim", "", ":", "nowhere", "nowhere:", f"nowhere:{'x' * 300}", "nowhere:\n"]
+)
+def test_an_item_of_a_model_that_is_none_stays_invalid(lanes: Lanes, model: str) -> None:
+    with pytest.raises(UnknownModel):
+        registry(lanes).lane_of_item(model)

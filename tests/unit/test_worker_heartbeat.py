@@ -6,6 +6,7 @@ import asyncio
 from typing import Any
 
 import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
@@ -340,6 +341,16 @@ def test_a_drain_hurries_the_beat() -> None:
         wished(parts, WorkerRequest.IDLE)
         await parts.heartbeat._hurry.wait()
         await end(ear)
+
+    on_loop(scene)
+
+
+def test_a_worker_that_stops_while_redis_is_away_logs_no_traceback(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.heartbeat.stopping()
+        logs = await beats(parts, monkeypatch, 3, RedisConnectionError("Redis is away"))
+
+        assert [(line["event"], line["log_level"]) for line in logs] == [("store_unreachable", "warning")]
 
     on_loop(scene)
 

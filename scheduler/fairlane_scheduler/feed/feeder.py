@@ -39,6 +39,7 @@ SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one o
 ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
 READ_AHEAD_EVERY_MS = 50
 READ_AHEAD_JOBS = 50_000  # how far a run is read ahead to find lanes that it has not used yet
+CONNECTION_MS = 1_000  # a run whose next item waits for a connection is left alone for so long
 AWAITED_MS = 5  # a run whose next item a child process works on is left alone for so long
 BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so long
 
@@ -69,6 +70,7 @@ class Feeder:
         self._placement = Placement(runs, lanes, most_row_bytes, tokenizers, pool)
         self._hold_after = hold_after
         self._cut_off = Counter[RunRef]()
+        self._unconnected: dict[RunRef, str] = {}
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
         self._last_ms: dict[RunRef, int] = {}
         self._paused_until_ms: dict[RunRef, int] = {}
@@ -99,6 +101,7 @@ class Feeder:
         self._last_ms.pop(ref, None)
         self._paused_until_ms.pop(ref, None)
         self._cut_off.pop(ref, None)
+        self._unconnected.pop(ref, None)
 
     def _in_turn(self) -> list[ActiveRun]:
         """From where the last tick ended, one run of each team in turn, so that no team waits for another."""
@@ -144,8 +147,11 @@ class Feeder:
         start = run.cursor
         batch, upto = self._place(run)
         self._hold_if_cut_off(run, moment)
+        connection = self._placement.unconnected.get(run.ref)
+        self._note_unconnected(run.ref, connection)
         if upto == start:
-            self._paused_until_ms[run.ref] = moment.monotonic_ms + AWAITED_MS
+            pause_ms = AWAITED_MS if connection is None else CONNECTION_MS
+            self._paused_until_ms[run.ref] = moment.monotonic_ms + pause_ms
             return 0
         if sum(self._lanes.ensure(lane) for lane in batch.entries) >= OPENED_AT_ONCE:
             self._throttle.rest(run.ref.team, self._clock.monotonic_ms(), OPENING_MS)
@@ -171,6 +177,16 @@ class Feeder:
             self._backlog.drop_run(run.ref)
             self.forget(run.ref)
         return upto - start
+
+    def _note_unconnected(self, ref: RunRef, connection: str | None) -> None:
+        """Log once that a run waits for a connection, and again for another."""
+        if connection is None:
+            self._unconnected.pop(ref, None)
+        elif self._unconnected.get(ref) != connection:
+            self._unconnected[ref] = connection
+            remedy = "start the schedulers anew with [connections] of the workers"
+            fields = {"run": ref.run, "team": ref.team, "connection": connection, "remedy": remedy}
+            log.warning(Event.CONNECTION_AWAITED, **fields)
 
     def _hold_if_cut_off(self, run: ActiveRun, moment: Moment) -> None:
         """Pause a run a few of whose pages, prompts and evaluators took more than each may."""

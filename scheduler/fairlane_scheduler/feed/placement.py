@@ -39,7 +39,7 @@ from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
 from fairlane_scheduler.feed.known_results import KnownTasks
 from fairlane_scheduler.feed.tokenizers import Tokenizers
 from fairlane_scheduler.feed.uncalled_items import UncalledItems
-from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.registry import ConnectionAwaited, LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
@@ -179,6 +179,8 @@ class Placement:
         self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
         self._uncalled = UncalledItems(runs, self._work, lanes.servers)
         self._surprising: set[RunRef] = set()
+        self.unconnected: dict[RunRef, str] = {}
+        """By run, the connection that its next item waits for."""
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
@@ -189,11 +191,15 @@ class Placement:
         """
         placed: list[PlacedItem] = []
         position, stop, stopped = run.cursor, 0, False
+        self.unconnected.pop(run.ref, None)
         memory = self._runs.memory(run.ref) if run.plan.spec.order.remembers else None
         while position < upto and not (position > run.cursor and enough()):
             try:
                 one = self._place_one(run, position, memory)
             except PageAwaited:
+                break
+            except ConnectionAwaited as awaited:
+                self.unconnected[run.ref] = awaited.connection
                 break
             except WorkAwaited:
                 if run.serial:
@@ -225,6 +231,7 @@ class Placement:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
         self._surprising.discard(ref)
+        self.unconnected.pop(ref, None)
         self._uncalled.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
@@ -235,7 +242,10 @@ class Placement:
     def _place_one(
         self, run: ActiveRun, position: int, memory: Mapping[bytes, bytes] | None
     ) -> PlacedItem | None:
-        """An item to feed; ``None`` if it belongs to another turn. Raises `PageAwaited` and `WorkAwaited`."""
+        """An item to feed; ``None`` if it belongs to another turn.
+
+        Raises `PageAwaited`, `WorkAwaited` and `ConnectionAwaited`.
+        """
         spec = run.plan.spec
         turn, number = divmod(position, max(1, run.items))
         model = None
@@ -252,17 +262,22 @@ class Placement:
                 )
             if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
-                self._lanes.lane_of(model, spec.lane, spec.team)
+                self._lane_of(run, model)
             call = self._call(run, item, memory)
-            return PlacedItem(item, position, self._lanes.lane_of(call.model, spec.lane, spec.team), call)
+            return PlacedItem(item, position, self._lane_of(run, call.model), call)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
-        except (PageAwaited, WorkAwaited, NoChild, RedisError, OSError, MemoryError):
+        except (PageAwaited, WorkAwaited, ConnectionAwaited, NoChild, RedisError, OSError, MemoryError):
             raise
         except Exception as error:  # noqa: BLE001  a row may make anything at all of a template or a request
             problem = f"{type(error).__name__}: {error}"[:MOST_REASON_CHARS]
             self._log_once(run.ref, number, problem)
             return PlacedItem(item, position, problem=problem, model=model)
+
+    def _lane_of(self, run: ActiveRun, model: str) -> str:
+        """The lane of a task. A model that no row decides was known when the run was admitted."""
+        spec = run.plan.spec
+        return self._lanes.lane_of_item(model, spec.lane, spec.team, checked=not run.open_ended)
 
     def _log_once(self, ref: RunRef, item: int, problem: str) -> None:
         """Log the first item of a run that raised what nobody expected."""

@@ -7,7 +7,7 @@ from fairlane.model.ending import CANCELLED, Ending
 from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.runs.inbox import Request
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.runs import ReadPage, Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.feed.run_loader import RunLoader
@@ -89,9 +89,18 @@ class RunRequests:
         self._feeder.forget(ref)
 
 
-def extend(runs: Runs, run: ActiveRun, rows: int, moment: Moment, *, last: bool) -> None:
-    """Set an open run's number of rows; after the ``last`` extension it gets no more."""
-    extended = runs.extend(run.ref, run.plan, rows, moment.epoch, moment.argument, last=last)
+def extend(
+    runs: Runs, run: ActiveRun, rows: int, moment: Moment, *, last: bool, page: ReadPage | None = None
+) -> bool:
+    """Set an open run's number of rows, and store the ``page`` of them; after the ``last`` it gets no more.
+
+    Returns whether that took effect. Where it did not, the run has as many rows as Redis says.
+    """
+    extended = runs.extend(run.ref, run.plan, rows, moment.epoch, moment.argument, last=last, page=page)
     if extended:
         run.rows, run.open = rows, not last
+    else:
+        extent = runs.extent(run.ref)
+        run.rows, run.open = max(run.rows, extent.rows), extent.open
     run.ended = extended == 2
+    return extended != 0

@@ -16,7 +16,7 @@ from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
 from fairlane.model.origins import Source
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.write.runs.runs import ReadPage, Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.intake.admission import check_jobs
 from fairlane_scheduler.intake.run_requests import extend
@@ -94,20 +94,30 @@ class Sources:
         if not reading.next.done():
             return True
         page, reading.next = reading.next.result(), None
-        if page is not None:
-            check_jobs(run.plan.spec, run.rows + len(page))
-            self._runs.append(run.ref, reading.count, encode_page(page), digest_of(page))
-            reading.kept.append(reading.count)
-            reading.count += 1
-        extend(self._runs, run, run.rows + len(page or ()), moment, last=page is None)
+        self._store(run, reading, page or [], moment)
         return run.open
 
+    def _store(self, run: ActiveRun, reading: _Reading, page: list[dict[str, Any]], moment: Moment) -> None:
+        """Store a page and count its rows. One that is not full is the last, and so is one without rows."""
+        rows, last = run.rows + len(page), len(page) < run.plan.spec.page_rows
+        check_jobs(run.plan.spec, rows)
+        stored = ReadPage(reading.count, encode_page(page), digest_of(page)) if page else None
+        if not extend(self._runs, run, rows, moment, last=last, page=stored):
+            del self.readings[run.ref]  # the next one begins where Redis says that the run is
+        elif page:
+            reading.kept.append(reading.count)
+            reading.count += 1
+
     def _begin(self, run: ActiveRun, source: Source) -> _Reading:
-        """Read on after the run's rows so far: an earlier leader may have read some."""
+        """Read on after the run's rows so far, the last of which may be in a page that is not full.
+
+        An earlier leader may have read them. After a page that is not full it had found the dataset's end.
+        """
         size = run.plan.spec.page_rows
-        done = run.rows // size
+        full, more = divmod(run.rows, size)
+        done = full + bool(more)
         digests = [self._runs.digest(run.ref, number) for number in range(done)]
-        following = _following(source, size, digests, self._row_bytes)
+        following = _following(source, size, digests, self._row_bytes, ended=more > 0)
         reading = _Reading(following, done, kept=deque(range(done)))
         self.readings[run.ref] = reading
         return reading
@@ -124,9 +134,12 @@ class Sources:
 
 
 def _following(
-    source: Source, size: int, digests: Sequence[str | None], row_bytes: int
+    source: Source, size: int, digests: Sequence[str | None], row_bytes: int, *, ended: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """The pages behind those of ``digests``. Raises `DatasetChanged` where one of those has other rows."""
+    """The pages behind those of ``digests``; none where the dataset had ``ended`` with those.
+
+    Raises `DatasetChanged` where one of those has other rows.
+    """
 
     def digest(number: int) -> str | None:
         return digests[number] if number < len(digests) else None
@@ -135,6 +148,6 @@ def _following(
     for number in range(len(digests)):
         dataset.page(number)
     number = len(digests)
-    while page := dataset.page(number):
+    while not ended and (page := dataset.page(number)):
         yield page
         number += 1

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import servers_of
@@ -27,6 +27,14 @@ MOST_CHARS = 200
 SEPARATOR = "|"  # of a lane and a run in the marks of what has changed
 
 log = get_logger("lanes")
+
+
+class ConnectionAwaited(Exception):
+    """An item's connection is not in this scheduler's settings, and other processes have it or had it."""
+
+    def __init__(self, connection: str) -> None:
+        super().__init__(connection)
+        self.connection = connection
 
 
 class LaneRegistry:
@@ -55,6 +63,7 @@ class LaneRegistry:
         """What each connection calls."""
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
+        self._reported: frozenset[str] = frozenset()
         self._openers: dict[str, str] = {}
         self._opening: dict[str, str] = {}  # lanes that are named, and not yet created
 
@@ -151,6 +160,32 @@ class LaneRegistry:
         _check_name(name, model)
         lane = lane_key(self._sharing.owners[connection], name, known.scope, known.base_url)
         return self._opened(lane, model, team, endpoint=known.scope == "endpoint")
+
+    def lane_of_item(
+        self, model: str, configured: str | None = None, team: str | None = None, *, checked: bool = False
+    ) -> str:
+        """The lane of an item of an admitted run: that of `lane_of`, or one that its connection has in Redis.
+
+        ``checked``: a scheduler that admitted the run knew its models. Raises `ConnectionAwaited` for a
+        connection that only the settings of others have: those of that scheduler or of a live worker, or of
+        the one that made its lanes. Raises `UnknownModel` for one that nobody has.
+        """
+        connection, _, name = model.partition(":")
+        if connection == FUNCTIONS or connection in self._connections or not name:
+            return self.lane_of(model, configured, team)
+        for lane in (model, connection):
+            if lane in self._known:
+                return lane
+        if checked or connection in self._reported or self._has_lanes(connection):
+            raise ConnectionAwaited(connection)
+        return self.lane_of(model, configured, team)
+
+    def note_reported(self, connections: Iterable[str]) -> None:
+        """Set the connections that live workers report."""
+        self._reported = frozenset(connections)
+
+    def _has_lanes(self, connection: str) -> bool:
+        return any(lane.startswith(f"{connection}:") for lane in self._known)
 
     def _opened(self, lane: str, model: str, team: str | None, *, endpoint: bool = False) -> str:
         if lane not in self._known and lane not in self._opening:

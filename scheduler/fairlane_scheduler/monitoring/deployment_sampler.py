@@ -65,7 +65,7 @@ class DeploymentSampler:
         self.sample: DeploymentSample | None = None
         self.reachable = False
         self.refusing: Refusal | None = None
-        self._evicts = False
+        self._eviction_noted = False
         self.thread = PeriodicThread("sampler", self._look_and_log, lambda: self._redis.close())
 
     def tick(self) -> None:
@@ -85,11 +85,15 @@ class DeploymentSampler:
             self.sample, self.reachable = None, False
 
     def _note_eviction(self, server: ServerView | None) -> None:
-        """Log once that the server would delete parts of runs; again if that was mended and came back."""
-        evicts = server is not None and server.evicts and server.memory_limit > 0
-        if server is not None and evicts and not self._evicts and self._leads():
-            log.error(Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction")
-        self._evicts = evicts
+        """Log once a term that the server would delete parts of runs; again once that was mended."""
+        noted = False
+        if server is not None and server.evicts and server.memory_limit > 0 and self._leads():
+            noted = True
+            if not self._eviction_noted:
+                log.error(
+                    Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction"
+                )
+        self._eviction_noted = noted
 
     def _measure(self) -> int:
         """Read the time, and how long that round trip takes."""

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.commands import LazyGroup
-from fairlane.cli.failures import exit_code_of, terminable
+from fairlane.cli.failures import describe, exit_code_of, terminable
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
-from fairlane.cli.output import say
+from fairlane.cli.output import complain, say
 from fairlane.cli.streams import finish_streams, prepare_streams
 
 app = typer.Typer(
@@ -59,6 +59,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say("interrupted")
         code = exit_code_of(interruption)
     except BrokenPipeError as error:
+        code = exit_code_of(error)
+    except OSError as error:  # --help is printed before there is a command
+        complain(describe(error))
         code = exit_code_of(error)
     return finish_streams(code)
 

@@ -10,8 +10,11 @@ from typing import Annotated, NoReturn
 
 import typer
 
+from fairlane.cli.failures import MISUSED
 from fairlane.cli.invocation import Invocation
+from fairlane.cli.output import complain
 from fairlane.config.environment import child_environment
+from fairlane.core.errors import StoreUnavailable
 from fairlane.store.connection.connect import require_usable
 
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]
@@ -40,7 +43,11 @@ def stated(**options: object) -> list[str]:
 def require_ready(invocation: Invocation) -> None:
     """Check settings and the certificates of Redis and broker before the role starts.
 
-    Raises `ConfigurationError` and `StoreUnavailable`.
+    Raises `ConfigurationError`; ends with the code of wrong settings where Redis or broker cannot be used.
     """
     settings = invocation.settings()
-    require_usable(settings.redis, settings.broker_url)
+    try:
+        require_usable(settings.redis, settings.broker_url)
+    except StoreUnavailable as error:
+        complain(str(error))
+        raise typer.Exit(MISUSED) from error

@@ -122,7 +122,7 @@ class Patience:
         try:
             answer = read()
         except AuthenticationError as error:
-            raise StoreUnavailable(self._url, str(error)) from error
+            raise unavailable(self._url, error) from error
         except (RedisConnectionError, RedisTimeoutError) as error:
             if self._silent_since is None:
                 self._silent_since = self._clock.monotonic_ms()

@@ -51,6 +51,7 @@ class Event(StrEnum):
 
     # Teams
     TOKENIZERS_MISSING = "tokenizers_missing"  # reason
+    CONNECTION_AWAITED = "connection_awaited"  # run, team, connection, remedy
     TEAM_THROTTLED = "team_throttled"  # throttled_ms
     WORK_CUT_OFF = "work_cut_off"  # what, reason
     BUDGET_NEARLY_USED = "budget_nearly_used"  # team, lane, per, unit, used, most, until

@@ -26,7 +26,8 @@ from fairlane.embedded.private import PRIVATE_UMASK, make_private
 from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint, wait_until
 from fairlane.embedded.servers import Server, ServerKind, find_server
 from fairlane.embedded.writers import remember, writer_of
-from fairlane.store.connection.connect import RedisClient, open_redis
+from fairlane.store.connection.connect import RedisClient, open_redis, unavailable, without_password
+from fairlane.store.connection.misfits import misfit_of
 from fairlane.store.connection.tls_errors import in_words, options_of
 
 START_TIMEOUT_S = 60.0
@@ -76,11 +77,16 @@ def start_embedded(
 
 
 def ping(url: str, timeout: float = 1.0) -> str | None:
-    """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` if it is no Redis URL."""
+    """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` if it is no Redis URL.
+
+    Raises `StoreRefuses` where it answers and refuses the password or the database.
+    """
     try:
         with _client(url, timeout) as client:
             client.ping()
     except (redis.RedisError, OSError) as error:
+        if misfit_of(error) is not None:
+            raise unavailable(without_password(url), error) from error
         return in_words(error) or type(error).__name__
     return None
 

@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from fairlane.cli.invocation import Invocation
 from fairlane.config.settings import Settings
-from fairlane.core.errors import ConfigurationError
+from fairlane.core.errors import ConfigurationError, StoreRefuses
 from fairlane.embedded.private import PRIVATE, make_private
 from fairlane.embedded.server import ping
 from fairlane.local.plan import SIMULATED, address_of, connection_variables
@@ -68,9 +68,16 @@ def choose_redis(flag: str | None, settings: Settings) -> tuple[str | None, int 
         and not address.password
         and address.path in ("", "/", "/0")
     )
-    if not ours_to_serve or ping(settings.redis.url) is None:
+    if not ours_to_serve or _answers(settings.redis.url):
         return settings.redis.url, None
     return None, address.port or REDIS_PORT
+
+
+def _answers(url: str) -> bool:
+    try:
+        return ping(url) is None
+    except StoreRefuses:
+        return False
 
 
 def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]:

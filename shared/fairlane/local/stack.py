@@ -193,7 +193,7 @@ class Stack:
             raise ConfigurationError("redis.url", shown, f"is no Redis URL: {error}") from error
         if problem is not None:
             remedy = "Start that server, or leave the URL out and one is started here"
-            raise LocalStackError(REDIS, f"nothing answers at {shown}: {problem}. {remedy}")
+            raise LocalStackError(REDIS, f"nothing answers at {shown}: {problem.rstrip('.')}. {remedy}")
         self._lock.acquire()
         self._report(f"redis: {shown}")
 

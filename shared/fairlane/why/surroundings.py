@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from fairlane.model.lane import ENDPOINT_PREFIXES, FUNCTIONS
 from fairlane.model.run import RunRef
@@ -26,17 +27,30 @@ def _refused(refusing: Refusal) -> str:
     return f"{refusing.problem}: nothing starts or is recorded until that ends. {refusing.remedy}"
 
 
-def _lacking(lane: str, workers: Sequence[WorkerInfo]) -> str:
-    """What of a lane's connection keeps workers from serving it; empty where nothing is known."""
+class Lack(NamedTuple):
+    """What of a lane's connection keeps workers from serving it, and the remedy."""
+
+    problem: str
+    remedy: str
+    of_one_worker: bool = False
+
+    def __str__(self) -> str:
+        return self.problem if self.of_one_worker else f"{self.problem}; {self.remedy}"
+
+
+def lacking(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
+    """What keeps ``workers`` from serving a lane that none of them serves; ``None`` if that is not known."""
     connection = lane.partition(":")[0]
     for info in workers:
         if connection in info.unusable:
-            return f"{info.name} cannot use {connection}: {info.unusable[connection]}"
+            problem = f"{info.name} cannot use {connection}: {info.unusable[connection]}"
+            return Lack(problem, "correct that where the worker runs, and start it again", of_one_worker=True)
     told = bool(workers) and all(info.connections for info in workers)
     named = connection not in (FUNCTIONS, *ENDPOINT_PREFIXES)
     if not told or not named or any(connection in info.connections for info in workers):
-        return ""
-    return f"none has a connection {connection!r}; add it where workers start, and start them anew"
+        return None
+    problem = f"none has a connection {connection!r}"
+    return Lack(problem, "add it where workers start, and start them anew")
 
 
 class Surroundings:
@@ -60,11 +74,11 @@ class Surroundings:
         self.queues = self._queues.on(lanes, team)
         beats = if_allowed(lambda: Workers(keys).beats(redis), None)
         self._in_part = beats is None
-        self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, str]()
+        self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, Lack | None]()
         if beats is not None:
             working = [beat.info for beat in beats if not beat.info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
-            self._lacking = {lane: _lacking(lane, working) for lane in lanes}
+            self._lacking = {lane: lacking(lane, working) for lane in lanes}
         self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
         self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
         server = DeploymentReader(redis, keys).server()
@@ -99,8 +113,8 @@ class Surroundings:
         if queued and self.refusing is not None:
             return self.refusing
         share = 1.0 if team is None else self.share(team, lane)
-        slots, lacking = self._slots[lane], self._lacking.get(lane, "")
-        found = reason_of(self.views[lane], queued, slots, led=self.led, share=share, lacking=lacking)
+        slots, lack = self._slots[lane], self._lacking.get(lane)
+        found = reason_of(self.views[lane], queued, slots, led=self.led, share=share, lacking=str(lack or ""))
         if own is None or found is None:
             return own or found
         used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"

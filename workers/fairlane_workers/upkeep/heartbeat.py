@@ -96,8 +96,11 @@ class Heartbeat:
             self._hurry.clear()
             try:
                 await self.beat()
-            except Exception:
-                log.exception(Event.HEARTBEAT_FAILED, worker=self._worker)
+            except Exception as error:
+                if self._ending and isinstance(error, (RedisError, OSError)):
+                    log.warning(Event.STORE_UNREACHABLE, error=str(error))
+                else:
+                    log.exception(Event.HEARTBEAT_FAILED, worker=self._worker)
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._interval_s):
                     await self._hurry.wait()

@@ -15,6 +15,7 @@ from fairlane.core.clock import span
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.workers import Beat
+from fairlane.why.surroundings import lacking
 
 
 def examine(seen: Seen) -> list[Finding]:
@@ -200,8 +201,10 @@ def _check_service(alive: Sequence[Beat], reports: Sequence[LaneReport]) -> Iter
         if report.view.lane not in served:
             grade = Grade.FAIL if report.queued else Grade.WARN
             detail = f"none serves {report.view.lane}, where {report.queued:,} jobs wait"
-            remedy = "Start a worker that is not bound to other lanes by --lanes or worker.lanes."
-            yield Finding("workers", grade, detail, remedy)
+            remedy = "start a worker that is not bound to other lanes by --lanes or worker.lanes"
+            if (lack := lacking(report.view.lane, [beat.info for beat in alive])) is not None:
+                detail, remedy = f"{detail}: {lack.problem}", lack.remedy
+            yield Finding("workers", grade, detail, f"{remedy[0].upper()}{remedy[1:]}.")
 
 
 def counts(findings: Sequence[Finding]) -> Mapping[Grade, int]:

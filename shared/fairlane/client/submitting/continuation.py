@@ -30,7 +30,7 @@ def require_finished(status: RunStatus) -> None:
 
 
 def rows_of(deployment: Deployment, spec: RunSpec, count: int) -> Iterator[dict[str, Any]]:
-    """The ``count`` rows of a run, in order. Raises `RunNotFound` where one is lost.
+    """The ``count`` rows of a run, in order. Raises `ResultsLost` where Redis has lost one.
 
     Those of a dataset by reference are read here, too. Raises `SubmissionError` where they cannot be, or are
     others by now.

@@ -10,7 +10,13 @@ from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
-from redis.exceptions import BusyLoadingError, NoPermissionError, RedisError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    BusyLoadingError,
+    NoPermissionError,
+    RedisError,
+    ResponseError,
+)
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 from redis.retry import Retry
@@ -71,7 +77,7 @@ def require(redis: RedisClient, url: str) -> RedisClient:
     """
     try:
         redis.ping()
-    except BusyLoadingError as error:
+    except (BusyLoadingError, AuthenticationError) as error:
         raise unavailable(without_password(url), error) from error
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
         if hung_up := first_word_refused(error, url):
@@ -144,7 +150,7 @@ def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
 
 
 def require_usable(settings: RedisSettings, broker_url: str) -> None:
-    """Check before a role starts: certificates of Redis and broker, that neither is a cluster, the schema.
+    """Check before a role starts: certificates of Redis and broker, password, database, cluster, schema.
 
     Raises `StoreUnavailable`, `StoreRefuses` and `OldSchema`; nothing where Redis does not answer yet.
     """
@@ -169,11 +175,16 @@ def require_rights(settings: RedisSettings, broker_url: str) -> None:
 
 
 def _answer(url: str, deployment: str, read: Callable[[RedisClient], T]) -> T | None:
-    """The result of ``read``; ``None`` where Redis does not answer yet."""
+    """The result of ``read``; ``None`` where Redis does not answer yet.
+
+    Raises `StoreRefuses` where it refuses the password or the database.
+    """
     with open_redis(url, deployment=deployment, retries=0) as redis:
         try:
             return read(redis)
         except FairlaneError:  # some of them are an OSError, too
             raise
-        except (RedisError, OSError):
+        except (RedisError, OSError) as error:
+            if misfit_of(error) is not None:
+                raise unavailable(without_password(url), error) from error
             return None

@@ -1,4 +1,4 @@
-"""Says why a server that answers cannot serve: its user lacks a right, or it is a cluster under a plain URL.
+"""Says why a server that answers cannot serve: it refuses a password, a database or a right, or is a cluster.
 
 Waiting mends neither, so a role ends with these words before it starts.
 """
@@ -7,7 +7,13 @@ from __future__ import annotations
 
 import re
 
-from redis.exceptions import ClusterCrossSlotError, MovedError, NoPermissionError, ResponseError
+from redis.exceptions import (
+    AuthenticationError,
+    ClusterCrossSlotError,
+    MovedError,
+    NoPermissionError,
+    ResponseError,
+)
 
 from fairlane.store.connection.server_states import OF_PIPELINE, Refusal
 from fairlane.store.keys import Keys
@@ -17,6 +23,29 @@ CLUSTERED = Refusal(
     "this server is a node of a Redis Cluster",
     "Write redis+cluster://HOST:PORT in redis.url, and name one Redis, Sentinels or RabbitMQ in "
     "celery.broker_url",
+)
+
+NO_DATABASE = Refusal(
+    "this server does not have the database that the URL names",
+    "Name one that it has, as in redis://HOST:PORT/0, or raise databases in the server's settings",
+)
+
+_NO_PASSWORD = Refusal(
+    "this server asks for a password and the URL has none",
+    "Set it in redis.url (the broker's in celery.broker_url): redis://:PASSWORD@HOST:PORT",
+)
+
+_WRONG_PASSWORD = Refusal(
+    "this server refuses the user or the password of the URL",
+    "Correct them in redis.url (the broker's in celery.broker_url): redis://USER:PASSWORD@HOST:PORT",
+)
+
+# What Redis and Valkey say to SELECT.
+_DATABASE = re.compile(r"DB index is out of range|invalid DB index", re.IGNORECASE)
+
+# What they say to a command, and to HELLO, before a password.
+_UNAUTHENTICATED = re.compile(
+    r"authentication required|must be called with the client already", re.IGNORECASE
 )
 
 # What Redis says of a script that lacks a right is no error of its own class.
@@ -39,6 +68,10 @@ def misfit_of(error: BaseException) -> Refusal | None:
     """Why the server does not suit, if an error says so; ``None`` for any other error."""
     if isinstance(error, (MovedError, ClusterCrossSlotError)):
         return CLUSTERED
+    if isinstance(error, AuthenticationError):
+        return _NO_PASSWORD if _UNAUTHENTICATED.search(str(error)) else _WRONG_PASSWORD
+    if isinstance(error, ResponseError) and _DATABASE.search(str(error)):
+        return NO_DATABASE
     said = _PLACE.sub("", str(error).rpartition(OF_PIPELINE)[2]).rstrip(".")
     denied = isinstance(error, ResponseError) and _DENIED_IN_SCRIPT.search(said)
     if not denied and not isinstance(error, NoPermissionError):
@@ -54,8 +87,10 @@ def is_clustered(redis: RedisClient) -> bool:
     """Whether the server is a node of a cluster, where it says so. Raises `RedisError`."""
     try:
         return bool(int(redis.info("cluster").get("cluster_enabled", 0)))
-    except ResponseError:  # this user may not ask, or an imitation cannot answer
-        return False
+    except ResponseError as error:
+        if misfit_of(error) is NO_DATABASE:
+            raise
+        return False  # this user may not ask, or an imitation cannot answer
 
 
 def missing_right(redis: RedisClient, keys: Keys, *, broker: bool) -> Refusal | None:

@@ -33,6 +33,14 @@ def require_results(ref: RunRef, fields: Sequence[bytes | None], stored: int) ->
     return RunState(state.decode())
 
 
+def lost_rows(ref: RunRef, fields: Sequence[bytes | None]) -> Exception:
+    """The error for rows of a run that are not there; ``fields``: its state's ``state`` and ``archived``."""
+    state, archived = fields
+    if state is None:
+        return RunNotFound(ref.run)
+    return ResultsLost(ref.run, "rows of it") if archived is None else RunArchived(ref.run)
+
+
 def ask_started(pipeline: Any, keys: Keys, ref: RunRef) -> None:
     """Queue the read whose reply `require_submitted` takes."""
     pipeline.exists(keys.plan(ref), keys.results(ref), keys.done(ref))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
@@ -13,10 +12,10 @@ from pydantic import ValidationError
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import lane_under
-from fairlane.core.errors import BrokenPage, DatasetChanged, RunArchived, RunNotFound, SubmissionError
-from fairlane.core.lru import Lru
-from fairlane.datasets.references import SourcePages
-from fairlane.datasets.rows import decode_page
+from fairlane.core.errors import (
+    RunArchived,
+    RunNotFound,
+)
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, endpoint_id, lane_key, split_model
 from fairlane.model.record import Record
@@ -24,16 +23,19 @@ from fairlane.model.results import Portion
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys, digest_field, served_models
+from fairlane.store.keys import Keys, served_models
 from fairlane.store.read.asked_runs import AskedRuns
-from fairlane.store.read.lost_parts import ask_results, ask_started, require_results, require_submitted
+from fairlane.store.read.lost_parts import (
+    ask_results,
+    ask_started,
+    require_results,
+    require_submitted,
+)
+from fairlane.store.read.row_reader import RowReader
 from fairlane.store.run_queries import RunFields, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
 
 _NONE: Mapping[str, Connection] = {}
-
-PAGES_KEPT = 8
-"""Decoded pages of rows kept while records are read out of order."""
 
 RESULTS_AT_ONCE = 256
 """Stored results that a reader fetches first; how many it fetches then depends on their size."""
@@ -191,11 +193,8 @@ class RecordReader:
     def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, *, rows: bool = True) -> None:
         self._redis, self._keys, self._spec, self._with_rows = redis, keys, spec, rows
         self._ref = RunRef(spec.team, spec.run)
-        self._pages = Lru[int, list[dict[str, Any]]](PAGES_KEPT)
-        self._source_pages = None
-        if spec.source is not None:
-            self._source_pages = SourcePages(spec.source, spec.page_rows, self._digest)
-        self._results_at_once, self._warned = RESULTS_AT_ONCE, False
+        self._rows = RowReader(redis, keys, spec)
+        self._results_at_once = RESULTS_AT_ONCE
 
     @property
     def items_at_once(self) -> int:
@@ -247,21 +246,12 @@ class RecordReader:
         for item in items:
             wanted, within = divmod(item // cells, page_rows)
             if wanted != number and self._with_rows:
-                page, number = self._page(wanted), wanted
+                page, number = self._rows.page(wanted), wanted
             yield page[within] if within < len(page) else {}
 
     def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
-        """The first ``count`` rows of the run, in order. Raises `RunNotFound` where one is lost.
-
-        Those of a dataset by reference are read there. Raises `SubmissionError` where they cannot be, and
-        `DatasetChanged` where they are others by now.
-        """
-        size = self._spec.page_rows
-        for first in range(0, count, size):
-            rows = self._read_page(first // size)[: count - first]
-            if len(rows) < min(size, count - first):
-                raise RunNotFound(self._ref.run)
-            yield from rows
+        """The first ``count`` rows of the run, in order: see `RowReader.rows`."""
+        return self._rows.rows(count)
 
     def row(self, row: int) -> Mapping[str, Any]:
         """One row of the run; empty where it is lost or damaged, so that its record stays readable."""
@@ -271,36 +261,8 @@ class RecordReader:
         if not self._with_rows:
             return {}
         number, within = divmod(row, self._spec.page_rows)
-        page = self._page(number)
+        page = self._rows.page(number)
         return page[within] if within < len(page) else None
-
-    def _page(self, number: int) -> list[dict[str, Any]]:
-        return self._pages.get_or_make(number, lambda: self._readable_page(number))
-
-    def _readable_page(self, number: int) -> list[dict[str, Any]]:
-        """A page; without rows where its dataset cannot be read here, or has other rows by now."""
-        try:
-            return self._read_page(number)
-        except DatasetChanged as changed:
-            if not self._warned:
-                self._warned = True
-                warnings.warn(f"{changed} Until then their records have empty rows.", stacklevel=2)
-            return []
-        except SubmissionError:
-            return []
-
-    def _digest(self, number: int) -> str | None:
-        stored: bytes | None = self._redis.hget(self._keys.rows(self._ref), digest_field(number))
-        return None if stored is None else stored.decode(errors="replace")
-
-    def _read_page(self, number: int) -> list[dict[str, Any]]:
-        encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
-        if encoded is None:
-            return self._source_pages.page(number) if self._source_pages is not None else []
-        try:
-            return decode_page(encoded)
-        except BrokenPage:
-            return []
 
 
 def _overview(

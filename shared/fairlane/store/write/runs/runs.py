@@ -12,7 +12,7 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys, digest_field
+from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import follow_json, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -32,6 +32,15 @@ class Delayed:
     ref: RunRef
     entry: str
     lane: str
+
+
+@dataclass(frozen=True, slots=True)
+class ReadPage:
+    """A compressed page of rows that the scheduler has read by reference. Its digest outlives its content."""
+
+    number: int
+    content: bytes
+    digest: str
 
 
 class Runs(RunControl):
@@ -161,12 +170,21 @@ class Runs(RunControl):
         return int(call.run(self.redis))
 
     def extend(
-        self, ref: RunRef, plan: Plan, rows: int, epoch: int, now_ms: str | int = "", *, last: bool
+        self,
+        ref: RunRef,
+        plan: Plan,
+        rows: int,
+        epoch: int,
+        now_ms: str | int = "",
+        *,
+        last: bool,
+        page: ReadPage | None = None,
     ) -> int:
         """Extend an open run to ``rows`` rows. 1: extended, 2: it has ended with that, 0: stale, or nothing
         new.
 
-        After the ``last`` its plan says how many there are.
+        After the ``last`` its plan says how many there are. ``page`` has the new rows, where the scheduler
+        reads them: it is stored and counted at once, or neither.
         """
         spec = plan.spec.model_copy(update={"rows": rows, "open": False})
         whole = Plan.model_validate(plan.model_dump() | {"spec": spec.model_dump()})
@@ -181,6 +199,9 @@ class Runs(RunControl):
                 "jobs": spec.jobs,
                 "known": json.dumps(plan.known_jobs(1)),
                 "plan": whole.model_dump_json() if last else "",
+                "page": "" if page is None else page.number,
+                "content": b"" if page is None else page.content,
+                "digest": "" if page is None else page.digest,
             },
         )
         return int(call.run(self.redis))
@@ -214,10 +235,6 @@ class Runs(RunControl):
             },
         )
         return bool(call.run(self.redis) == 1)
-
-    def append(self, ref: RunRef, number: int, page: bytes, digest: str) -> None:
-        """Write a page of rows that the scheduler has read; its ``digest`` stays when the page is dropped."""
-        self.redis.hset(self.keys.rows(ref), mapping={str(number): page, digest_field(number): digest})
 
     def drop_page(self, ref: RunRef, number: int) -> None:
         """Forget a page of rows that can be read again where it came from."""
