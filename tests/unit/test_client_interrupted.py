@@ -60,7 +60,7 @@ async def a_turn(_: float = 0) -> None:
     """Let the event loop go on."""
     loop = asyncio.get_running_loop()
     turned = loop.create_future()
-    loop.call_soon(turned.set_result, None)
+    loop.call_soon(lambda: turned.done() or turned.set_result(None))  # it may be cancelled
     await turned
 
 
