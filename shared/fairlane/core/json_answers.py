@@ -58,11 +58,12 @@ def find_json(text: str, *, exact: bool = False) -> Found:
     no part of a sentence. Two objects that differ are none. Line ends in strings, LaTeX and odd spaces are
     read as they are meant; ``exact`` takes JSON alone. A key that has two values is a problem.
     """
-    for each in dict.fromkeys((text.strip(_BLANKS), without_reasoning(text).strip(_BLANKS))):
+    answer = without_reasoning(text).strip(_BLANKS)
+    for each in dict.fromkeys((text.strip(_BLANKS), answer)):
         with suppress(_NotJson):
             return Found(_whole(each, exact=exact))
     try:
-        return _embedded(each, exact=exact)
+        return _embedded(answer, exact=exact)
     except (_NotJson, RecursionError) as error:
         raise JsonProblem(_flaw(error)) from None
 
