@@ -280,7 +280,9 @@ class Scheduler:
         refused = bool(self._backlog.throttled_by(REFUSED)) and self._refusals.tick(moment)
         if now >= self._heartbeat_ms:
             self._heartbeat_ms = self._heartbeat.tick(moment)
-        end_wait = self._early_ends.tick(self._dispatcher.take_out_of_budget(), moment)
+        end_wait, spent = None, self._dispatcher.take_out_of_budget()
+        if spent or self._backlog.has_deadlines or self._early_ends.left:
+            end_wait = self._early_ends.tick(spent, moment)
         return [
             self._housekeeping_ms - now,
             inbox_wait,

@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import BrokenPage
-from fairlane.datasets import rows as module
+from fairlane.datasets import array as module
+from fairlane.datasets import rows as of_rows
 from fairlane.datasets.rows import MAX_PAGE_ROWS, bounded_rows, decode_page, encode_page
 from fairlane.model.run import RunSpec
 
@@ -72,7 +73,7 @@ def test_rows_are_those_that_were_written(rows: list[dict[str, Any]], indent: in
 @given(text=st.text(st.sampled_from('[]{},": 1a\n'), max_size=20))
 def test_a_text_is_read_exactly_where_it_is_a_list_of_objects(text: str, few: int) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_FEW_VALUES", few)
+        patch.setattr(of_rows, "_FEW_VALUES", few)
         check_reading(text)
 
 

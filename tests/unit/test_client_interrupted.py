@@ -18,9 +18,8 @@ from redis.exceptions import AuthenticationError
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, checkpoint
-from fairlane.client.deployment import Wait
+from fairlane.client.deployment import Blocking, Resumable, Wait, each_step
 from fairlane.client.following import records
-from fairlane.client.following.iterating import Blocking, Resumable, each_step
 from fairlane.core.errors import FairlaneError, StoreUnavailable
 from fairlane.evaluators.function_scorers import scorer
 from fairlane.model.run import RunRef

@@ -13,9 +13,8 @@ from redis import Redis
 from fairlane import RunLost, SubmissionError
 from fairlane.client.submitting import submission
 from fairlane.client.submitting.continuation import Origins
-from fairlane.datasets import paging
-from fairlane.datasets.paging import Paging
-from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, decode_page
+from fairlane.datasets import rows as paging
+from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, Paging, decode_page
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import decode_memberships, memberships_field
 from tests.support.stage import Stage

@@ -274,6 +274,11 @@ class Backlog:
         for lane in self._lanes.values():
             lane.set_queued(ref, 0)
 
+    @property
+    def has_deadlines(self) -> bool:
+        """Whether a run may have a ``max_duration``; such a run may have ended."""
+        return bool(self._deadlines)
+
     def next_deadline(self) -> tuple[int, ActiveRun] | None:
         """The run whose ``max_duration`` ends first, and when (server milliseconds); ``None`` without any."""
         while self._deadlines:

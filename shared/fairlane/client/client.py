@@ -38,10 +38,9 @@ from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
-from fairlane.datasets.paging import Paging
 from fairlane.datasets.references import Reference
 from fairlane.datasets.row_json import FIELD
-from fairlane.datasets.rows import read_rows
+from fairlane.datasets.rows import Paging, read_rows
 from fairlane.datasets.tables import Table
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.model.run import RunRef, RunSpec, RunState

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
+from threading import RLock
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
 from redis.exceptions import AuthenticationError, RedisError
@@ -46,6 +47,7 @@ SILENCE_BORNE_S = 60.0
 """Longest absence of Redis that a waiting client tolerates; loading a large append-only file takes less."""
 
 T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Waiter(Protocol):
@@ -84,6 +86,65 @@ def finish(steps: Steps[T], waiter: Waiter) -> T:
                 result: T = end.value
                 return result
             waiter.wait(step.seconds)
+
+
+class Blocking(Iterator[T]):
+    """What some steps yield; waits in the caller's thread where they ask for it.
+
+    It goes on after an error or an interrupt, if the steps do.
+    """
+
+    def __init__(self, steps: Iterable[T | Wait], waiter: Waiter) -> None:
+        self._steps, self._waiter = iter(steps), waiter
+
+    def __next__(self) -> T:
+        while isinstance(step := next(self._steps), Wait):
+            if step.seconds:
+                self._waiter.wait(step.seconds)
+        return step
+
+    def close(self) -> None:
+        """Close the steps, if they hold something."""
+        close = getattr(self._steps, "close", None)
+        if close is not None:
+            close()
+
+
+def each_step(of: Callable[[T], R], steps: Iterable[T | Wait]) -> Iterator[R | Wait]:
+    """The steps, with ``of`` each element in its place. They go on after an error, as a `map` does."""
+
+    def stepped(step: T | Wait) -> R | Wait:
+        return step if isinstance(step, Wait) else of(step)
+
+    return map(stepped, steps)
+
+
+class Resumable(Iterator[T]):
+    """What ``begin`` iterates over. Once that raises, the next step begins it again, where it stopped.
+
+    ``begin`` keeps its place outside of what it returns. Threads may share the iterator.
+    """
+
+    def __init__(self, begin: Callable[[], Iterator[T]]) -> None:
+        self._begin = begin
+        self._steps: Iterator[T] | None = None
+        self._over = False
+        self._lock = RLock()
+
+    def __next__(self) -> T:
+        with self._lock:
+            if self._over:
+                raise StopIteration
+            try:
+                if self._steps is None:
+                    self._steps = self._begin()
+                return next(self._steps)
+            except StopIteration:
+                self._over = True
+                raise
+            except BaseException:
+                self._steps = None
+                raise
 
 
 class Pace:

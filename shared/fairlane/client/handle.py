@@ -9,14 +9,15 @@ from typing import Any, NoReturn
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
     SHORTEST_WAIT_S,
+    Blocking,
     Deployment,
     Pace,
+    Resumable,
     Steps,
     Wait,
     finish,
 )
 from fairlane.client.following.chunks import Chunk, Listening
-from fairlane.client.following.iterating import Blocking, Resumable
 from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill

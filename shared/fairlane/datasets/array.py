@@ -6,13 +6,15 @@ import codecs
 import json
 import re
 from collections.abc import Iterator
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
+from fairlane.core.errors import BrokenPage
 from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8, unique
 
 _CHUNK = 64 * 1024
 _REMEDY = "Write an array of objects: [{…}, {…}]."
 _SPACE = re.compile(r"[ \t\r\n]*")
+_decode_at = json.JSONDecoder().raw_decode
 
 
 def read_array(file: BinaryIO) -> Iterator[object]:
@@ -105,3 +107,33 @@ class _Text:
         self._text = self._text[self._at :] + more
         self._at = 0
         return not self._ended
+
+
+def elements_of(document: str) -> Iterator[Any]:
+    """The elements of a JSON list as they are read.
+
+    Raises `BrokenPage` for no list, and ``ValueError`` for no JSON.
+    """
+    at = _after_space(document, 0)
+    if not document.startswith("[", at):
+        raise BrokenPage("a page of rows is no list of objects")
+    at = _after_space(document, at + 1)
+    if document.startswith("]", at):
+        at = _after_space(document, at + 1)
+    else:
+        while True:
+            value, at = _decode_at(document, at)
+            yield value
+            at = _after_space(document, at)
+            sign, at = document[at : at + 1], _after_space(document, at + 1)
+            if sign == "]":
+                break
+            if sign != ",":
+                raise ValueError(f"a comma or the list's end is missing at character {at}")
+    if at < len(document):
+        raise ValueError(f"more follows the list at character {at}")
+
+
+def _after_space(document: str, at: int) -> int:
+    found = _SPACE.match(document, at)
+    return at if found is None else found.end()

@@ -1,27 +1,21 @@
-"""Checks that a row is JSON, and makes it JSON: each row of a run goes through here."""
+"""Makes a row of what an application gives, and says what is none."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic_core import to_json
-
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.json_check import SHORT_INT, NotJson, check_object
+from fairlane.datasets.json_check import NotJson, check_object
 from fairlane.datasets.values import fields_of, plain_row, remedy_for
 
 FIELD = "dataset"
 
 _REMEDY = "Use text, finite numbers, true, false, null, lists and objects with text as keys."
-to_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def check_row(row: object, number: int) -> dict[str, Any]:
     """``row``, the ``number``-th from 1, as a dict. Raises `SubmissionError` for a value that is not JSON."""
-    if type(row) is dict and is_simple(row):
-        return row
     if not isinstance(row, Mapping):
         raise SubmissionError(FIELD, row, f"a row is no {type(row).__name__}", _of_row(row), row=number)
     fields = row if type(row) is dict else dict(row)
@@ -45,32 +39,6 @@ def _of_row(row: object) -> str:
     return "Each row is a dict that names its fields."
 
 
-def is_simple(row: dict[Any, Any]) -> bool:
-    """Whether a row is certainly JSON: flat, of Python's own types and of moderate numbers, as most are.
-
-    It is one loop without calls, since it looks at each of a million rows.
-    """
-    try:
-        for key, value in row.items():
-            if type(key) is not str or not (key.isascii() or key.encode()):
-                return False
-            kind = type(value)
-            if kind is str:
-                if not (value.isascii() or value.encode()):
-                    return False
-            elif kind is int:
-                if not -SHORT_INT < value < SHORT_INT:
-                    return False
-            elif kind is float:
-                if value - value != 0:  # not finite
-                    return False
-            elif kind is not bool and value is not None:
-                return False
-    except UnicodeEncodeError:  # half a surrogate pair
-        return False
-    return True
-
-
 def to_row(row: object, number: int) -> dict[str, Any]:
     """`check_row` for what an application gives: records of other kinds too, and values that become JSON.
 
@@ -92,8 +60,6 @@ def _to_row(row: object, number: int) -> dict[str, Any]:
     if fields is None:
         return check_row(row, number)  # its error says what a row is
     given = fields if type(fields) is dict else dict(fields)
-    if is_simple(given):
-        return given
     try:
         check_object("", given, 0)
     except NotJson:
@@ -114,26 +80,3 @@ def _copied(value: Any) -> Any:
     if isinstance(value, list):
         return [_copied(part) for part in value]
     return tuple(_copied(part) for part in value) if isinstance(value, tuple) else value
-
-
-def encode_row(row: dict[str, Any], number: int, max_row_bytes: int) -> bytes:
-    """The JSON of the ``number``-th row, from 1.
-
-    Raises `SubmissionError` for a row that is no JSON, or is larger than ``max_row_bytes`` as JSON.
-    """
-    if is_simple(row):
-        text = to_json(row)
-        size = len(text)
-    else:  # the encoder of values of any other type is Python's
-        size = size_of(check_row(row, number))
-        text = to_text(row).encode()
-    if size > max_row_bytes:
-        problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
-        remedy = "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
-        raise SubmissionError(FIELD, row, problem, remedy, row=number)
-    return text
-
-
-def size_of(row: object) -> int:
-    """Bytes of a checked row as JSON; ten times as fast as by the encoder of pages."""
-    return len(to_json(row))

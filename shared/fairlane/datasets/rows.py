@@ -4,30 +4,21 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import zlib
-from collections.abc import AsyncIterable, Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from pydantic_core import from_json
+from pydantic_core import from_json, to_json
 
 from fairlane.core.errors import BrokenPage, SubmissionError
-from fairlane.datasets.array import read_array
+from fairlane.datasets.array import elements_of
+from fairlane.datasets.files import READERS, Reader, no_dataset, open_file, remedy_of
 from fairlane.datasets.json_check import SHORT_INT
-from fairlane.datasets.lines import Broken, read_lines, read_table, read_tabs
-from fairlane.datasets.row_json import (
-    FIELD,
-    check_row,
-    encode_row,
-    is_simple,
-    size_of,
-    take_row,
-    to_row,
-    to_text,
-)
-from fairlane.datasets.tables import Table, read_parquet, table_rows
+from fairlane.datasets.lines import Broken
+from fairlane.datasets.row_json import FIELD, check_row, take_row, to_row
+from fairlane.datasets.tables import Table, table_rows
 
 MAX_ROW_BYTES = 1024 * 1024
 MAX_PAGE_BYTES = 64 * 1024 * 1024
@@ -43,12 +34,8 @@ takes some 100 bytes of memory once it is read."""
 _PIECE_BYTES = 1024 * 1024  # of a page, inflated before it is measured
 _FEW_VALUES = 100_000  # a page with no more is read at once: they are some 10 MB
 
-_DATASET_REMEDY = (
-    "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
-)
 _LEVEL = 1  # speed counts, for rows are written once and read twice; level 6 would save only a tenth more
-_SPACE = re.compile(r"[ \t\n\r]*")
-_decode_at = json.JSONDecoder().raw_decode
+to_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode
 
 
 def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterator[dict[str, Any]]:
@@ -61,9 +48,10 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
     Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
     """
     if isinstance(dataset, str | os.PathLike):
-        return _read_file(Path(dataset))
+        path = Path(dataset)
+        return _checked(path, *open_file(path))
     if isinstance(dataset, Mapping):
-        raise _one_row(dataset)
+        raise no_dataset(dataset)
     try:
         rows = None if isinstance(dataset, list | tuple) else table_rows(dataset)
     except Broken as error:
@@ -84,65 +72,21 @@ def _iterated(dataset: Any) -> Iterator[Any]:
     except TypeError:
         pass
     problem = f"a {type(dataset).__name__} is no dataset"
-    raise SubmissionError(FIELD, dataset, problem, _remedy_of(dataset))
-
-
-def _one_row(dataset: Mapping[Any, Any]) -> SubmissionError:
-    if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
-        name = next(iter(dataset), "train")
-        return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
-    lengths = {len(column) if _is_column(column) else -1 for column in dataset.values()}
-    if len(lengths) == 1 and lengths.isdisjoint({-1}):
-        problem = f"a dict of {len(dataset)} lists of {lengths.pop():,} values each are columns, not rows"
-        remedy = "Give pandas.DataFrame(columns); of a dataset of Hugging Face, dataset.select(range(10))."
-        return SubmissionError(FIELD, sorted(map(str, dataset)), problem, remedy)
-    return SubmissionError(FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}].")
-
-
-def _is_column(value: object) -> bool:
-    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
-
-
-def _remedy_of(dataset: object) -> str:
-    if isinstance(dataset, AsyncIterable):
-        return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
-    if hasattr(dataset, "to_table"):  # of pyarrow.dataset
-        return "Pass its rows: dataset.to_table()."
-    return _DATASET_REMEDY
-
-
-def _read_file(path: Path) -> Iterator[dict[str, Any]]:
-    reader = _READERS.get(path.suffix.lower())
-    if reader is None:
-        problem = (
-            f"it ends in {path.suffix}, which is not read" if path.suffix else "it is no path of a dataset"
-        )
-        raise SubmissionError(FIELD, str(path), problem, _DATASET_REMEDY)
-    try:
-        file = path.expanduser().open("rb")
-    except FileNotFoundError:
-        remedy = f"Check the path; relative ones start at {Path.cwd()}."
-        raise SubmissionError(FIELD, str(path), "there is no such file", remedy) from None
-    except (OSError, RuntimeError, ValueError) as error:
-        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-        raise SubmissionError(FIELD, str(path), f"cannot be read: {problem}", "Check the path.") from None
-    return _checked(path, file, reader)
+    raise SubmissionError(FIELD, dataset, problem, remedy_of(dataset))
 
 
 def read_file(name: str, file: BinaryIO, suffix: str) -> Iterator[dict[str, Any]]:
     """The rows of an open file; closes it after the last. Raises `SubmissionError` for a bad row."""
-    return _checked(name, file, _READERS[suffix])
+    return _checked(name, file, READERS[suffix])
 
 
-def _checked(
-    path: str | Path, file: BinaryIO, reader: Callable[[BinaryIO], Iterator[object]]
-) -> Iterator[dict[str, Any]]:
+def _checked(path: str | Path, file: BinaryIO, reader: Reader) -> Iterator[dict[str, Any]]:
     number = 0
     with file:
         rows = reader(file)
         try:
             for number, row in enumerate(rows, start=1):
-                yield to_row(row, number)
+                yield row if type(row) is dict and is_simple(row) else to_row(row, number)
         except Broken as error:
             raise SubmissionError(FIELD, str(path), str(error), error.remedy, row=number + 1) from None
         except OSError as error:
@@ -151,14 +95,53 @@ def _checked(
             raise SubmissionError(FIELD, str(path), problem, remedy, row=number + 1) from None
 
 
-_READERS: Mapping[str, Callable[[BinaryIO], Iterator[object]]] = {
-    ".jsonl": read_lines,
-    ".ndjson": read_lines,
-    ".json": read_array,
-    ".csv": read_table,
-    ".tsv": read_tabs,
-    ".parquet": read_parquet,
-}
+def is_simple(row: dict[Any, Any]) -> bool:
+    """Whether a row is certainly JSON: flat, of Python's own types and of moderate numbers, as most are.
+
+    It is one loop without calls, since it looks at each of a million rows.
+    """
+    try:
+        for key, value in row.items():
+            if type(key) is not str or not (key.isascii() or key.encode()):
+                return False
+            kind = type(value)
+            if kind is str:
+                if not (value.isascii() or value.encode()):
+                    return False
+            elif kind is int:
+                if not -SHORT_INT < value < SHORT_INT:
+                    return False
+            elif kind is float:
+                if value - value != 0:  # not finite
+                    return False
+            elif kind is not bool and value is not None:
+                return False
+    except UnicodeEncodeError:  # half a surrogate pair
+        return False
+    return True
+
+
+def encode_row(row: dict[str, Any], number: int, max_row_bytes: int) -> bytes:
+    """The JSON of the ``number``-th row, from 1.
+
+    Raises `SubmissionError` for a row that is no JSON, or is larger than ``max_row_bytes`` as JSON.
+    """
+    if is_simple(row):
+        text = to_json(row)
+        size = len(text)
+    else:  # the encoder of values of any other type is Python's
+        size = size_of(check_row(row, number))
+        text = to_text(row).encode()
+    if size > max_row_bytes:
+        problem = f"the row has {size:,} bytes as JSON, at most {max_row_bytes:,} are allowed"
+        remedy = "Shorten its longest field, or raise scheduler.limits.row_bytes, here and at the scheduler."
+        raise SubmissionError(FIELD, row, problem, remedy, row=number)
+    return text
+
+
+def size_of(row: object) -> int:
+    """Bytes of a checked row as JSON; ten times as fast as by the encoder of pages."""
+    return len(to_json(row))
 
 
 class Page(list[dict[str, Any]]):
@@ -180,6 +163,100 @@ class Page(list[dict[str, Any]]):
         part.extend(self[start:end])
         part.texts = self.texts[start:end]
         return part
+
+
+_SHORT_BYTES = 1000
+"""Of a shorter row the values are not counted: it has at most as many as bytes."""
+
+_LEAST_CUT = 8
+"""Long rows make pages of an eighth of the rows or fewer, so that few runs are cut twice."""
+
+
+class PageSize:
+    """How large a page grows, as its readers measure it: its JSON in bytes, and its values."""
+
+    def __init__(self) -> None:
+        self._bytes, self._values = 2, 0
+
+    def add(self, text: bytes) -> bool:
+        """Add a row's JSON if the page can still be read with it; whether it can."""
+        added_bytes, added_values = self._bytes + len(text) + 1, self._values + _values(text)
+        if added_bytes > MAX_PAGE_BYTES or added_values > MAX_PAGE_VALUES:
+            return False
+        self._bytes, self._values = added_bytes, added_values
+        return True
+
+
+def _values(text: bytes) -> int:
+    if len(text) <= _SHORT_BYTES:
+        return len(text) + 1
+    return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+class Paging:
+    """Pages of ``page_rows`` rows each; the last may be shorter. It is iterated over once.
+
+    Where so many rows make a page that no reader would take, ``page_rows`` shrinks to one of its divisors,
+    also for the rows before: whoever stored their pages cuts those, too.
+    """
+
+    def __init__(
+        self, rows: Iterable[Mapping[str, Any]], page_rows: int, max_row_bytes: int = MAX_ROW_BYTES
+    ) -> None:
+        self._rows, self._max_row_bytes = rows, max_row_bytes
+        self.page_rows = page_rows
+
+    def __iter__(self) -> Iterator[Page]:
+        """The pages. Raises `SubmissionError` for a row that is no JSON, or larger than is allowed."""
+        page, size = Page(), PageSize()
+        for number, given in enumerate(self._rows, start=1):
+            row = dict(given)
+            text = encode_row(row, number, self._max_row_bytes)
+            fits = size.add(text)
+            page.append(row)
+            page.texts.append(text)
+            if fits and len(page) < self.page_rows:
+                continue
+            *full, page = self._cut(page, number) if not fits else (page, Page())
+            yield from self._marked(full)
+            size = _size_of(page)
+        if page:
+            yield from self._marked([page])
+
+    def _marked(self, pages: Iterable[Page]) -> Iterator[Page]:
+        for page in pages:
+            page.full = self.page_rows
+            yield page
+
+    def _cut(self, page: Page, number: int) -> list[Page]:
+        """A page that is too large with row ``number`` in smaller ones; the last one is not full."""
+        while True:
+            self.page_rows = _divided(self.page_rows, page, number)
+            starts = range(0, len(page) + 1, self.page_rows)
+            parts = [page.part(start, start + self.page_rows) for start in starts]
+            if all(_fits(part) for part in parts):
+                return parts
+
+
+def _divided(page_rows: int, page: Page, number: int) -> int:
+    """The next smaller number of rows a page: any page of the old number is a whole number of new ones."""
+    if page_rows == 1:
+        problem = f"the row has over {MAX_PAGE_BYTES:,} bytes or {MAX_PAGE_VALUES:,} values as JSON"
+        raise SubmissionError(FIELD, f"{len(page.texts[-1]):,} bytes", problem, "Shorten it.", row=number)
+    by = next(by for by in range(min(_LEAST_CUT, page_rows), page_rows + 1) if page_rows % by == 0)
+    return page_rows // by
+
+
+def _fits(page: Page) -> bool:
+    size = PageSize()
+    return all(size.add(text) for text in page.texts)
+
+
+def _size_of(page: Page) -> PageSize:
+    size = PageSize()
+    for text in page.texts:
+        size.add(text)
+    return size
 
 
 def pages(
@@ -276,7 +353,7 @@ def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
             rows, checked = _few_values(text)
         else:
             checked = False
-            rows = list(islice(_elements(text.decode()), MAX_PAGE_ROWS + 1))
+            rows = list(islice(elements_of(text.decode()), MAX_PAGE_ROWS + 1))
     except (ValueError, RecursionError) as error:
         raise BrokenPage(f"a page of rows cannot be read: {error}") from error
     if not isinstance(rows, list):
@@ -310,30 +387,3 @@ def _few_values(text: bytes) -> tuple[Any, bool]:
         if each.__class__ is int or each.__class__ is float
     )
     return rows, sound
-
-
-def _elements(document: str) -> Iterator[Any]:
-    """The elements of a JSON list as they are read. Raises ``ValueError``, `BrokenPage` for no list."""
-    at = _after_space(document, 0)
-    if not document.startswith("[", at):
-        raise BrokenPage("a page of rows is no list of objects")
-    at = _after_space(document, at + 1)
-    if document.startswith("]", at):
-        at = _after_space(document, at + 1)
-    else:
-        while True:
-            value, at = _decode_at(document, at)
-            yield value
-            at = _after_space(document, at)
-            sign, at = document[at : at + 1], _after_space(document, at + 1)
-            if sign == "]":
-                break
-            if sign != ",":
-                raise ValueError(f"a comma or the list's end is missing at character {at}")
-    if at < len(document):
-        raise ValueError(f"more follows the list at character {at}")
-
-
-def _after_space(document: str, at: int) -> int:
-    found = _SPACE.match(document, at)
-    return at if found is None else found.end()

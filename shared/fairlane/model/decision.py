@@ -24,7 +24,6 @@ from fairlane.model.outcome import (
     Success,
     TimedOut,
     UnsupportedParameter,
-    usage_of,
 )
 
 Jitter = Literal["full", "added"]
@@ -187,7 +186,7 @@ def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rn
 def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
     return Feedback(
         signal,
-        usage_of(outcome),
+        outcome.usage,
         outcome.retry_after_ms,
         "" if isinstance(outcome, Success) else outcome.message,
         outcome.hints,

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import ClassVar, Literal, TypeAlias
 
 from fairlane.model.hints import Hints
 from fairlane.model.tokens import Usage
+
+NO_USAGE = Usage()
+"""Of a call that the provider did not answer, or without a count of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +39,7 @@ class RateLimited:
     status: int = 429
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,7 @@ class Overloaded:
     status: int
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class ServerError:
     status: int
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +82,7 @@ class NetworkFailure:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     sent: bool = True
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +98,7 @@ class TimedOut:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     deadline_ms: int | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +159,7 @@ class UnsupportedParameter:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     parameter: str = ""
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,6 +177,7 @@ class AccessDenied:
     reason: Literal["quota", "auth"] = "auth"
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +188,7 @@ class Aborted:
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 Outcome: TypeAlias = (
@@ -194,12 +205,3 @@ Outcome: TypeAlias = (
     | AccessDenied
     | Aborted
 )
-
-
-def usage_of(outcome: Outcome) -> Usage:
-    """The tokens that the provider counted for the call; unknown for one that was not answered."""
-    match outcome:
-        case Success() | FlawedAnswer() | InvalidResponse() | PermanentFailure():
-            return outcome.usage
-        case _:
-            return Usage()

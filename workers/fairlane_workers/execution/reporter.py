@@ -17,7 +17,7 @@ from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import ReadyJob
 from fairlane.model.evaluators import Criterion
 from fairlane.model.job import Attempt, JobState, Reported
-from fairlane.model.outcome import Outcome, Success, usage_of
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Unkept
 from fairlane.pipeline.completion import (
@@ -117,7 +117,7 @@ class Completions:
         """
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
         if answer is None:
-            unkept += Unkept.of(usage_of(outcome))
+            unkept += Unkept.of(outcome.usage)
         finished = FinishedJob(answer, decision.error, decision.attempts, latency_ms, unkept=unkept)
         completion = await self._completion(inputs, finished)
         if answer is not None and inputs.spec.cache.writes and completion.state is JobState.SUCCEEDED:

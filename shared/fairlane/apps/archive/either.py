@@ -12,7 +12,8 @@ from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.read.reading import Overview, RecordReader, RunReader
+from fairlane.store.read.overviews import Overview
+from fairlane.store.read.reading import RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
 
 

@@ -8,7 +8,7 @@ from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.calls import CallHandle, CallMap
-from fairlane.client.following.iterating import each_step
+from fairlane.client.deployment import each_step
 from fairlane.client.handles import not_sent
 from fairlane.why.waiting import Waiting
 

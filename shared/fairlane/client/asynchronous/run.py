@@ -9,8 +9,8 @@ from typing import Any, NoReturn, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
+from fairlane.client.deployment import each_step
 from fairlane.client.following.chunks import Chunk
-from fairlane.client.following.iterating import each_step
 from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, require_handle
 from fairlane.client.views.comparison import Comparison

@@ -6,8 +6,7 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from itertools import islice
 
-from fairlane.client.deployment import Deployment, Pace, Steps, Wait
-from fairlane.client.following.iterating import Blocking
+from fairlane.client.deployment import Blocking, Deployment, Pace, Steps, Wait
 from fairlane.core.errors import RunLost, SubmissionError
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState

@@ -13,9 +13,8 @@ from fairlane.client.deployment import Deployment, Pace, Steps, Wait
 from fairlane.client.following.records import Closure, Submission
 from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.errors import FairlaneError, RunEnded, SubmissionError
-from fairlane.datasets.paging import PageSize
-from fairlane.datasets.row_json import FIELD, encode_row
-from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, encode_texts
+from fairlane.datasets.row_json import FIELD
+from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, PageSize, encode_row, encode_texts
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.store.write.runs.inbox import Outbox
 

@@ -35,7 +35,7 @@ from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import InboxFull, RunLost, SubmissionError
-from fairlane.datasets.paging import Paging
+from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
 from fairlane.model.decision import RetryPolicy
@@ -95,7 +95,11 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
 
     It has been through JSON, as it will be on its way to the scheduler.
     """
-    given: dict[str, Any] = {name: scalar(value) for name, value in options.items() if value is not None}
+    given: dict[str, Any] = {
+        name: value if type(value).__module__ == "builtins" else scalar(value)
+        for name, value in options.items()
+        if value is not None
+    }
     check_max_concurrent(given.get("max_concurrent"))
     unknown = sorted(set(given) - RunOptions.__annotations__.keys() - SubmitOptions.__annotations__.keys())
     if unknown:

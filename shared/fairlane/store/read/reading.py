@@ -3,35 +3,42 @@
 from __future__ import annotations
 
 import json
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain
-from typing import Any, NamedTuple
-
-from pydantic import ValidationError
+from typing import Any
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import lane_under
 from fairlane.core.errors import (
+    BrokenPage,
+    DatasetChanged,
+    ResultsLost,
     RunArchived,
     RunNotFound,
+    SubmissionError,
 )
+from fairlane.core.lru import Lru
+from fairlane.datasets.references import SourcePages
+from fairlane.datasets.rows import decode_page
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS, endpoint_id, lane_key, split_model
 from fairlane.model.record import Record
 from fairlane.model.results import Portion
-from fairlane.model.run import Plan, RunRef, RunSpec, RunState
+from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys, served_models
+from fairlane.store.keys import Keys, digest_field, served_models
 from fairlane.store.read.asked_runs import AskedRuns
 from fairlane.store.read.lost_parts import (
     ask_results,
     ask_started,
+    lost_rows,
     require_results,
     require_submitted,
 )
-from fairlane.store.read.row_reader import RowReader
+from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
 from fairlane.store.run_queries import RunFields, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
 
@@ -46,15 +53,11 @@ MOST_AT_ONCE = 1024
 BYTES_AT_ONCE = 1024 * 1024
 """Results of one round trip, as Redis stores them: what a reader holds at a time."""
 
+PAGES_KEPT = 8
+"""Decoded pages of rows kept while records are read out of order."""
+
 _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobState.SKIPPED}
 """The state of a job without a record, by the state of its run; else it was cancelled."""
-
-
-class Overview(NamedTuple):
-    """A run's status, with its spec where it can be read (a rejected run may have none)."""
-
-    status: RunStatus
-    spec: RunSpec | None
 
 
 class RunReader:
@@ -70,7 +73,7 @@ class RunReader:
 
     def overview(self, ref: RunRef) -> Overview:
         """The run's status, and its spec."""
-        found = self._overviews([ref])[0]
+        (found,) = read_overviews(self._redis, self._keys, [ref])
         if found is None:
             self._require_submitted(ref)
             raise RunNotFound(ref.run)
@@ -132,17 +135,7 @@ class RunReader:
     def recent(self, team: str, limit: int) -> list[RunStatus]:
         """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
         waiting = [RunRef(team, run) for run in self._asked.latest(team, limit)]
-        found = {str(ref): each for ref, each in zip(waiting, self._overviews(waiting), strict=True) if each}
-        start = 0
-        while len(found) < limit + len(waiting):
-            page = self._redis.zrevrange(self._keys.runs(team), start, start + limit - 1)
-            refs = [RunRef(team, run.decode()) for run in page]
-            found |= {str(ref): each for ref, each in zip(refs, self._overviews(refs), strict=True) if each}
-            start += limit
-            if len(page) < limit:
-                break
-        newest = sorted(found.values(), key=lambda each: (each.status.submitted_ms, each.status.run))
-        return [each.status for each in reversed(newest[-limit:])]
+        return newest_runs(self._redis, self._keys, team, waiting, limit)
 
     def is_archived(self, ref: RunRef) -> bool:
         """Whether only a stub of the run is left here."""
@@ -177,14 +170,72 @@ class RunReader:
             found.setdefault(pair[0], []).append(pair[1])
         return {asked: tuple(sorted(names)) for asked, names in sorted(found.items())}
 
-    def _overviews(self, refs: Sequence[RunRef]) -> list[Overview | None]:
-        pipeline = self._redis.pipeline(transaction=True)
-        for ref in refs:
-            pipeline.hgetall(self._keys.state(ref))
-            pipeline.get(self._keys.plan(ref))
-            pipeline.get(self._keys.spec(ref))
-        replies = pipeline.execute()
-        return [_overview(ref, *replies[i * 3 : i * 3 + 3]) for i, ref in enumerate(refs)]
+
+class RowReader:
+    """Reads one run's rows, and keeps a few decoded pages. Warns once of rows that it cannot show."""
+
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec) -> None:
+        self._redis, self._keys, self._spec = redis, keys, spec
+        self._ref = RunRef(spec.team, spec.run)
+        self._pages = Lru[int, list[dict[str, Any]]](PAGES_KEPT)
+        self._source_pages = None
+        if spec.source is not None:
+            self._source_pages = SourcePages(spec.source, spec.page_rows, self._digest)
+        self._warned = False
+
+    def rows(self, count: int) -> Iterator[Mapping[str, Any]]:
+        """The first ``count`` rows of the run, in order.
+
+        Raises `ResultsLost` where Redis has lost one, and `RunNotFound` where the run has expired. Those of a
+        dataset by reference are read there. Raises `SubmissionError` where they cannot be, and
+        `DatasetChanged` where they are others by now.
+        """
+        size = self._spec.page_rows
+        for first in range(0, count, size):
+            rows = self._read(first // size)[: count - first]
+            if len(rows) < min(size, count - first):
+                raise self._lost()
+            yield from rows
+
+    def page(self, number: int) -> list[dict[str, Any]]:
+        """A page; without rows where Redis has lost it, or its dataset cannot be read here or has changed."""
+        return self._pages.get_or_make(number, lambda: self._readable(number))
+
+    def _readable(self, number: int) -> list[dict[str, Any]]:
+        try:
+            return self._read(number)
+        except DatasetChanged as changed:
+            self._warn(f"{changed} Until then their records have empty rows.")
+        except ResultsLost as lost:
+            self._warn(f"{lost}. Records of those rows have empty ones")
+        except (SubmissionError, RunNotFound, RunArchived):
+            pass
+        return []
+
+    def _warn(self, message: str) -> None:
+        """Warn once."""
+        if not self._warned:
+            self._warned = True
+            warnings.warn(message, stacklevel=2)
+
+    def _lost(self) -> Exception:
+        fields = self._redis.hmget(self._keys.state(self._ref), "state", "archived")
+        return lost_rows(self._ref, fields)
+
+    def _digest(self, number: int) -> str | None:
+        stored: bytes | None = self._redis.hget(self._keys.rows(self._ref), digest_field(number))
+        return None if stored is None else stored.decode(errors="replace")
+
+    def _read(self, number: int) -> list[dict[str, Any]]:
+        encoded = self._redis.hget(self._keys.rows(self._ref), str(number))
+        if encoded is None and self._source_pages is not None:
+            return self._source_pages.page(number)
+        if encoded is None:
+            raise self._lost()
+        try:
+            return decode_page(encoded)
+        except BrokenPage:
+            return []
 
 
 class RecordReader:
@@ -263,26 +314,6 @@ class RecordReader:
         number, within = divmod(row, self._spec.page_rows)
         page = self._rows.page(number)
         return page[within] if within < len(page) else None
-
-
-def _overview(
-    ref: RunRef, state: Mapping[bytes, bytes], plan: bytes | None, written: bytes | None
-) -> Overview | None:
-    spec = _readable_spec(plan, written)
-    if state:
-        return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
-    if plan:
-        return None
-    return Overview(RunStatus.submitted(spec), spec) if spec and spec.run == ref.run else None
-
-
-def _readable_spec(plan: bytes | None, written: bytes | None) -> RunSpec | None:
-    try:
-        if plan:
-            return Plan.read(plan).spec
-        return RunSpec.read(written) if written else None
-    except ValidationError:
-        return None
 
 
 class LaneDirectory:

@@ -1,0 +1,73 @@
+"""Opens a dataset's file, and finds the reader of its format."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterable, Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, BinaryIO, TypeAlias
+
+from fairlane.core.errors import SubmissionError
+from fairlane.datasets.array import read_array
+from fairlane.datasets.lines import read_lines, read_table, read_tabs
+from fairlane.datasets.row_json import FIELD
+from fairlane.datasets.tables import read_parquet
+
+Reader: TypeAlias = Callable[[BinaryIO], Iterator[object]]
+
+_DATASET_REMEDY = (
+    "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
+)
+
+READERS: Mapping[str, Reader] = {
+    ".jsonl": read_lines,
+    ".ndjson": read_lines,
+    ".json": read_array,
+    ".csv": read_table,
+    ".tsv": read_tabs,
+    ".parquet": read_parquet,
+}
+
+
+def open_file(path: Path) -> tuple[BinaryIO, Reader]:
+    """The open file, and what reads its format. Raises `SubmissionError` for anything else than a dataset."""
+    reader = READERS.get(path.suffix.lower())
+    if reader is None:
+        problem = (
+            f"it ends in {path.suffix}, which is not read" if path.suffix else "it is no path of a dataset"
+        )
+        raise SubmissionError(FIELD, str(path), problem, _DATASET_REMEDY)
+    try:
+        file = path.expanduser().open("rb")
+    except FileNotFoundError:
+        remedy = f"Check the path; relative ones start at {Path.cwd()}."
+        raise SubmissionError(FIELD, str(path), "there is no such file", remedy) from None
+    except (OSError, RuntimeError, ValueError) as error:
+        problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+        raise SubmissionError(FIELD, str(path), f"cannot be read: {problem}", "Check the path.") from None
+    return file, reader
+
+
+def no_dataset(dataset: Mapping[Any, Any]) -> SubmissionError:
+    """Says why a mapping is no dataset, and what to give."""
+    if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
+        name = next(iter(dataset), "train")
+        return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
+    lengths = {len(column) if _is_column(column) else -1 for column in dataset.values()}
+    if len(lengths) == 1 and lengths.isdisjoint({-1}):
+        problem = f"a dict of {len(dataset)} lists of {lengths.pop():,} values each are columns, not rows"
+        remedy = "Give pandas.DataFrame(columns); of a dataset of Hugging Face, dataset.select(range(10))."
+        return SubmissionError(FIELD, sorted(map(str, dataset)), problem, remedy)
+    return SubmissionError(FIELD, dataset, "a dict is one row, not a dataset", "Put it into a list: [{…}].")
+
+
+def _is_column(value: object) -> bool:
+    return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
+
+
+def remedy_of(dataset: object) -> str:
+    """What to give in place of an object that is no dataset."""
+    if isinstance(dataset, AsyncIterable):
+        return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
+    if hasattr(dataset, "to_table"):  # of pyarrow.dataset
+        return "Pass its rows: dataset.to_table()."
+    return _DATASET_REMEDY
