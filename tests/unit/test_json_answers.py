@@ -79,8 +79,8 @@ def test_json_is_read_as_it_is_meant(answer: str, value: Any) -> None:
     [
         ("", "no JSON", False),
         ("four", "no JSON", False),
-        ('The output {"score": 1} is wrong.', "no JSON", False),
-        ('{"score": 1} is what it wrote', "no JSON", False),
+        ('The output {"score": 1} is wrong.', "within a sentence", False),
+        ('{"score": 1} is what it wrote', "within a sentence", False),
         ('It wrote {"score": 1}, so:\n{"score": 4}', "differ", False),
         ('{"a": 1}\n{"a": true}', "differ", False),
         ('{"a": 1, "a": 2}', "two values of 'a'", True),
@@ -204,3 +204,31 @@ def test_entries_that_agree_count_once() -> None:
     entries = [{"criterion_id": "clarity", "score": score, "argument": "so"} for score in (4, "4", 4.0)]
     read = read_batch(json.dumps(entries), [CLARITY])
     assert (read.opinions, read.malformed) == ({"clarity": Opinion(4, "so")}, ())
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        "`{}`",
+        "**{}**",
+        "__{}__",
+        "{}.",
+        "{}</s>",
+        "{}<|im_end|>",
+        "<answer>{}</answer>",
+        "<answer>\n{}\n</answer>",
+        "**Answer:** {}",
+        "Here it is: `{}`",
+        "**`{}`**.",
+        "My answer:\n**{}**</s>",
+    ],
+)
+def test_what_is_wrapped_around_an_object_is_no_prose(answer: str) -> None:
+    written = '{"score": 4, "argument": "it `is` so"}'
+    assert json_in(answer.replace("{}", written)) == {"score": 4, "argument": "it `is` so"}
+
+
+@pytest.mark.parametrize("answer", ["I would not say {} of it", "`{} of it", "<a>{}</b>", "is {}. Not so"])
+def test_an_object_within_a_sentence_is_none_and_the_reason_says_so(answer: str) -> None:
+    with pytest.raises(JsonProblem, match="its JSON stands within a sentence"):
+        json_in(answer.replace("{}", '{"score": 4}'))

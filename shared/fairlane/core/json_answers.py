@@ -19,9 +19,13 @@ _FENCED = re.compile(r"```[^\n`]*\n(.*?)```", re.DOTALL)
 _BEGINS = re.compile(r"\{\s*[\"'“]|\[\s*\{\s*\"")
 """How an object of JSON begins, or of what is meant to be JSON. Braces of prose and LaTeX begin otherwise."""
 
-_LEADS = re.compile(r"(?:^|[\n:.!?…。\uff1a\uff01\uff1f`]|```\w*)[ \t]*\Z")
+_LEADS = re.compile(r"(?:^|[\n:.!?…。\uff1a\uff01\uff1f`]|```\w*)\**[ \t]*\Z")
 _ENDS = re.compile(r"[ \t]*(?:\Z|[\r\n]|```)")
 """What stands before and after an object that is no part of a sentence."""
+
+_OPENS = re.compile(r"(?:(?<!`)(?P<mark>`|\*\*|__)|<(?P<tag>\w{1,20})>)\s*\Z")
+_TRAILS = re.compile(r"\s*(?:</s>|<\|[^|<>\n]{1,40}\|>)|\.(?=\s*\Z)")
+"""What may stand around an object and says nothing: marks and tags in pairs, special tokens, a full stop."""
 
 _STRING = r'"(?:[^"\\]|\\.)*+\\?(?:"|\Z)'
 _TOKEN = re.compile(rf"{_STRING}|[\u00a0\u2000-\u200b\u202f\u3000\ufeff]", re.DOTALL)
@@ -96,10 +100,11 @@ def _embedded(text: str, *, exact: bool) -> Found:
     alone, values = list[Found](), list[Any]()
     for begin, end, value in _objects(text, exact=exact):
         values.append(value)
+        begin, end = _unwrapped(text, begin, end)
         if _stands_alone(text, begin, end):
             alone.append(Found(value, text[:begin], text[end:]))
     if not alone:
-        raise _NotJson("there is no JSON in it")
+        raise _NotJson("its JSON stands within a sentence" if values else "there is no JSON in it")
     return _only(alone[-1], values)
 
 
@@ -140,6 +145,21 @@ def _mended_at(text: str, begin: int, error: Exception, *, exact: bool) -> tuple
         raise _NotJson("there is no JSON in it")
     said = "breaks off" if end is None else f"cannot be read: {_flaw(error)}"
     raise JsonProblem(f"the JSON {said}", torn=True)
+
+
+def _unwrapped(text: str, begin: int, end: int) -> tuple[int, int]:
+    """Where what is wrapped around an object begins and ends."""
+    while True:
+        if trail := _TRAILS.match(text, end):
+            end = trail.end()
+        opens = _OPENS.search(text[max(0, begin - 30) : begin])
+        if opens is None:
+            return begin, end
+        closing = f"</{opens['tag']}>" if opens["tag"] else opens["mark"]
+        closes = re.compile(rf"\s*{re.escape(closing)}(?!`)").match(text, end)
+        if closes is None:
+            return begin, end
+        begin, end = begin - len(opens[0]), closes.end()
 
 
 def _stands_alone(text: str, begin: int, end: int) -> bool:

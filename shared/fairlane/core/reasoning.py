@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 START, END = "<think>", "</think>"
 """Tags of Qwen, DeepSeek and others. Where a chat template puts the start into the prompt, an answer has only
 the end: https://docs.vllm.ai/en/latest/features/reasoning_outputs.html
@@ -9,6 +11,7 @@ the end: https://docs.vllm.ai/en/latest/features/reasoning_outputs.html
 
 _QUOTES = ("`", '"', "'", "“", "”", "„", "\u2018", "\u2019", "«", "»")
 _FENCE = "```"
+_TAGS = re.compile(f"{START}|{END}")
 _BLANKS = " \t\r\n\ufeff"
 
 
@@ -21,12 +24,29 @@ def without_reasoning(text: str) -> str:
     rest = text.lstrip(_BLANKS)
     if rest.startswith(START):
         while rest.startswith(START):
-            rest = rest.partition(END)[2].lstrip(_BLANKS)
+            rest = rest[_end_of(rest) :].lstrip(_BLANKS)
         return rest
     before, end, after = text.partition(END)
     if not end or START in before or _is_mention(before, after):
         return text
     return after.lstrip(_BLANKS)
+
+
+def _end_of(text: str) -> int:
+    """Where the reasoning ends that a text begins with: after the tag that closes it, else after the first one.
+
+    Tags in quotes do not count.
+    """
+    depth, first = 0, 0
+    for tag in _TAGS.finditer(text):
+        if text[tag.start() - 1 : tag.start()] in _QUOTES and text[tag.end() : tag.end() + 1] in _QUOTES:
+            continue
+        depth += 1 if tag[0] == START else -1
+        if tag[0] == END:
+            first = first or tag.end()
+            if depth == 0:
+                return tag.end()
+    return first or len(text)
 
 
 def _is_mention(before: str, after: str) -> bool:

@@ -48,7 +48,7 @@ class AsyncRowWriter:
 
         A row is accepted before anything is awaited: see `RowWriter.write`.
         """
-        for number, row in enumerate(read_rows(rows), start=1):
+        for number, row in enumerate(read_rows(rows), start=self.accepted + 1):
             await self._accept(row, number)
 
     async def extend(self, rows: Iterable[Mapping[str, Any]] | AsyncIterable[Mapping[str, Any]]) -> None:

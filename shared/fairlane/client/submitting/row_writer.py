@@ -72,15 +72,15 @@ class RowWriter:
         or an interrupt go on with the next row: the next `write` or `close` sends each row that is left once.
         Rows that Redis loses before they are handed out are sent again.
         """
-        self.extend(rows)
+        finish(self.extending(rows, self.sender.accepted + 1), self._deployment.waiter)
 
     def extend(self, rows: Iterable[Mapping[str, Any]]) -> None:
         """`write` for all of ``rows``, however many. Each is accepted as it is read: see `accepted`."""
         finish(self.extending(rows), self._deployment.waiter)
 
-    def extending(self, rows: Iterable[Mapping[str, Any]]) -> Steps[None]:
-        """The steps of `extend`, for a caller that waits in its own way."""
-        for number, row in enumerate(read_rows(rows), start=1):
+    def extending(self, rows: Iterable[Mapping[str, Any]], first: int = 1) -> Steps[None]:
+        """The steps of `extend`, for a caller that waits in its own way; ``first`` numbers the first row."""
+        for number, row in enumerate(read_rows(rows), start=first):
             if self.sender.accept(row, number):
                 yield from self.sender.sending()
 
