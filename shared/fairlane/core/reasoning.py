@@ -33,7 +33,7 @@ def without_reasoning(text: str) -> str:
 
 
 def _end_of(text: str) -> int:
-    """Where the reasoning ends that a text begins with: after the tag that closes it, else after the first one.
+    """Where the reasoning ends that a text begins with: after the tag that closes it, or the first end tag.
 
     Tags in quotes do not count.
     """
