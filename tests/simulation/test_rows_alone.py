@@ -34,6 +34,7 @@ FAILURES: dict[str, tuple[float, Outcome]] = {
     "429 that names a wait": (0.005, RateLimited("too many requests", retry_after_ms=1000)),
     "slow 429": (2.0, RateLimited("too many requests")),
     "500": (2.0, ServerError("internal error", 500)),
+    "fast 500": (0.005, ServerError("internal error", 500)),
     "cut connection": (2.0, NetworkFailure("connection reset")),
     "garbage": (LATENCY_S, InvalidResponse("no JSON", "")),
     "hang": (20.0, TimedOut("no answer within 20 s", deadline_ms=20_000)),
@@ -91,7 +92,7 @@ def test_the_last_row_ends_soon_after_the_others(real_redis: Redis, failure: str
 
 
 @pytest.mark.parametrize("limit", ["no limit", "an unknown limit", "20 a second"])
-@pytest.mark.parametrize("failure", ["500", "cut connection", "garbage"])
+@pytest.mark.parametrize("failure", ["500", "fast 500", "cut connection", "garbage"])
 @pytest.mark.parametrize("every", [3, 10])
 def test_many_rows_that_no_server_can_answer_hold_up_no_other_and_end(
     real_redis: Redis, every: int, failure: str, limit: str
@@ -103,6 +104,18 @@ def test_many_rows_that_no_server_can_answer_hold_up_no_other_and_end(
     run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 3 * usual_s + 20)
     cluster.run_until_finished(ref, limit_s=MOST_DOWN_S)
     assert count(cluster, ref, "n:failed") == ROWS - good
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("failure", ["503", "429"])
+def test_a_tenth_of_the_rows_that_is_always_rejected_holds_up_no_other(
+    real_redis: Redis, failure: str, limit: str
+) -> None:
+    limits, usual_s = LIMITS[limit]
+    cluster = cluster_with(real_redis, limits(), FAILURES[failure], set(range(0, ROWS, 10)))
+    ref = cluster.submit(ROWS)
+    good = ROWS - ROWS // 10
+    run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 2 * usual_s + 40)
 
 
 @pytest.mark.parametrize("down_s", [20, 120, 300])

@@ -4,6 +4,10 @@
 --       team/budget team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 
+local OFTEN = 0.1 -- share of jobs that have failed while others were answered: with more, most retries are in vain
+local FEW = 10 -- answers by which the share is taken to be small at first
+local TURN = 16 -- calls of which one is a retry even then, so that none waits for all others
+
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
 function open_offer(i, offer, count, name, now)
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
@@ -19,15 +23,26 @@ function queued_jobs(i)
   return redis.call('LLEN', KEY.queues[i * 4 - 3]) + redis.call('LLEN', KEY.queues[i * 4 - 2])
 end
 
+-- Whether so many jobs have failed of late while others were answered that retries mostly fail again
+-- (circuit/own_failures).
+local function often_flawed(row)
+  local ok = row.seen_ok or 0
+  local flawed = (row.flawed or 0) * math.exp(((row.flawed_ok or 0) - ok) / 100)
+  return flawed > OFTEN * (math.min(ok, 100) + FEW)
+end
+
 -- Whether others go before the run's next retry: it was rejected, while the lane has rejected or failed calls and
--- answered none that started later, or it has failed, while the lane's circuit is not closed.
+-- answered none that started later, or it has failed, while the lane's circuit is not closed. Also, but for every
+-- TURN-th call, where the lane answered others and rejected it, or most retries fail.
 local function steps_back(offer, row)
   local shut = (row.circuit or 'closed') ~= 'closed'
   local unanswered = known(row.first_n) or row.proved == 0 or (row.sign or 0) > (row.answered_n or 0)
-  local text = (shut or unanswered) and redis.call('LINDEX', offer.hot, 0)
+  local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false end
   local spent = attempt_counts(offer.jobs, parse_entry(text).job)
-  return spent.rejected > 0 or shut and spent.attempts + spent.unproven > 0
+  local failed = spent.attempts + spent.unproven > 0
+  if spent.rejected > 0 and (shut or unanswered) or failed and shut then return true end
+  return row.granted % TURN ~= 0 and (spent.alone > 0 or failed and often_flawed(row))
 end
 
 -- The first job of the run in `queues`. `reserved` is its charge in tokens, `minutes` what it takes of the lane; nil
