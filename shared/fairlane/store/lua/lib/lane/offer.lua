@@ -42,7 +42,7 @@ local function steps_back(offer, row)
   local spent = attempt_counts(offer.jobs, parse_entry(text).job)
   local failed = spent.attempts + spent.unproven > 0
   if spent.rejected > 0 and (shut or unanswered) or failed and shut then return true end
-  return row.granted % TURN ~= 0 and (spent.alone > 0 or failed and often_flawed(row))
+  return (row.granted or 0) % TURN ~= 0 and (spent.alone > 0 or failed and often_flawed(row))
 end
 
 -- The first job of the run in `queues`. `reserved` is its charge in tokens, `minutes` what it takes of the lane; nil
