@@ -110,7 +110,7 @@ def test_a_plain_url_of_a_cluster_is_reported_before_anything_starts(tmp_path: P
         environment = {"FAIRLANE_REDIS__URL": f"redis://127.0.0.1:{fleet.primary()}", "COLUMNS": "200"}
         for role in ("scheduler", "worker"):
             refused = CliRunner().invoke(app, [role], env=environment)
-            assert refused.exit_code == 1
+            assert refused.exit_code == 2
             assert "Write redis+cluster://HOST:PORT" in refused.stderr
         found = json.loads(CliRunner().invoke(app, ["doctor", "--json"], env=environment).stdout)
         assert "fail" in {finding["grade"] for finding in found if finding["check"] == "redis cluster"}
