@@ -63,6 +63,16 @@ async def a_turn(_: float = 0) -> None:
     await turned
 
 
+async def cancelled_twice(task: asyncio.Task[Any]) -> None:
+    """Cancel a task once more while its first cancellation waits for a thread; it has ended then."""
+    for _ in range(2):
+        task.cancel()
+        await a_turn()
+        await a_turn()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
 def played(most: int, scene: Callable[[Threads], Coroutine[Any, Any, Any]]) -> Any:
     """Play a scene; asyncio has nothing to report of it."""
     threads, reported = Threads(most, a_turn), list[Any]()
@@ -258,12 +268,7 @@ def test_a_caller_that_is_cancelled_again_waits_no_longer_and_its_work_is_undone
     async def scene(threads: Threads) -> None:
         task = asyncio.create_task(threads.call(work, undone.append))
         await asyncio.to_thread(begun.wait, 30)
-        for _ in range(2):
-            task.cancel()
-            await a_turn()
-            await a_turn()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled_twice(task)
         assert await threads.call(lambda: 5) == 5  # another thread has taken its place
         assert undone == []
         go_on.set()
@@ -284,12 +289,7 @@ def test_steps_that_a_thread_is_still_at_do_not_hold_up_their_caller() -> None:
     async def scene(threads: Threads) -> None:
         task = asyncio.create_task(threads.finish(steps()))
         await asyncio.to_thread(begun.wait, 30)
-        for _ in range(2):
-            task.cancel()
-            await a_turn()
-            await a_turn()
-        with pytest.raises(asyncio.CancelledError):
-            await task
+        await cancelled_twice(task)
         go_on.set()
 
     played(1, scene)

@@ -108,7 +108,7 @@ def test_each_accepted_row_is_in_the_run_once_whatever_fails(
             try:
                 next(running)
             except (StopIteration, StoreUnavailable, KeyboardInterrupt):
-                del steps[producer]  # who writes goes on with the next row
+                del steps[producer]  # this producer goes on with its next row
         for running in steps.values():
             running.close()
         while True:
