@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.job import Attempt, JobState
@@ -24,6 +27,9 @@ from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 
 LANE, ROWS, BAD, LATENCY_S = "sim:fast", 400, 7, 0.2
+MOST_REJECTED_S = 1200.0
+"""Some ten rejections, the longest back-offs between them, and until the lane knows whose they are."""
+
 MOST_DOWN_S = 180.0
 """A minute for which nobody was answered, the wait between two probes then, and the last calls."""
 
@@ -118,6 +124,52 @@ def test_a_tenth_of_the_rows_that_is_always_rejected_holds_up_no_other(
     run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 2 * usual_s + 40)
 
 
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("failure", ["503", "429"])
+def test_a_third_of_the_rows_that_is_always_rejected_holds_up_no_other_and_ends(
+    real_redis: Redis, failure: str, limit: str
+) -> None:
+    """At first the lane takes the rejections for its own limit, and stands for a while after each."""
+    limits, usual_s = LIMITS[limit]
+    cluster = cluster_with(real_redis, limits(), FAILURES[failure], set(range(0, ROWS, 3)))
+    ref = cluster.submit(ROWS)
+    good = ROWS - len(range(0, ROWS, 3))
+    run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 2 * usual_s + 200)
+    cluster.run_until_finished(ref, limit_s=MOST_REJECTED_S)
+    assert count(cluster, ref, "n:failed") == ROWS - good
+
+
+@settings(max_examples=8, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    rate=st.floats(0.5, 30),
+    depth=st.floats(1, 60),
+    chance=st.sampled_from([0.0, 0.0, 0.1, 0.3, 0.6]),
+    failure=st.sampled_from(["429", "429 that names a wait", "503"]),
+    limit=st.sampled_from(sorted(LIMITS)),
+    seed=st.integers(0, 1000),
+)
+@pytest.mark.slow(seconds=20)
+def test_rejections_by_a_limit_and_by_chance_end_no_row(
+    real_redis: Redis, rate: float, depth: float, chance: float, failure: str, limit: str, seed: int
+) -> None:
+    real_redis.flushall()
+    rng, level, at_ms = random.Random(seed), depth, 0
+
+    def provider(attempt: Attempt) -> tuple[float, Outcome]:
+        nonlocal level, at_ms
+        level, at_ms = min(depth, level + (cluster.now_ms - at_ms) * rate / 1000), cluster.now_ms
+        if level < 1 or rng.random() < chance:
+            return FAILURES[failure]
+        level -= 1
+        return LATENCY_S, Success("yes", Usage(10, 5))
+
+    cluster = cluster_with(real_redis, LIMITS[limit][0](), FAILURES[failure], set())
+    cluster.provider = provider
+    ref = cluster.submit(60)
+    cluster.run_for(600)
+    assert count(cluster, ref, "n:failed") == 0
+
+
 @pytest.mark.parametrize("down_s", [20, 120, 300])
 @pytest.mark.parametrize("failure", ["500", "cut connection", "garbage", "hang"])
 def test_an_outage_among_rows_that_fail_by_chance_costs_nobody_an_attempt(
@@ -147,5 +199,7 @@ def test_a_rejected_row_ends_while_others_go_on(real_redis: Redis, failure: str)
     cluster = cluster_with(real_redis, {"requests_per_minute": 120}, FAILURES[failure], {BAD})
     ref, began_ms = cluster.submit(20_000), cluster.now_ms
     run_until(cluster, lambda: count(cluster, ref, "n:failed") == 1, 4 * 3600)
-    assert "rejected 200 times" in str(cluster.results(ref)[BAD].error)
+    error = str(cluster.results(ref)[BAD].error)
+    assert error.endswith("of them while its lane answered others: " + FAILURES[failure][1].message), error
+    assert cluster.now_ms - began_ms < 1000 * MOST_REJECTED_S
     assert count(cluster, ref, "n:succeeded") >= 0.9 * 2 * (cluster.now_ms - began_ms) / 1000

@@ -141,7 +141,7 @@ REJECTIONS = (RateLimited("no room"), Overloaded("no room", 503))
 def test_a_job_that_is_rejected_alone_is_called_ever_more_rarely_and_ends(outcome: Outcome) -> None:
     policy = RetryPolicy(jitter="added")
     made = [
-        decide(outcome, Claim(1, 0, 0, rejected=before, alone=2), policy, random.Random(1))
+        decide(outcome, Claim(1, 0, 0, rejected=before, alone=2, own="own"), policy, random.Random(1))
         for before in (2, 4, 20, MOST_REJECTIONS - 2, MOST_REJECTIONS - 1)
     ]
 
@@ -156,8 +156,18 @@ def test_a_job_that_is_rejected_alone_is_called_ever_more_rarely_and_ends(outcom
 
 
 @pytest.mark.parametrize("outcome", REJECTIONS, ids=names)
+def test_a_job_that_is_certain_to_be_rejected_ends_with_its_next_rejection(outcome: Outcome) -> None:
+    claim = Claim(1, 0, 0, rejected=11, alone=10, own="last")
+    last = decide(outcome, claim, RetryPolicy(), random.Random(1))
+
+    assert isinstance(last, Finish)
+    assert last.error == "rejected 12 times, 10 of them while its lane answered others: no room"
+
+
+@pytest.mark.parametrize("outcome", REJECTIONS, ids=names)
 def test_a_job_whose_lane_rejects_others_too_waits_for_its_lane_alone(outcome: Outcome) -> None:
-    made = decide(outcome, Claim(0, 0, 0, rejected=MOST_REJECTIONS), RetryPolicy(), random.Random(1))
+    claim = Claim(0, 0, 0, rejected=MOST_REJECTIONS, alone=2)
+    made = decide(outcome, claim, RetryPolicy(), random.Random(1))
 
     assert isinstance(made, Defer)
     assert (made.cost, made.delay_ms) == ("nothing", 0)

@@ -72,8 +72,9 @@ FORBIDDEN = 403
 """The status of denied access that may be about one request, which a firewall stops."""
 
 MOST_REJECTIONS = 200
-"""Rejections with which a job ends, if it met more of them alone than by chance. A provider that rejects 95
-of 100 calls, whatever they are, rejects one job of 28,000 so often."""
+"""Rejections with which a job ends at the latest, if it met more of them alone than by chance. A provider
+that rejects 95 of 100 calls, whatever they are, rejects one job of 28,000 so often. A job ends sooner where
+they are certainly its own (``lib/lane/new_lease.lua``)."""
 
 ABORTED_DELAY_MS = 1000
 """Delay of a job that a worker cannot do: another worker may, and the same one must not spin on it."""
@@ -168,9 +169,9 @@ def finish(decision: Defer, attempts: int) -> Finish:
 def _rejected(feedback: Feedback, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
     """Back to its lane, which says when it is called next. A job that is rejected alone waits by itself."""
     rejected, limited = claim.rejected + 1, feedback.signal == "limited"
-    if not claim.alone:
+    if not claim.own:
         return Defer(feedback, rate_limited=limited)
-    if rejected < MOST_REJECTIONS:
+    if rejected < MOST_REJECTIONS and claim.own != "last":
         return Defer(feedback, policy.delay_ms(rejected, rng), rate_limited=limited)
     error = (
         f"rejected {rejected} times, {claim.alone} of them while its lane answered others: {feedback.reason}"

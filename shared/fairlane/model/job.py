@@ -138,8 +138,8 @@ class Claim:
     the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
-    others, if they are more than by chance; else it is 0. ``unkept`` are the answers to the job so far, none
-    of which was kept.
+    others. ``own``: whether they are its own and not its lane's, and with "last", one more ends it.
+    ``unkept`` are the answers to the job so far, none of which was kept.
     """
 
     attempts: int
@@ -152,6 +152,7 @@ class Claim:
     paused: bool = False
     rejected: int = 0
     alone: int = 0
+    own: Literal["", "own", "last"] = ""
     unkept: Unkept = NO_UNKEPT
 
     def with_one_left(self, max_attempts: int) -> Claim:
@@ -176,6 +177,7 @@ class Claim:
             claim.get("paused", False),
             claim.get("rejected", 0),
             claim.get("alone", 0),
+            claim.get("own", ""),
             Unkept.from_list(claim.get("unkept")),
         )
 

@@ -68,7 +68,7 @@ function count_answer(row, lease, signal, now)
     forget_failures(row)
   end
   if signal ~= 'ok' then return end
-  if known(row.own_odds) then row.own_odds = '' end
+  if row.own_odds then row.own_odds, row.own_n = '', row.granted end
   row.answered_n, row.answered_ms = math.max(row.answered_n or 0, lease.n), now
   row.answered_size = lease.charged.input + lease.charged.output
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)

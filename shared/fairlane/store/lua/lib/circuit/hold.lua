@@ -3,12 +3,7 @@
 --   held_until_ms   until when the provider asked to wait, or when its day has ended at the latest
 --   resumed_ms      when an operator resumed the lane: reports of earlier calls hold it no more
 -- GIVES: longest_wait hold end_waits
--- USES: buckets/buckets lane/state
-
-local LONGEST_WAIT_S = 3600 -- s: an hour; what providers ask for is mostly minutes, and the end of a day is no wait
-local DAY_MS = 86400000 -- ms: by then a day's limit is renewed, wherever that day ends
-local DAY_FIRST_MS = 60000 -- ms until the first probe: what was read as a day's limit may be another one's
-local LATEST_MS = 253402214400000 -- ms: the last day of the year 9999, beyond which there are no dates
+-- USES: buckets/buckets circuit/circuit_constants lane/state
 
 function longest_wait(limits)
   return (limits.longest_wait_seconds or LONGEST_WAIT_S) * 1000
@@ -28,8 +23,8 @@ function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
   local longest_ms = longest_wait(limits)
   if asked_ms > longest_ms then return shut(row, now + asked_ms, longest_ms, now) end
   if asked_ms > 0 or hints.exhausted ~= 'day' or hints.day and hints.day[3] > 0 then return end
-  local until_ms = held_until_ms and held_until_ms > now and held_until_ms or now + DAY_MS
-  shut(row, until_ms, math.min(math.max(DAY_FIRST_MS, now + DAY_MS - until_ms), longest_ms), now)
+  local until_ms = held_until_ms and held_until_ms > now and held_until_ms or now + HELD_DAY_MS
+  shut(row, until_ms, math.min(math.max(DAY_FIRST_MS, now + HELD_DAY_MS - until_ms), longest_ms), now)
 end
 
 -- Ends every wait of the lane at `key`; only its pause, where it is paused and not held: a block outlasts a pause. A

@@ -2,21 +2,17 @@
 -- are what is left of a run, fail as in an outage. But an outage meets jobs as they come, and most have never failed
 -- before, while such rows have failed before, each time that others were answered. Each job that fails is weighed by
 -- how probable it is in either case, as in Wald's sequential test. In a lane's hash:
---   own_odds            log of how much more probable an outage is than BY_CHANCE times such rows, by the failures
---                       since a call was answered: at 0 and below they are of their own jobs
---   flawed, flawed_ok   jobs that failed while others were answered, of about the last RECENT; answers at that count
--- GIVES: weigh_failure note_flawed fails_of_its_own
+--   own_odds            log of how much more probable an outage is than OUTAGE_BY_CHANCE times such rows, by the
+--                       failures since a call was answered: at 0 and below they are of their own jobs
+--   own_n               the lane's latest permit when it last answered a call
+--   flawed, flawed_ok   jobs that failed while others were answered, of about the last FLAWED_OF; answers at that time
+-- GIVES: recent_flawed weigh_failure note_flawed fails_of_its_own
+-- USES: circuit/row_constants
 -- NEEDS: KEY.lane
 
-local RECENT = 100 -- answers after which a flawed job counts a third: a provider may begin to fail some calls
-local AGAIN = 0.9 -- share of jobs that have failed before, where only rows of this kind are left: some are new
-local BY_CHANCE = 0.1 -- the most that an outage may be as probable as such rows for their failures to be their own
-local FIRMEST = 0.01 -- the odds sink no lower, so that a few new jobs that fail show an outage that begins later
-local QUIET_MS = 60000 -- ms for which nobody was answered then: a short outage may begin with the last row
-
 -- Jobs that failed while others were answered, and how many jobs that is among.
-local function recent_flawed(flawed, flawed_ok, ok)
-  return (flawed or 0) * math.exp(((flawed_ok or 0) - ok) / RECENT), math.min(ok, RECENT)
+function recent_flawed(flawed, flawed_ok, ok)
+  return (flawed or 0) * math.exp(((flawed_ok or 0) - ok) / FLAWED_OF), math.min(ok, FLAWED_OF)
 end
 
 local function read_numbers(...)
@@ -31,14 +27,16 @@ function note_flawed()
   redis.call('HSET', KEY.lane, 'flawed', recent_flawed(flawed, flawed_ok, ok or 0) + 1, 'flawed_ok', ok or 0)
 end
 
--- Weighs a job that fails for the first time since the lane answered somebody. `again`: it failed before that, too.
-function weigh_failure(again)
-  local odds, flawed, flawed_ok, ok = read_numbers('own_odds', 'flawed', 'flawed_ok', 'seen_ok')
+-- Weighs a job that fails for the first time since the lane answered somebody: its failure before had the permit
+-- `before` (0: there was none). `again`: it failed while others were answered, too.
+function weigh_failure(again, before)
+  local odds, own_n, flawed, flawed_ok, ok = read_numbers('own_odds', 'own_n', 'flawed', 'flawed_ok', 'seen_ok')
+  if before > (own_n or 0) then return end
   local flaws, among = recent_flawed(flawed, flawed_ok, ok or 0)
   local share = (flaws + 1) / (flaws + among + 2)
-  local weight = again and share / AGAIN or (1 - share) / (1 - AGAIN)
-  odds = (odds or -math.log(BY_CHANCE)) + math.log(weight)
-  redis.call('HSET', KEY.lane, 'own_odds', math.max(math.log(FIRMEST / BY_CHANCE), odds))
+  local weight = again and share / FAILED_AGAIN or (1 - share) / (1 - FAILED_AGAIN)
+  odds = (odds or -math.log(OUTAGE_BY_CHANCE)) + math.log(weight)
+  redis.call('HSET', KEY.lane, 'own_odds', math.max(math.log(OUTAGE_LEAST / OUTAGE_BY_CHANCE), odds))
 end
 
 -- Whether a failure that ends now is its own job's.

@@ -1,11 +1,9 @@
 -- Finds out whose limit rejections are of: the lane's, one job's (job/rejections), or one team's (circuit/suspect).
 -- A team's are of a model that serves none of its calls, and the lane forgets what it learned from them.
 -- GIVES: is_own_limit suspect_team write_judged
--- USES: circuit/circuit_constants circuit/learned_fields circuit/refused_teams circuit/suspect job/rejections
---       lane/state run/model_refusals team/in_flight
+-- USES: circuit/circuit_constants circuit/learned_fields circuit/own_rejections circuit/refused_teams circuit/suspect
+--       job/rejections lane/state run/model_refusals team/in_flight
 -- NEEDS: KEY.in_flight KEY.lane KEY.state
-
-local ENOUGH_ENDED = 6 -- such 429s, and answers to others: were it the lane's limit, both would be mixed
 
 local function is_unproved(lease)
   if not lease.learns then return false end
@@ -18,7 +16,9 @@ end
 
 -- Whether a rejection says nothing of the lane: it is of a job, or a 429 of a team, whose calls alone are rejected.
 function is_own_limit(row, lease, signal, retry_after_ms, now)
-  if lease.own and is_rejection(signal) then
+  local rejected = is_rejection(signal)
+  local of_row = (rejected or signal == 'ok' or signal == 'answered') and judge_rejection(row, lease, rejected)
+  if rejected and (lease.own or of_row) then
     row.own_rejected = (row.own_rejected or 0) + 1
     return true
   end

@@ -6,8 +6,6 @@
 -- GIVES: hold_refused is_refused refused_until start_refused put_off admit_refused
 -- USES: circuit/circuit_constants core/time lane/state team/in_flight
 
-local MOST_REFUSED = 8 -- teams: one that is dropped has to be found out again
-
 -- The entry of a team: {n, due_ms, count}; nil where it has none.
 local function entry_of(row, team)
   if not known(row.refused_teams) then return nil end

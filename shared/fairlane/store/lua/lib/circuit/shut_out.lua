@@ -6,8 +6,6 @@
 -- USES: circuit/circuit_constants core/time lane/state team/in_flight
 -- NEEDS: KEY.in_flight
 
-local MOST_SHUT = 8 -- teams: one that is dropped has to fail as often as any other before it is shut out again
-
 local function shut_teams(row)
   local found = {}
   for team, n, due_ms in string.gmatch(row.shut_teams or '', '([^:,]+):(%d+):(%d+)') do

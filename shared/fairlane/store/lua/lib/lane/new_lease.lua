@@ -1,6 +1,6 @@
 -- The lease of a job's next attempt (lane/lease), as a permit grants it.
 -- GIVES: write_lease
--- USES: core/time job/attempt_counts job/rejections team/in_flight
+-- USES: core/time job/attempt_counts lane/retries team/in_flight
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
 -- Writes the lease under a number greater than any before it, which fences those out.
@@ -8,7 +8,8 @@ function write_lease(row, lease, jobs, until_ms)
   local spent = attempt_counts(jobs, lease.job)
   spent.number = spent.number + 1
   lease.number = spent.number
-  if meets_alone(spent, row) then lease.own = 1 end
+  lease.own = whose_rejections(spent, row)
+  if spent.rejected > 0 then lease.rejected_n = spent.rejected_n end
   save_attempt_counts(jobs, lease.job, spent)
   local id = table.concat({ lease.ref, whole(lease.job), whole(lease.number) }, '/')
   redis.call('ZADD', KEY.leases, until_ms, id)

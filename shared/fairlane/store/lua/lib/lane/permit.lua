@@ -29,7 +29,7 @@ function grant_permit(offer, job, admission, lease_ms)
     ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
     learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
-    alone = alone or nil, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
+    alone = alone or nil, drawn = job.drawn, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
     corrected = (row.tokens_open_ms or row.input_open_ms or row.output_open_ms) and corrections(row),
   }

@@ -2,8 +2,8 @@
 -- it is the job's, and costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage
 -- costs no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served, or
 -- once only such jobs are left (lib/circuit/own_failures.lua).
--- GIVES: prove_failures charge_attempt shown_signal
--- USES: circuit/access circuit/own_failures job/attempt_counts
+-- GIVES: prove_failures charge_attempt charge_rejection shown_signal
+-- USES: circuit/access circuit/own_failures job/attempt_counts job/rejections
 -- NEEDS: KEY.jobs KEY.lane
 
 -- Decides unproven failures of a lease's job, if the lane has answered a later call since: they cost attempts, or
@@ -29,9 +29,10 @@ function charge_attempt(lease, cost, now)
   if cost == 'denied' then cost = denied_alone(lease) and 'attempt' or 'unproven' end
   if cost == 'absent' then cost = redis.call('HGET', KEY.lane, 'answered_n') and 'unproven' or 'attempt' end
   if cost == 'unproven' then
+    local before = spent.last
     spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n)
     prove_failures(spent, lease)
-    if spent.unproven == 1 then weigh_failure(spent.attempts > 0) end
+    if spent.unproven > 0 then weigh_failure(spent.attempts > 0, before) end
     if spent.unproven > 0 and fails_of_its_own(now) then
       spent.attempts, spent.unproven = spent.attempts + 1, spent.unproven - 1
     end
@@ -39,6 +40,20 @@ function charge_attempt(lease, cost, now)
     spent.attempts = spent.attempts + 1
   end
   return spent
+end
+
+-- Counts the lease's call, which was rejected, and whether its job met that alone: others were answered since it was
+-- rejected before, of at least half its size. Where only rows that are always rejected are left, nobody is answered,
+-- and they fail of their own.
+function charge_rejection(spent, lease, now)
+  local answered_n, size, odds = unpack(redis.call('HMGET', KEY.lane, 'answered_n', 'answered_size', 'row_odds'))
+  local again, others = spent.rejected > 0, tonumber(answered_n or 0) > spent.rejected_n
+  if again and others and spent.attempts + spent.alone == 0 then note_flawed() end
+  weigh_failure(again, spent.rejected_n)
+  local beside = others and 2 * tonumber(size or 0) >= size_of(lease)
+  local left = tonumber(odds or 1) <= 0 and fails_of_its_own(now)
+  if again and (beside or left) then spent.alone = spent.alone + 1 end
+  spent.rejected, spent.rejected_n = spent.rejected + 1, lease.n
 end
 
 -- What the end of a call shows of its lane: a failure of the job's own is an answer.

@@ -4,7 +4,7 @@
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals core/time job/attempt_counts run/blame
--- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, waited_ms, sendable, good_ms, paused, handle,
+-- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, own, waited_ms, sendable, good_ms, paused, handle,
 --          unkept} for the holder, nil for a stale claim: what the job has spent and met (lib/job/attempt_counts.lua),
 --          the time since the grant, whether the call may be sent, for how long from now, whether it may not because
 --          its run or lane is paused, and, where there are any, the handle of a call that its provider still makes,
@@ -32,7 +32,7 @@ redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
 redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
 return cjson.encode({
   attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited, rejected = spent.rejected,
-  alone = lease.own and spent.alone or 0,
+  alone = spent.alone, own = lease.own,
   waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
   paused = lease.paused, handle = spent.handle,
   unkept = spent.unkept[1] > 0 and spent.unkept or nil,

@@ -27,7 +27,7 @@ local again = cost ~= 'nothing' or outcome.signal == 'overloaded'
 redis.call('HINCRBY', KEY.state, 'retries', again and 1 or 0)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
 spent.limited, spent.handle = spent.limited + ARG.limited, goes_on and ARG.handle or nil
-if is_rejection(outcome.signal) then note_rejection(spent, lease) end
+if is_rejection(outcome.signal) then charge_rejection(spent, lease, now) end
 local used = not goes_on and outcome.used
 if used and (used.input >= 0 or used.output >= 0) then
   for place, count in ipairs({ 1, used.input, used.output, used.cached }) do

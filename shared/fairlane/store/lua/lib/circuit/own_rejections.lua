@@ -1,0 +1,56 @@
+-- Finds out whether a lane's provider rejects certain rows or any calls. At its limit, the retry of a rejected job is
+-- answered as often as the first call of another job is, if which of them goes first is drawn (lane/retries). Rows that
+-- it always rejects are not. Each retry that was drawn is weighed by how probable its end is in either case (Wald's
+-- sequential test, as in circuit/own_failures). In a lane's hash:
+--   row_odds                        log of how much more probable a limit is than LIMIT_BY_CHANCE times such rows: at
+--                                   0 and below, the lane rejects rows
+--   fresh_rejected, fresh_answered  first calls drawn that were rejected and answered, of about the last FRESH_RECENT
+--   fresh_n, fresh_size             of the last of them that was answered: its permit, and tokens that it was to have
+--   weighed_n                       permit of the last retry whose rejection counted
+--   spared                          first calls that may be rejected now for their rows' sake
+-- GIVES: rejects_rows judge_rejection
+-- USES: circuit/blame circuit/row_constants
+
+function rejects_rows(row)
+  return (row.row_odds or 1) <= 0
+end
+
+local function fresh_share(row)
+  local rejected = row.fresh_rejected
+  return math.max(FRESH_LEAST, math.min(FRESH_MOST, (rejected + 1) / (rejected + row.fresh_answered + 2)))
+end
+
+local function count_fresh(row, lease, rejected)
+  local fade = 1 - 1 / FRESH_RECENT
+  row.fresh_rejected = (row.fresh_rejected or 0) * fade + (rejected and 1 or 0)
+  row.fresh_answered = (row.fresh_answered or 0) * fade + (rejected and 0 or 1)
+  if not rejected then
+    row.fresh_n, row.fresh_size = math.max(row.fresh_n or 0, lease.n), lease.charged.input + lease.charged.output
+  end
+end
+
+-- Weighs a retry of a job that was rejected. A rejection counts if another job's first call, at least half as large,
+-- was answered since that and since the last one that counted: many calls at once meet a limit together.
+local function weigh_retry(row, lease, rejected)
+  if not row.fresh_n then return end
+  local share, firm, before = fresh_share(row), -math.log(LIMIT_BY_CHANCE), rejects_rows(row)
+  if rejected then
+    local since = math.max(lease.rejected_n, row.weighed_n or 0)
+    if row.fresh_n <= since or 2 * row.fresh_size < lease.charged.input + lease.charged.output then return end
+    row.weighed_n = lease.n
+  end
+  local odds = (row.row_odds or firm) + math.log(rejected and share or (1 - share) / RETRY_ANSWERED)
+  row.row_odds = math.max(math.log(LIMIT_LEAST / LIMIT_BY_CHANCE), math.min(firm, odds))
+  if rejects_rows(row) and not before then unblock(row) end
+end
+
+-- Whether a call that was answered or rejected met its row's own rejection. Of first calls, as many may as the share of
+-- late lets expect.
+function judge_rejection(row, lease, rejected)
+  if lease.drawn then (lease.rejected_n and weigh_retry or count_fresh)(row, lease, rejected) end
+  if not rejects_rows(row) or lease.rejected_n then return rejected and rejects_rows(row) end
+  local share, spared = fresh_share(row), row.spared or SPARED
+  local more = rejected and -1 or SPARED_BEYOND * share / (1 - share)
+  row.spared = math.max(0, math.min(SPARED, spared + more))
+  return rejected and spared >= 1
+end
