@@ -25,6 +25,7 @@ SOURCES = {
     "starting": "still probing",
     "refusals": "learned from 429s",
     "latency": "learned from latency",
+    "deadlines": "learned from deadlines",
 }
 
 

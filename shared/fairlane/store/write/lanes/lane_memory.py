@@ -13,7 +13,9 @@ _OF_AXIS = (
     "est", "var", "age_ms", "back_ms", "slow", "window", "cost", "put_off", "steady",
     "reported", "reported_ms", "foreign", "foreign_ms", "fullest",
 )  # fmt: skip
-_OF_LANE = ("window", "window_by", "window_age_ms", "window_step", "concurrency_reported", "day_rate")
+_OF_LANE = (
+    "window", "window_by", "window_age_ms", "window_step", "late_ms", "concurrency_reported", "day_rate",
+)  # fmt: skip
 _OF_DAY = ("day_used", "day_until_ms", "day_shut_ms")
 _SHUT = ("paused", "parked", "blocked_ms", "circuit", "open_ms", "held_until_ms")
 LEARNED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LANE)

@@ -64,7 +64,7 @@ class Places(NamedTuple):
     """The most calls in flight at once (``None``: no limit but slots), and who says so."""
 
     most: int | None = None
-    source: Literal["configured", "headers", "refusals", "latency"] | None = None
+    source: Literal["configured", "headers", "refusals", "latency", "deadlines"] | None = None
 
 
 class Hold(NamedTuple):
@@ -237,7 +237,8 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
         return Places(int(most), "configured")
     if _number(state, "concurrency_reported") == most:
         return Places(int(most), "headers")
-    return Places(int(most), "latency" if state.get("window_by") == "latency" else "refusals")
+    by: Mapping[str | None, Literal["latency", "deadlines"]] = {"latency": "latency", "deadline": "deadlines"}
+    return Places(int(most), by.get(state.get("window_by"), "refusals"))
 
 
 def _number(state: Mapping[str, str], name: str) -> float | None:

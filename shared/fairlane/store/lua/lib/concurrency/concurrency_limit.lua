@@ -1,6 +1,6 @@
 -- The most calls of a lane in flight at once: configured, reported, or detected. The last is the window, which
--- concurrency_trial.lua, latency_window.lua and overload.lua of this folder narrow. In a lane's hash:
---   window, window_by              the window, and what narrowed it: refusals | latency | overload
+-- concurrency_trial.lua, latency_window.lua, late.lua and overload.lua of this folder narrow. In a lane's hash:
+--   window, window_by              the window, and what narrowed it: refusals | latency | overload | deadline
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
 --   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
@@ -9,7 +9,8 @@
 --   widen_ms                       for how long it limits jobs after an overload, or such a 429, until it is widened
 --   shut, refusals, crowd          429s that last (refusal/refusal): how many tries, and the calls in flight then
 -- GIVES: climb_window narrow_window widen_window concurrency_limit
--- USES: circuit/circuit_constants concurrency/detector_constants lane/state rate/constants
+-- USES: circuit/circuit_constants concurrency/deadline_window concurrency/detector_constants lane/state
+--       rate/constants
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1
@@ -28,6 +29,7 @@ end
 -- every 1 / budget calls, except for one that names the limit again.
 function widen_window(row, limits, elapsed_ms)
   if not known(row.window) then return end
+  if too_late_to_widen(row) then return end
   row.window_age_ms = row.window_age_ms + elapsed_ms
   local calls = (row.granted or 0) - (row.window_from or row.granted or 0)
   local refused, named = row.window_by == 'refusals', known(row.at_once_named)
@@ -42,8 +44,10 @@ end
 
 -- Widens the window by each call that goes through beyond what it was before it was widened, as slow start does
 -- (RFC 5681): the limit has risen. After overloads, so does each call up to where the first of them was.
-function climb_window(row, lease)
-  if not known(row.window) or row.window_by == 'latency' or row.stop ~= 'window' then return end
+function climb_window(row, lease, now)
+  if not known(row.window) then return end
+  if row.window_by == 'deadline' then return climb_in_time(row, lease, now) end
+  if row.window_by == 'latency' or row.stop ~= 'window' then return end
   local overload = row.window_by == 'overload'
   if lease.n <= ((overload and row.busy_n or row.sign) or 0) then return end
   if known(row.window_base) and lease.inflight > row.window_base then

@@ -5,7 +5,8 @@
 --       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
 --       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
 --       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS
---       BASE_RISES PACE_CALLS REFUSED_LATELY_MS MOVED CAREFUL UNSURE
+--       BASE_RISES PACE_CALLS REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN MOVED
+--       CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -60,6 +61,13 @@ BASE_FALLS = 0.5 -- share of the difference by which the usual latency follows a
 BASE_RISES = 0.02 -- the same for a higher mean: a queue must not become usual (control)
 PACE_CALLS = 8192 -- calls over which a call kind's pace drifts: far longer than a queue takes to show
 REFUSED_LATELY_MS = 600000 -- ms: a lane that was rejected so lately is judged by its 429s alone
+
+-- concurrency/late: deadlines that calls miss in a provider's queue.
+LATE_USUAL = 2 -- factor on a deadline: where calls usually take longer, the deadline is too short, whoever waits
+LATE_MORE = 3 -- calls that may be late alone, beyond those for which the server still works on calls that have ended
+LATE_OFF_MS = 600000 -- ms until deadlines narrow the window again where that was in vain
+LATE_CLIMB = 0.25 -- share of the deadline in which a call is answered that widens the window by one
+LATE_WIDEN = 0.5 -- share of the deadline in which calls usually are answered where the window is widened in time
 
 -- reported/hints: what headers say
 MOVED = 0.01 -- share by which a reported limit differs from the last to be another limit, not its rounding

@@ -1,39 +1,41 @@
 -- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
 -- outcome, and what it changes whatever becomes of the job.
 -- GIVES: reported end_reported reply_of
--- USES: circuit/circuit core/wake job/end_attempt lane/lease run/note_answer run/release_bounds run/role_times
+-- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease run/note_answer run/release_bounds
+--       run/role_times
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.sent
 --       ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
--- {signal, used, retry_after_ms, hints, reason, too_short, undecided}; `used` is {input, output, cached} in tokens, -1
--- where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the call, so
--- the lane learns nothing from it. An 'absent' API is a server error of a lane that has answered before, else the wrong
--- address. `undecided`, which a script may set: the call says nothing about whether the model
--- rejects the run's calls.
-local function outcome_of()
+-- {signal, used, retry_after_ms, hints, reason, too_short, late, undecided}; `used` is {input, output, cached} in
+-- tokens, -1 where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the
+-- call, so the lane learns nothing from it; `late`: its lane's queue did. An 'absent' API is a server error of a lane
+-- that has answered before, else the wrong address. `undecided`, which a script may set: the call says nothing about
+-- whether the model rejects the run's calls.
+local function outcome_of(lease, now)
   local used = ARG.sent == '1' and {
     input = tonumber(ARG.used_input), output = tonumber(ARG.used_output), cached = tonumber(ARG.used_cached),
   } or nil
-  local signal, short = ARG.signal, false
+  local signal, short, late = ARG.signal, false, false
   if signal == 'absent' then
     signal = redis.call('HEXISTS', KEY.lane, 'answered_n') == 1 and 'server_error' or 'answered'
   end
   if ARG.deadline_ms ~= '0' then
     local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
     short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+    late = short and is_late(lease, tonumber(ARG.deadline_ms), now)
   end
   return {
-    signal = short and 'none' or signal, too_short = short, used = used,
+    signal = short and 'none' or signal, too_short = short and not late, late = late, used = used,
     retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,
   }
 end
 
 -- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
 -- changes nothing else.
-function reported()
+function reported(now)
   CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
-  if lease then return lease, outcome_of() end
+  if lease then return lease, outcome_of(lease, now) end
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
 end
 

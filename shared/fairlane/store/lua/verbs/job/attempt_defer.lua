@@ -12,10 +12,10 @@
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call (0: it
 -- did not), and `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
 -- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
-local lease, outcome = reported()
-if not lease then return false end
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
-local cost = outcome.too_short and 'attempt' or ARG.cost
+local lease, outcome = reported(now)
+if not lease then return false end
+local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
 local spent, max_attempts = charge_attempt(lease, cost, now), tonumber(ARG.max_attempts)
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
 
@@ -23,7 +23,7 @@ if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', 
 outcome.undecided = cost == 'nothing'
 local goes_on = ARG.handle ~= ''
 local news = end_reported(lease, outcome, not goes_on and outcome.used or nil, now)
-local again = cost ~= 'nothing' or outcome.signal == 'overloaded'
+local again = cost ~= 'nothing' or outcome.late or outcome.signal == 'overloaded'
 redis.call('HINCRBY', KEY.state, 'retries', again and 1 or 0)
 redis.call('HINCRBY', KEY.state, 'rate_limits', ARG.limited)
 spent.limited, spent.handle = spent.limited + ARG.limited, goes_on and ARG.handle or nil

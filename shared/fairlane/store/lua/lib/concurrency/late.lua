@@ -1,0 +1,47 @@
+-- Calls that their run's deadline ended since the provider has more in flight than it can answer in time: a server that
+-- queues. By Little's law it has, where it answered fewer meanwhile than were in flight when the call started. The lane
+-- then has a window, in which calls are answered in half of that time. In a lane's hash:
+--   late_ms, late_n   the deadline, and the latest permit when the window was narrowed
+--   late_to           the window once a call that started later is answered: many servers go on with calls that nobody
+--                     awaits any more, so one call at a time shows when they are done
+--   late_left         such calls that may be late until the window goes: then they did not queue
+--   late_off_ms       until when it is not narrowed again
+-- GIVES: is_late
+-- USES: concurrency/detector_constants
+-- NEEDS: KEY.lane
+
+local function read_lane(...)
+  local found = redis.call('HMGET', KEY.lane, ...)
+  for i = 1, select('#', ...) do found[i] = tonumber(found[i] or '') end
+  return unpack(found, 1, select('#', ...))
+end
+
+-- One call at a time, and then as many as were answered in half of the time.
+local function narrow(deadline_ms, answered, granted, in_flight)
+  redis.call('HSET', KEY.lane, 'window', 1, 'window_by', 'deadline', 'window_age_ms', 0, 'window_step', 1,
+    'window_from', granted, 'window_base', '', 'late_ms', deadline_ms, 'late_n', granted,
+    'late_to', math.max(1, math.floor(answered / 2)),
+    'late_left', LATE_MORE + math.ceil(in_flight / answered))
+end
+
+-- Counts a call that was late alone: where too many are, calls do not queue.
+local function count_alone(left, now)
+  if left > 1 then return redis.call('HSET', KEY.lane, 'late_left', left - 1) end
+  redis.call('HSET', KEY.lane, 'window', '', 'late_to', '', 'late_off_ms', now + LATE_OFF_MS)
+end
+
+-- Whether its lane's queue made a call late that its run's deadline ended, and not its row or that deadline.
+function is_late(lease, deadline_ms, now)
+  local ok, usual_ms, granted, in_flight, last, to, left, off_ms = read_lane(
+    'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')
+  if not usual_ms or usual_ms > LATE_USUAL * deadline_ms then return false end
+  if last and lease.n <= last then return true end
+  if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then
+    count_alone(left, now)
+    return false
+  end
+  local answered = ok - (lease.ok or 0)
+  if answered < 1 or answered >= lease.inflight or now < (off_ms or 0) then return false end
+  narrow(deadline_ms, answered, granted, in_flight)
+  return true
+end
