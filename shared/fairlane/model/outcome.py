@@ -152,14 +152,23 @@ class PermanentFailure:
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedParameter:
-    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt."""
+    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt.
+
+    ``failure``: what the call is otherwise, where only the next one, without the parameter, tells whose fault
+    it was. The lane learns from it as ever, since a server error may be an outage.
+    """
 
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
     parameter: str = ""
-    usage: ClassVar[Usage] = NO_USAGE
+    failure: PermanentFailure | ServerError | InvalidResponse | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the provider counted nonetheless."""
+        return NO_USAGE if self.failure is None else self.failure.usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,6 +26,7 @@ from fairlane.model.outcome import (
     ServerError,
     Success,
     TimedOut,
+    UnsupportedParameter,
 )
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
@@ -162,7 +163,12 @@ class Streaming:
                 took.append(took_ms)
             case Success() | TimedOut():
                 took.append(took_ms)
-            case NetworkFailure() | ServerError() | InvalidResponse() if not took:
+            case (
+                NetworkFailure()
+                | ServerError()
+                | InvalidResponse()
+                | UnsupportedParameter(failure=ServerError() | InvalidResponse())
+            ) if not took:
                 took.append(took_ms)
 
     async def of(
