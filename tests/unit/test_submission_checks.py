@@ -174,6 +174,10 @@ def test_a_table_that_is_separated_otherwise_is_reported(
         ({"logprobs": True}, "no record keeps"),
         ({"top_logprobs": 5}, "no record keeps"),
         ({"candidateCount": 2}, "repetitions= (--repetitions)"),
+        ({"best_of": 3}, "repetitions= (--repetitions)"),
+        ({"modalities": ["text", "audio"]}, "that keeps texts"),
+        ({"responseModalities": ["TEXT", "IMAGE"]}, "that keeps texts"),
+        ({"modalities": "audio"}, "that keeps texts"),
     ],
 )
 def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
@@ -189,12 +193,16 @@ def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
 def test_googles_own_form_asks_for_one_answer_too(stage: Stage) -> None:
     error = refused(stage, params={"generationConfig": {"candidateCount": 4, "maxOutputTokens": 5}})
     assert error.field == "params['generationConfig']['candidateCount']"
+    error = refused(stage, params={"generationConfig": {"responseModalities": ["IMAGE"]}})
+    assert error.field == "params['generationConfig']['responseModalities']"
     submit(stage, params={"generationConfig": {"candidateCount": 1}})
 
 
 def test_a_request_of_a_row_asks_for_one_answer_too(stage: Stage) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
     rows = [{"body": {**body, "n": 1}}, {"body": {**body, "n": 3}}, {"body": None}]
+    with pytest.raises(SubmissionError, match="keeps texts"):
+        stage.client.submit([{"body": {**body, "modalities": ["audio"]}}], request="body", model="sim:fast")
     with pytest.raises(SubmissionError, match="repetitions=") as caught:
         stage.client.submit(rows, request="body", model="sim:fast")
     assert (caught.value.field, caught.value.row) == ("body['n']", 2)
@@ -204,7 +212,9 @@ def test_a_request_of_a_row_asks_for_one_answer_too(stage: Stage) -> None:
 
 def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None:
     submit(stage, params={"n": 1, "logprobs": False, "top_logprobs": 0})
-    submit(stage, params={"n": None, "logprobs": None})
+    submit(stage, params={"n": None, "logprobs": None, "modalities": None})
+    submit(stage, params={"modalities": ["text"], "responseModalities": ["TEXT"]})
+    submit(stage, params={"modalities": ["audio"]}, check=False)
     submit(stage, params={"n": 4, "logprobs": True}, check=False)
     submit(
         stage,

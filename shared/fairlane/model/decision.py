@@ -211,8 +211,8 @@ _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a
 
 
 def _refusal(outcome: PermanentFailure) -> str:
-    """The status and the provider's words without ids; "" if it rejected only this row's content."""
-    if outcome.status not in REFUSALS or outcome.content:
+    """The status and the words without ids; "" if it rejected only this row's content."""
+    if outcome.content or not (outcome.textless or outcome.status in REFUSALS):
         return ""
     return f"{outcome.status} {without_ids(outcome.message)}"
 

@@ -56,6 +56,7 @@ def reason_of(step: Step, answer: str | None) -> str | None:
     return None if said.strip(" \n.!*\"'`").casefold() in bare else said or None
 
 
-def note_of(left_out: Sequence[str]) -> str:
-    """What a record says of parameters that a call went without."""
-    return f"sent without {', '.join(left_out)}: the model does not support it"
+def note_of(left_out: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """What a record says of parameters that a call went without, and of its answer; "" if that is nothing."""
+    sent = [f"sent without {', '.join(left_out)}: the model does not support it"] if left_out else []
+    return "; ".join([*sent, *notes])

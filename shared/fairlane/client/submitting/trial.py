@@ -17,7 +17,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import check_one_answer, check_repetitions
+from fairlane.client.submitting.parameters import check_answer, check_repetitions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
@@ -237,7 +237,7 @@ class _Trial:
     def _requests(self, field: str) -> None:
         for number, row in enumerate(self._rows, start=1):
             if isinstance(body := row.get(field), Mapping):
-                check_one_answer(field, body, number)
+                check_answer(field, body, number)
                 check_repetitions(self._spec.repetitions, field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:

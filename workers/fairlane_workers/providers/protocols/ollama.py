@@ -89,6 +89,8 @@ class Ollama(Dialect):
         for call in as_list(message.get("tool_calls") or [], "message.tool_calls"):
             answer.tools.append(_tool_call(call))
         answer.thought = answer.thought or bool(message.get("thinking"))
+        if message.get("images"):
+            answer.hold("images")
         content = message.get("content")
         text = answer.add(content) if isinstance(content, str) else ""
         if document.get("done") is True:
