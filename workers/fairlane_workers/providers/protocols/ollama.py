@@ -22,7 +22,8 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
 from fairlane_workers.providers.protocols.ollama_embeddings import OllamaEmbeddings, with_remedy
-from fairlane_workers.providers.requests.messages import ChatMessage, Media, read_messages
+from fairlane_workers.providers.requests.media import Media
+from fairlane_workers.providers.requests.messages import ChatMessage, read_messages
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
 
 _FIXED = frozenset({"model", "messages", "stream"})
