@@ -6,12 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
 
-from fairlane import Reference, SubmissionError, contains, exact_match, llm_judge, numeric_match
+from fairlane import (
+    Reference,
+    SubmissionError,
+    contains,
+    exact_match,
+    llm_judge,
+    numeric_match,
+    similarity,
+)
 from fairlane.client.submitting.continuation import rows_of
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.trial import FIRST_ROWS
@@ -19,6 +27,9 @@ from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
 from fairlane.store.write.workers import WorkerInfo, Workers
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.registry import load_protocol
+from tests.support.classified import HTTP_PROTOCOLS, connection_of
 from tests.support.command_line import CommandLine
 from tests.support.stage import Stage
 
@@ -227,6 +238,23 @@ def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None
 def publish(stage: Stage, **connection: Any) -> None:
     known = {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"} | connection}
     stage.redis.set(stage.keys.catalog, json.dumps({"connections": known}))
+
+
+@pytest.mark.parametrize("protocol", [*HTTP_PROTOCOLS, "litellm"])
+def test_similarity_needs_a_connection_that_makes_embeddings(stage: Stage, protocol: str) -> None:
+    publish(stage, protocol=protocol)
+    evaluator = similarity("sim:embed", "answer")
+    if protocol != "litellm" and dialect_class(protocol).embeddings_of(connection_of(protocol)):
+        submit(stage, evaluators=[evaluator])
+        return
+    error = refused(stage, evaluators=[evaluator])
+    assert error.field == "evaluators['similarity'].model"
+    assert f"{protocol!r} make no embeddings" in str(error)
+    submit(stage, evaluators=[evaluator], check=False)
+
+
+def dialect_class(protocol: str) -> type[Dialect]:
+    return cast("type[Dialect]", load_protocol("protocol", protocol))
 
 
 @pytest.mark.parametrize(
