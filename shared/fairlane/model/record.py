@@ -47,6 +47,10 @@ class Record:
     unkept: Mapping[str, Unkept] = field(default_factory=dict)
 
 
+PROMPT_CUT = "the server seems to have cut the prompt"
+"""Begins the note of a record whose prompt the server seems not to have read whole."""
+
+
 def reason_of(step: Step, answer: str | None) -> str | None:
     """Why an agent or a judge scored as it did; ``None`` for a choice alone, and for other evaluators."""
     if not isinstance(step.evaluator, Judge):
