@@ -284,9 +284,10 @@ said = st.sampled_from(
 
 
 @given(st.lists(st.tuples(names, said), max_size=60))
-def test_whatever_a_server_says_no_two_calls_of_a_job_in_a_row_are_free(
+def test_whatever_a_server_says_at_most_two_calls_of_a_job_in_a_row_are_free(
     script: list[tuple[str, Outcome]],
 ) -> None:
+    """One that may be the form's fault, and one that decides it for all."""
 
     class Scripted(Server):
         async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
@@ -299,8 +300,8 @@ def test_whatever_a_server_says_no_two_calls_of_a_job_in_a_row_are_free(
         text, said_now = step
         (outcome,) = calls(provider, ask(text))
         if isinstance(outcome, UnsupportedParameter):
-            assert free.get(text, 0) == 0
-            free[text] = 1
+            free[text] = free.get(text, 0) + 1
+            assert free[text] <= 2
             assert outcome.failure == said_now
         else:
             free[text] = 0
