@@ -5,8 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from ollama._types import EmbedRequest
 
-from fairlane.evaluators.embeddings import cosine, pack, unpack
+from fairlane.evaluators.embeddings import base64_of, cosine, pack, unpack
 from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
@@ -17,12 +20,15 @@ from fairlane.model.outcome import (
 )
 from fairlane.model.tokens import Usage
 from fairlane.testing import SimulatorConfig, serve_in_thread
+from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 from tests.support.provider_calls import KEY, call, provider_of
 from tests.support.scripted_server import http
 from tests.support.wires import AnthropicMessagesWire, OpenAIChatWire, Wire
 from tests.support.wires.azure_openai import AzureOpenAIWire
 from tests.support.wires.gemini import GeminiWire
+from tests.support.wires.ollama import OllamaWire
 
 
 def embed(*inputs: str, model: str = "m-1", **params: object) -> Request:
@@ -153,3 +159,45 @@ def test_gemini_gets_openais_names_in_its_own() -> None:
 def test_an_answer_of_gemini_without_vectors_is_no_answer(document: dict[str, object]) -> None:
     outcome, _ = call(GeminiWire(), embed("a"), [http(200, document)])
     assert isinstance(outcome, InvalidResponse)
+
+
+@given(st.lists(st.lists(st.floats(-1, 1, width=32), min_size=1, max_size=5), min_size=1, max_size=4))
+def test_a_vector_alone_in_a_list_is_that_vector(vectors: list[list[float]]) -> None:
+    read = [Answer(), Answer(), Answer()]
+    OpenAIEmbeddings().read(answered(*vectors), read[0])
+    OpenAIEmbeddings().read(answered(*([each] for each in vectors)), read[1])
+    OpenAIEmbeddings().read(answered(*([base64_of(each)] for each in vectors)), read[2])
+    assert {each.text for each in read} == {pack(vectors)}
+
+
+@pytest.mark.parametrize("vectors", [([[1, 2], [3, 4]],), ([[1, 2]], [[1, 2], [3, 4]]), ([[[1], [2]]],)])
+def test_vectors_of_tokens_are_no_outage(vectors: tuple[object, ...]) -> None:
+    outcome, _ = call(OpenAIChatWire(), embed("a"), [http(200, answered(*vectors))])
+    assert isinstance(outcome, PermanentFailure), outcome
+    assert "--pooling mean" in outcome.message
+
+
+def test_ollama_embeds_by_its_own_api() -> None:
+    reply = {"model": "m-1", "embeddings": [[1, 2], [3, 4]], "prompt_eval_count": 7}
+    asked = embed("a", "b", num_ctx=8192, truncate=False, dimensions=2, options={"num_gpu": 1}, user=None)
+    outcome, server = call(OllamaWire(), asked, [http(200, reply)])
+    assert outcome == Success(pack([[1, 2], [3, 4]]), Usage(7, 0), model="m-1")
+    (received,) = server.received
+    assert received.path == "/api/embed"
+    assert received.json == {
+        **{"model": "m-1", "input": ["a", "b"], "truncate": False, "dimensions": 2},
+        "options": {"num_ctx": 8192, "num_gpu": 1},
+    }
+    assert received.json.keys() <= EmbedRequest.model_fields.keys()
+
+
+@pytest.mark.parametrize("document", [{}, {"embeddings": 1}, {"embeddings": [["x"]]}, {"embeddings": [1]}])
+def test_an_answer_of_ollama_without_vectors_is_no_answer(document: dict[str, object]) -> None:
+    outcome, _ = call(OllamaWire(), embed("a"), [http(200, document)])
+    assert isinstance(outcome, InvalidResponse)
+
+
+def test_ollama_says_how_to_fetch_a_model_that_embeds() -> None:
+    outcome, _ = call(OllamaWire(), embed("a"), [http(404, {"error": 'model "m-1" not found, try pulling'})])
+    assert isinstance(outcome, PermanentFailure)
+    assert "ollama pull m-1" in outcome.message

@@ -72,11 +72,10 @@ def test_a_call_of_a_tool_needs_no_count() -> None:
         {"content": "", "reasoning_content": "hmm"},
         {"content": "", "reasoning": "hmm"},
         {"content": [{"type": "thinking", "thinking": [{"type": "text", "text": "hmm"}]}]},
-        {"content": [{"type": "picture", "picture": "…"}]},
         {"content": []},
     ],
 )
-def test_reasoning_and_parts_of_unknown_kinds_are_no_text(message: dict[str, Any]) -> None:
+def test_reasoning_is_no_text(message: dict[str, Any]) -> None:
     for outcome in (whole(message, usage=COUNTED), in_pieces(message, usage=COUNTED)):
         assert isinstance(outcome, FlawedAnswer), outcome
 

@@ -136,7 +136,10 @@ def test_what_one_says_in_a_row_is_one_message() -> None:
 
 @pytest.mark.parametrize("given", ["First.", [{"text": "First."}]])
 def test_a_system_prompt_among_the_parameters_comes_first(given: Any) -> None:
-    assert sent(("system", "Then."), system=given)["system"] == [{"text": "First."}, {"text": "Then."}]
+    assert sent(("system", "Then."), ("user", "hi"), system=given)["system"] == [
+        {"text": "First."},
+        {"text": "Then."},
+    ]
 
 
 def test_converse_s_own_objects_win_field_by_field() -> None:

@@ -167,7 +167,7 @@ def test_a_system_parameter_comes_before_what_is_lifted() -> None:
     dialect = AnthropicMessages()
     assert dialect.body(request(("system", "b"), ("user", "hi"), system="a"))["system"] == "a\n\nb"
     blocks = [{"type": "text", "text": "a"}]
-    lifted = dialect.body(request(("system", "b"), system=blocks))["system"]
+    lifted = dialect.body(request(("system", "b"), ("user", "hi"), system=blocks))["system"]
     assert lifted == [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
     assert dialect.body(request(system="a"))["system"] == "a"
     assert "system" not in dialect.body(request())

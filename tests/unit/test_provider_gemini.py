@@ -115,7 +115,8 @@ def test_messages_become_contents_and_a_system_instruction() -> None:
 
 def test_a_system_instruction_of_the_run_comes_before_the_messages_one() -> None:
     own = {"parts": [{"text": "first"}]}
-    sent = body(messages=[{"role": "system", "content": "then"}], systemInstruction=own)
+    said = [{"role": "system", "content": "then"}, {"role": "user", "content": "hi"}]
+    sent = body(messages=said, systemInstruction=own)
     assert sent["systemInstruction"] == {"parts": [{"text": "first"}, {"text": "then"}]}
     assert body(systemInstruction=own)["systemInstruction"] == own
 
@@ -204,7 +205,9 @@ def test_an_effort_is_a_thinking_level() -> None:
 @pytest.mark.parametrize("name", ["generationConfig", "systemInstruction"])
 def test_what_has_another_form_is_named(name: str) -> None:
     with pytest.raises(UnmappableError, match=rf"params\.{name}"):
-        body(messages=[{"role": "system", "content": "s"}], **{name: "text"})
+        body(
+            messages=[{"role": "system", "content": "s"}, {"role": "user", "content": "hi"}], **{name: "text"}
+        )
 
 
 # What is answered

@@ -109,7 +109,8 @@ def image(url: str) -> dict[str, Any]:
 
 WEB = image("https://example.com/cat.jpg?size=2")
 AUDIO = {"type": "input_audio", "input_audio": {"data": PNG, "format": "wav"}}
-PDF = {"type": "file", "file": {"filename": "a_b.pdf", "file_data": f"data:application/pdf;base64,{PNG}"}}
+PAGES = "JVBERi0xLjcK"
+PDF = {"type": "file", "file": {"filename": "a_b.pdf", "file_data": f"data:application/pdf;base64,{PAGES}"}}
 NOTE = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk="}}
 
 
@@ -122,7 +123,7 @@ NOTE = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk="}}
             PDF,
             {
                 "type": "document",
-                "source": {"type": "base64", "media_type": "application/pdf", "data": PNG},
+                "source": {"type": "base64", "media_type": "application/pdf", "data": PAGES},
                 "title": "a_b.pdf",
             },
         ),
@@ -137,13 +138,13 @@ NOTE = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk="}}
             {"fileData": {"mimeType": "image/jpeg", "fileUri": WEB["image_url"]["url"]}},
         ),
         ("gemini", AUDIO, {"inlineData": {"mimeType": "audio/wav", "data": PNG}}),
-        ("gemini", PDF, {"inlineData": {"mimeType": "application/pdf", "data": PNG}}),
+        ("gemini", PDF, {"inlineData": {"mimeType": "application/pdf", "data": PAGES}}),
         (
             "bedrock",
             image("s3://bucket/cat.webp"),
             {"image": {"format": "webp", "source": {"s3Location": {"uri": "s3://bucket/cat.webp"}}}},
         ),
-        ("bedrock", PDF, {"document": {"format": "pdf", "name": "a-b-pdf", "source": {"bytes": PNG}}}),
+        ("bedrock", PDF, {"document": {"format": "pdf", "name": "a-b-pdf", "source": {"bytes": PAGES}}}),
     ],
 )
 def test_a_part_is_written_as_the_protocol_has_it(
@@ -160,7 +161,7 @@ def test_a_part_is_written_as_the_protocol_has_it(
         ("anthropic", AUDIO, "takes no audio"),
         ("bedrock", AUDIO, "takes no audio"),
         ("bedrock", WEB, "loads nothing from the web"),
-        ("bedrock", image(f"data:image/tiff;base64,{PNG}"), "not image/tiff"),
+        ("bedrock", image("data:image/tiff;base64,SUkqAA=="), "not image/tiff"),
         ("ollama", WEB, "loads no image"),
         ("ollama", PDF, "takes texts and images alone"),
         *[
@@ -168,7 +169,7 @@ def test_a_part_is_written_as_the_protocol_has_it(
             for protocol in TRANSLATED
             for part, words in (
                 (image("cat.png"), "an address or"),
-                ({"type": "image_url", "image_url": "https://x"}, "OpenAI's form"),
+                ({"type": "image_url", "image_url": ["https://x"]}, "OpenAI's form"),
                 ({"type": "file", "file": {"file_id": "f-1"}}, "give file_data"),
             )
         ],

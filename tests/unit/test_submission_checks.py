@@ -6,12 +6,20 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
 
-from fairlane import Reference, SubmissionError, contains, exact_match, llm_judge, numeric_match
+from fairlane import (
+    Reference,
+    SubmissionError,
+    contains,
+    exact_match,
+    llm_judge,
+    numeric_match,
+    similarity,
+)
 from fairlane.client.submitting.continuation import rows_of
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.trial import FIRST_ROWS
@@ -19,6 +27,9 @@ from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
 from fairlane.store.write.workers import WorkerInfo, Workers
+from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.registry import load_protocol
+from tests.support.classified import HTTP_PROTOCOLS, connection_of
 from tests.support.command_line import CommandLine
 from tests.support.stage import Stage
 
@@ -174,6 +185,10 @@ def test_a_table_that_is_separated_otherwise_is_reported(
         ({"logprobs": True}, "no record keeps"),
         ({"top_logprobs": 5}, "no record keeps"),
         ({"candidateCount": 2}, "repetitions= (--repetitions)"),
+        ({"best_of": 3}, "repetitions= (--repetitions)"),
+        ({"modalities": ["text", "audio"]}, "that keeps texts"),
+        ({"responseModalities": ["TEXT", "IMAGE"]}, "that keeps texts"),
+        ({"modalities": "audio"}, "that keeps texts"),
     ],
 )
 def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
@@ -189,12 +204,16 @@ def test_a_parameter_that_no_provider_takes_or_no_record_keeps_is_reported(
 def test_googles_own_form_asks_for_one_answer_too(stage: Stage) -> None:
     error = refused(stage, params={"generationConfig": {"candidateCount": 4, "maxOutputTokens": 5}})
     assert error.field == "params['generationConfig']['candidateCount']"
+    error = refused(stage, params={"generationConfig": {"responseModalities": ["IMAGE"]}})
+    assert error.field == "params['generationConfig']['responseModalities']"
     submit(stage, params={"generationConfig": {"candidateCount": 1}})
 
 
 def test_a_request_of_a_row_asks_for_one_answer_too(stage: Stage) -> None:
     body = {"messages": [{"role": "user", "content": "hi"}]}
     rows = [{"body": {**body, "n": 1}}, {"body": {**body, "n": 3}}, {"body": None}]
+    with pytest.raises(SubmissionError, match="keeps texts"):
+        stage.client.submit([{"body": {**body, "modalities": ["audio"]}}], request="body", model="sim:fast")
     with pytest.raises(SubmissionError, match="repetitions=") as caught:
         stage.client.submit(rows, request="body", model="sim:fast")
     assert (caught.value.field, caught.value.row) == ("body['n']", 2)
@@ -204,7 +223,9 @@ def test_a_request_of_a_row_asks_for_one_answer_too(stage: Stage) -> None:
 
 def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None:
     submit(stage, params={"n": 1, "logprobs": False, "top_logprobs": 0})
-    submit(stage, params={"n": None, "logprobs": None})
+    submit(stage, params={"n": None, "logprobs": None, "modalities": None})
+    submit(stage, params={"modalities": ["text"], "responseModalities": ["TEXT"]})
+    submit(stage, params={"modalities": ["audio"]}, check=False)
     submit(stage, params={"n": 4, "logprobs": True}, check=False)
     submit(
         stage,
@@ -217,6 +238,23 @@ def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None
 def publish(stage: Stage, **connection: Any) -> None:
     known = {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"} | connection}
     stage.redis.set(stage.keys.catalog, json.dumps({"connections": known}))
+
+
+@pytest.mark.parametrize("protocol", [*HTTP_PROTOCOLS, "litellm"])
+def test_similarity_needs_a_connection_that_makes_embeddings(stage: Stage, protocol: str) -> None:
+    publish(stage, protocol=protocol)
+    evaluator = similarity("sim:embed", "answer")
+    if protocol != "litellm" and dialect_class(protocol).embeddings_of(connection_of(protocol)):
+        submit(stage, evaluators=[evaluator])
+        return
+    error = refused(stage, evaluators=[evaluator])
+    assert error.field == "evaluators['similarity'].model"
+    assert f"{protocol!r} make no embeddings" in str(error)
+    submit(stage, evaluators=[evaluator], check=False)
+
+
+def dialect_class(protocol: str) -> type[Dialect]:
+    return cast("type[Dialect]", load_protocol("protocol", protocol))
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,7 @@ def test_outputs_that_were_cut_or_are_empty_are_counted_by_model() -> None:
         "cut": 3,
         "empty": 1,
         "refused": 0,
+        "prompts_cut": 0,
     }
     assert "Outputs of sim:fast: 3 of 4 cut at max_tokens, 1 empty." in found._repr_html_()
     assert summed(records[0]).endings == {}

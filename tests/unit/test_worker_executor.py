@@ -11,6 +11,7 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import Judge
 from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
 from fairlane.model.outcome import (
     AccessDenied,
@@ -210,6 +211,34 @@ def test_a_job_whose_parameter_is_unsupported_is_called_without_it_and_keeps_its
         assert (task.state, task.attempts, task.left_out) == (JobState.SUCCEEDED, 1, ("temperature",))
         assert parts.provider.requests[-1].params == {"max_tokens": 9}
         assert parts.state(again)["state"] == "completed"
+
+    on_loop(scene)
+
+
+@pytest.mark.parametrize("failure", [PermanentFailure("Grammar error", 404), ServerError("", 500)])
+def test_a_judge_whose_form_fails_is_called_without_it_and_keeps_its_attempt(failure: Outcome) -> None:
+    def formless(request: Request) -> Outcome:
+        return failure if "response_format" in request.params else ANSWER
+
+    async def scene(parts: WorkerParts) -> None:
+        parts.providers["sim"] = AdaptingProvider("sim", parts.provider, parts.clock)
+        parts.provider.answer = formless
+        form = Judge(name="j", model="sim:judge", template="{{ output }}", choices={"yes": 1.0}, reasons=True)
+        (task,) = parts.grant([{"q": 1}], evaluators=(form,), retry=ONCE)
+        ref = RunRef("search", "r1")
+
+        await parts.executor.execute(task)
+        (judge,) = parts.permits(ref, 1, "sim:judge")
+        await parts.executor.execute(judge)
+
+        waits = isinstance(failure, ServerError)
+        assert (parts.scheduler.redis.zcard(parts.keys.delayed), len(parts.hot(judge))) == (waits, not waits)
+        if not waits:
+            (again,) = parts.permits(ref, 1, "sim:judge")
+            await parts.executor.execute(again)
+            result = parts.judged(again)
+            assert (result.state, result.score, result.attempts) == (JobState.SUCCEEDED, 1.0, 1)
+            assert result.left_out == ("response_format",)
 
     on_loop(scene)
 

@@ -151,6 +151,8 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
             return Finish(_feedback(outcome, signal), attempts, outcome.message)
+        case UnsupportedParameter(failure=failure) if failure is not None:
+            return _undecided(_decided(failure, claim, policy, rng))
         case UnsupportedParameter():
             return Defer(_feedback(outcome, "answered"))
         case AccessDenied():
@@ -184,6 +186,12 @@ def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rn
     return Defer(feedback, delay_ms, cost, max_attempts=policy.max_attempts)
 
 
+def _undecided(made: Decision) -> Defer:
+    """The job of a failure that may be a parameter's: it costs nothing, and only the lane learns from it."""
+    delay_ms = made.delay_ms if isinstance(made, Defer) else 0
+    return Defer(replace(made.feedback, refusal=""), delay_ms)
+
+
 def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
     return Feedback(
         signal,
@@ -204,10 +212,15 @@ _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a
 
 
 def _refusal(outcome: PermanentFailure) -> str:
-    """The status and the provider's words without ids; "" if it rejected only this row's content."""
-    if outcome.status not in REFUSALS or outcome.content:
+    """The status and the words without ids; "" if it rejected only this row's content."""
+    if outcome.content or not (outcome.textless or outcome.status in REFUSALS):
         return ""
-    return f"{outcome.status} {_IDENTIFIER.sub('…', outcome.message)}"
+    return f"{outcome.status} {without_ids(outcome.message)}"
+
+
+def without_ids(message: str) -> str:
+    """A provider's message without the ids in which equal messages differ."""
+    return _IDENTIFIER.sub("…", message)
 
 
 PAUSED: Final = "its run or its lane was paused before the call was sent"

@@ -19,6 +19,7 @@ class Success:
     ``output`` is empty where the limit of tokens was reached before any text, as a model's reasoning may do.
     ``left_out`` names parameters that were not sent, since the model does not support them.
     ``model`` is the one that answered, as the provider names it: it may be a version of the requested one.
+    ``notes`` are for its record: what the output does not show.
     """
 
     output: str
@@ -29,6 +30,7 @@ class Success:
     hints: Hints | None = None
     left_out: tuple[str, ...] = ()
     model: str | None = None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,8 +138,9 @@ class PermanentFailure:
     Also a 429 whose message says that this one request asks for more than its limit ever admits.
     ``content``: because of this row's text, so it says nothing about other requests. ``doubtful``: it may
     pass, as a 404 that a service sends for a moment, so the call is tried again. Else a retry cannot help.
-    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before. ``usage``
-    has the tokens of a model that answered by declining.
+    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before. ``textless``:
+    the model answered, but without a text, as it will for other rows. ``usage`` has the tokens of a model
+    that answered by declining, or without a text.
     """
 
     message: str
@@ -147,19 +150,29 @@ class PermanentFailure:
     content: bool = False
     doubtful: bool = False
     of_proxy: bool = False
+    textless: bool = False
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
 class UnsupportedParameter:
-    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt."""
+    """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt.
+
+    ``failure``: what the call is otherwise, where only the next one, without the parameter, tells whose fault
+    it was. The lane learns from it as ever, since a server error may be an outage.
+    """
 
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
     parameter: str = ""
-    usage: ClassVar[Usage] = NO_USAGE
+    failure: PermanentFailure | ServerError | InvalidResponse | None = None
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the provider counted nonetheless."""
+        return NO_USAGE if self.failure is None else self.failure.usage
 
 
 @dataclass(frozen=True, slots=True)

@@ -47,6 +47,10 @@ class Record:
     unkept: Mapping[str, Unkept] = field(default_factory=dict)
 
 
+PROMPT_CUT = "the server seems to have cut the prompt"
+"""Begins the note of a record whose prompt the server seems not to have read whole."""
+
+
 def reason_of(step: Step, answer: str | None) -> str | None:
     """Why an agent or a judge scored as it did; ``None`` for a choice alone, and for other evaluators."""
     if not isinstance(step.evaluator, Judge):
@@ -56,6 +60,7 @@ def reason_of(step: Step, answer: str | None) -> str | None:
     return None if said.strip(" \n.!*\"'`").casefold() in bare else said or None
 
 
-def note_of(left_out: Sequence[str]) -> str:
-    """What a record says of parameters that a call went without."""
-    return f"sent without {', '.join(left_out)}: the model does not support it"
+def note_of(left_out: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """What a record says of parameters that a call went without, and of its answer; "" if that is nothing."""
+    sent = [f"sent without {', '.join(left_out)}: the model does not support it"] if left_out else []
+    return "; ".join([*sent, *notes])

@@ -50,10 +50,12 @@ class TaskResult:
     finish_reason: str | None = None
     left_out: tuple[str, ...] = ()
     unkept: Unkept = NO_UNKEPT
+    notes: tuple[str, ...] = ()
 
     def as_success(self) -> Success:
         """The answer that it was made of, with all that a record shows of it."""
-        return Success(self.output or "", self.usage, self.finish_reason, left_out=self.left_out)
+        more: dict[str, Any] = {"left_out": self.left_out, "notes": self.notes}
+        return Success(self.output or "", self.usage, self.finish_reason, **more)
 
     def to_json(self, *, short: bool = False) -> str:
         """The stored form: JSON with short keys, without what is ``None``.
@@ -68,6 +70,7 @@ class TaskResult:
             "se": dict(self.score_errors) or None,
             "c": 1 if self.cached else None,
             "x": self.left_out or None,
+            "n": self.notes or None,
             "w": self.unkept.to_list(),
         }
         if short and self.state is JobState.SUCCEEDED and self.error is None:
@@ -102,6 +105,7 @@ class TaskResult:
             finish_reason=data.get("f"),
             left_out=tuple(data.get("x", ())),
             unkept=Unkept.from_list(data.get("w")),
+            notes=tuple(data.get("n", ())),
         )
 
 
@@ -255,8 +259,8 @@ def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
     draft.model = rest.get("m") or draft.model
     draft.scores, draft.score_errors = rest.get("sc") or {}, rest.get("se") or {}
     draft.cached = bool(rest.get("c"))
-    if left_out := rest.get("x"):
-        draft.notes["task"] = note_of(left_out)
+    if note := note_of(rest.get("x") or (), rest.get("n") or ()):
+        draft.notes["task"] = note
     if unkept := rest.get("w"):
         draft.unkept["task"] = Unkept.from_list(unkept)
 

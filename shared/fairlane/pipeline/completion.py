@@ -183,6 +183,7 @@ def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
         usage=finished.answer.usage,
         finish_reason=finished.answer.finish_reason,
         left_out=finished.answer.left_out,
+        notes=finished.answer.notes,
         scores={name: each.value for name, each in scored.items()},
         score_errors={name: each.error for name, each in scored.items() if each.error},
         **common,

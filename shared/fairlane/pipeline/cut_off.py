@@ -56,6 +56,7 @@ def task_cut_off(
         usage=answer.usage,
         finish_reason=answer.finish_reason,
         left_out=answer.left_out,
+        notes=answer.notes,
         scores=dict.fromkeys(names),
         score_errors=dict.fromkeys(names, reason),
         cached=finished.cached,

@@ -26,11 +26,13 @@ from fairlane.model.outcome import (
     ServerError,
     Success,
     TimedOut,
+    UnsupportedParameter,
 )
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.cut_prompts import with_note
 from fairlane_workers.execution.held import HeldAttempt
 from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.providers.contract import Provider, Request
@@ -104,7 +106,8 @@ class Calls:
             leave=bool if held.departure is None else held.departure.leave,
             optional=call.optional if asked else call.optional | {"stream"},
         )
-        return await (provider.call(request) if listener is None else _streamed(provider, request, listener))
+        called = provider.call(request) if listener is None else _streamed(provider, request, listener)
+        return with_note(await called, call.messages)
 
 
 async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:
@@ -162,7 +165,12 @@ class Streaming:
                 took.append(took_ms)
             case Success() | TimedOut():
                 took.append(took_ms)
-            case NetworkFailure() | ServerError() | InvalidResponse() if not took:
+            case (
+                NetworkFailure()
+                | ServerError()
+                | InvalidResponse()
+                | UnsupportedParameter(failure=ServerError() | InvalidResponse())
+            ) if not took:
                 took.append(took_ms)
 
     async def of(

@@ -44,13 +44,15 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 }
 """The widest range that a provider documents (OpenAI's, 2026)."""
 
-_ONE = frozenset({"n", "candidateCount"})
+_ONE = frozenset({"n", "best_of", "candidateCount"})
 """How many answers a call makes. Each is paid for, and the first is kept."""
 
 _SEEDS = frozenset({"seed", "random_seed"})
 """With the same seed a model gives the same answer, as far as its provider keeps the promise."""
 
 _UNKEPT = frozenset({"logprobs", "top_logprobs"})
+_MODALITIES = frozenset({"modalities", "responseModalities", "response_modalities"})
+"""What an answer is made of. A record keeps text."""
 
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
@@ -79,22 +81,26 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
                 "would be rejected by every provider",
                 f"Give {wanted}. {_ANYWAY}",
             )
-    check_one_answer(field, params)
+    check_answer(field, params)
     for name, value in params.items():
         if name in _UNKEPT and value:
             problem = "asks for what no record keeps"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
 
 
-def check_one_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:
-    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one answer."""
+def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:
+    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one text."""
     for name, value in params.items():
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
             remedy = f"Leave it out; repetitions= (--repetitions) asks more than once. {_ANYWAY}"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
+        if name in _MODALITIES and not _is_text_alone(value):
+            problem = "asks for what no record keeps: that keeps texts"
+            remedy = f'Give ["text"], or leave it out. {_ANYWAY}'
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
     if isinstance(googles := params.get("generationConfig"), Mapping):
-        check_one_answer(f"{field}['generationConfig']", googles, row)
+        check_answer(f"{field}['generationConfig']", googles, row)
 
 
 def check_repetitions(
@@ -112,6 +118,11 @@ def check_repetitions(
             raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
         if name in SECTIONS and isinstance(value, Mapping):
             check_repetitions(repetitions, f"{field}[{name!r}]", value, row)
+
+
+def _is_text_alone(modalities: object) -> bool:
+    listed = modalities if isinstance(modalities, list | tuple) else [modalities]
+    return all(each is None or str(each).lower() == "text" for each in listed)
 
 
 def _wanted(name: str, value: object) -> str | None:

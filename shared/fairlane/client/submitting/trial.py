@@ -17,13 +17,14 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import check_one_answer, check_repetitions
+from fairlane.client.submitting.parameters import check_answer, check_repetitions
+from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
-from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Plan, RunSpec
@@ -90,6 +91,9 @@ class Offers:
         for field, model in _named_models(spec, tasks=tasks):
             if is_constant(model):
                 self._check(field, model)
+        for each in spec.evaluators:
+            if isinstance(each, Similarity):
+                self._check_embeddings(each)
 
     def check_rendered(self, models: Iterable[str]) -> None:
         """Check models that rows name: raises `SubmissionError` if none of them can be called."""
@@ -124,6 +128,16 @@ class Offers:
             variable = (stated and stated.key_variable) or "the variable that its api_key_env names"
             remedy = f"Set {variable} where workers start, and start them anew; `fairlane doctor` shows keys."
             raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
+
+    def _check_embeddings(self, evaluator: Similarity) -> None:
+        protocol = self._directory.protocol_of(evaluator.model.partition(":")[0].strip())
+        if protocol in WITHOUT_EMBEDDINGS:
+            raise SubmissionError(
+                f"evaluators[{evaluator.name!r}].model",
+                evaluator.model,
+                f"connections of protocol {protocol!r} make no embeddings",
+                "Name one of protocol openai, openai_responses, azure_openai, gemini or ollama.",
+            )
 
     def _lack(self, connection: str) -> bool:
         """Whether there are workers, and none has the connection's key. Unknown workers may have it."""
@@ -237,7 +251,7 @@ class _Trial:
     def _requests(self, field: str) -> None:
         for number, row in enumerate(self._rows, start=1):
             if isinstance(body := row.get(field), Mapping):
-                check_one_answer(field, body, number)
+                check_answer(field, body, number)
                 check_repetitions(self._spec.repetitions, field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:

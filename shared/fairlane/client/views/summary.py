@@ -58,17 +58,24 @@ class Spending:
 @dataclass(frozen=True, slots=True)
 class Endings:
     """How many ``outputs`` a model gave, how many of them were ``cut`` at the limit of tokens, how many are
-    ``empty``, and how many are words in which it ``refused``.
+    ``empty``, and how many are words in which it ``refused``. ``prompts_cut``: how many prompts its server
+    seems not to have read whole, by its count of tokens.
     """
 
     outputs: int
     cut: int
     empty: int
     refused: int = 0
+    prompts_cut: int = 0
 
     def in_words(self) -> str:
         """What a reader of scores must know of them: ``"312 of 1,000 cut at max_tokens, 4 empty"``."""
-        kinds = ((self.cut, "cut at max_tokens"), (self.empty, "empty"), (self.refused, "refused"))
+        kinds = (
+            (self.cut, "cut at max_tokens"),
+            (self.empty, "empty"),
+            (self.refused, "refused"),
+            (self.prompts_cut, "to prompts that the server seems to have cut"),
+        )
         counted = [(count, kind) for count, kind in kinds if count]
         return ", ".join(
             f"{count:,}{'' if number else f' of {self.outputs:,}'} {kind}"

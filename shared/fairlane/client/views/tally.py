@@ -14,7 +14,7 @@ from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS
-from fairlane.model.record import Record
+from fairlane.model.record import PROMPT_CUT, Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
 from fairlane.model.sessions import SessionRecord
@@ -56,6 +56,7 @@ class Tally:
         self._failures, self._tasks, self._evaluations = _Failures(), _Ledger(prices), _Ledger(prices)
         self._cached = 0
         self._reasons, self._empty = Counter[tuple[str, str | None]](), Counter[str]()
+        self._prompts_cut = Counter[str]()
 
     @property
     def items(self) -> int:
@@ -105,6 +106,8 @@ class Tally:
         self._reasons[ending if known else (record.model, None)] += 1
         if not (record.output or "").strip():
             self._empty[record.model] += 1
+        if record.notes and PROMPT_CUT in record.notes.get(TASK, ""):
+            self._prompts_cut[record.model] += 1
 
     def _endings(self) -> Iterator[tuple[str, Endings]]:
         """How outputs ended, of each model some of whose outputs are no whole answers."""
@@ -114,7 +117,9 @@ class Tally:
             cut[model] += count if ending_of(reason) is Ending.LENGTH else 0
             refused[model] += count if ending_of(reason) is Ending.CONTENT_FILTER else 0
         for model in sorted(outputs):
-            found = Endings(outputs[model], cut[model], self._empty[model], refused[model])
+            found = Endings(
+                outputs[model], cut[model], self._empty[model], refused[model], self._prompts_cut[model]
+            )
             if found.in_words():
                 yield model, found
 

@@ -100,6 +100,9 @@ StructuredOutput = Annotated[bool | Literal["tool"], WrapValidator(_one_of_three
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
 )
+WITHOUT_EMBEDDINGS = frozenset({"anthropic", "vertex", "bedrock", "replicate", "http", "litellm"})
+"""Fairlane's own protocols that embed no texts; those of other packages may."""
+
 _AMBIENT = frozenset({"sigv4", "google"})
 """Credentials that workers also find around them."""
 

@@ -370,6 +370,13 @@ class LaneDirectory:
         listed = entry.get("models", ())
         return tuple(str(each) for each in listed) if isinstance(listed, list) else ()
 
+    def protocol_of(self, connection: str) -> str | None:
+        """The protocol that the connection speaks; ``None`` where it is unknown."""
+        entry, known = self._published.get(connection), self._connections.get(connection)
+        if entry is None:
+            return known.protocol if known else None
+        return str(entry.get("protocol"))
+
     def needs_key(self, connection: str) -> bool:
         """Whether the connection's calls need a key that workers hold; false where that is unknown."""
         entry, known = self._published.get(connection), self._connections.get(connection)

@@ -47,6 +47,7 @@ def written_answer(answer: Success) -> str | bytes:
         "f": answer.finish_reason,
         "u": astuple(usage),
         **({"x": answer.left_out} if answer.left_out else {}),
+        **({"n": answer.notes} if answer.notes else {}),
     }
     return packed(json.dumps(document, separators=(",", ":")))
 
@@ -55,7 +56,9 @@ def read_answer(stored: bytes) -> Success | None:
     """A cached answer; ``None`` for anything else. Its usage is that of the original call."""
     try:
         document: dict[str, Any] = json.loads(unpacked(stored))
-        left_out = tuple(map(str, document.get("x", ())))
-        return Success(str(document["o"]), Usage(*document["u"]), document.get("f"), left_out=left_out)
+        more: dict[str, Any] = {
+            name: tuple(map(str, document.get(key, ()))) for name, key in (("left_out", "x"), ("notes", "n"))
+        }
+        return Success(str(document["o"]), Usage(*document["u"]), document.get("f"), **more)
     except (ValueError, KeyError, TypeError):
         return None

@@ -14,6 +14,8 @@ from fairlane_workers.providers.answers.echo import Echo
 from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
+_MOST_KINDS = 8
+"""Kinds of parts beside text that a record names."""
 _LENIENT = json.JSONDecoder(strict=False)
 
 
@@ -70,6 +72,8 @@ class Answer:
     thought: bool = False  # the model has reasoned
     counts: bool = True  # the provider counts the tokens of its answers
     others: list[Any] = field(default_factory=list)  # pieces of a choice that is not the first
+    spoken: bool = False  # the text is what the model says in a recording
+    held: dict[str, bool] = field(default_factory=dict)  # by `hold`
     input_tokens: int | None = None
     output_tokens: int | None = None
     cached_tokens: int | None = None  # of the input: see `Usage`
@@ -126,6 +130,14 @@ class Answer:
         self._by_pieces = self._by_pieces or bool(text)
         self.parts.append(text)
         return text
+
+    def hold(self, kind: object, *, trace: bool = False) -> None:
+        """Note a part that is no text, under the provider's own name for its kind.
+
+        ``trace``: a step on the way to the answer, such as a search that the provider made itself.
+        """
+        if len(self.held) < _MOST_KINDS:
+            self.held.setdefault(bounded(str(kind or "a part without a type"), 60), trace)
 
     def decline(self, words: object) -> str:
         """Append words in which the model declines; returns the part that can be shown now."""

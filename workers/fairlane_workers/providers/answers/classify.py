@@ -87,7 +87,8 @@ def conclude(
 ) -> Outcome:
     """The outcome of an answer that came with a 2xx, as far as it could be read.
 
-    Where the model declined in its own words, these are the output, and the finish reason is "refusal".
+    Where the model declined in its own words, these are the output, and the finish reason is "refusal". An
+    answer that holds other parts and no text is final: the next one would hold them, too.
     ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
     """
     if said := answer.error or (None if answer.complete else answer.aside):
@@ -110,7 +111,12 @@ def conclude(
     if reading.reasoning_tags:
         answer.leave_out_reasoning()
     output = answer.output
+    kinds = [kind for kind, trace in answer.held.items() if not trace]
     spent = openai_reason(answer.finish_reason, calls=False) == "length"
+    if (kinds or (answer.held and not spent)) and not (output or "").strip():
+        what = ", ".join(kinds or answer.held)
+        problem = fit(f"the answer holds no text, which is all that a record keeps, but {what}")
+        return PermanentFailure(problem, status, wait_ms, hints, textless=True, usage=answer.usage)
     if output is None and spent:
         output = ""  # the model's reasoning used up its tokens
     if output is None or (output == "" and not spent and _is_missing(answer)):
@@ -123,7 +129,17 @@ def conclude(
     ended = REFUSAL if declined else answer.finish_reason
     reason = ended and without_runs(ended, secrets)
     model = answer.model and without_runs(answer.model, secrets)
-    return Success(without_runs(output, secrets), answer.usage, reason, status, wait_ms, hints, model=model)
+    notes = (without_runs(f"the answer also held {', '.join(kinds)}, which no record keeps", secrets),)
+    return Success(
+        without_runs(output, secrets),
+        answer.usage,
+        reason,
+        status,
+        wait_ms,
+        hints,
+        model=model,
+        notes=notes if kinds else (),
+    )
 
 
 def _is_missing(answer: Answer) -> bool:

@@ -23,6 +23,7 @@ from fairlane_workers.providers.protocols.anthropic_request import build_body
 
 API_VERSION = "2023-06-01"
 
+_TEXT_AND_THINKING = ("text", "thinking", "redacted_thinking")
 LATE_STATUSES = {
     "invalid_request_error": 400,
     "content_filter": 400,  # of gateways; Anthropic's own is a stop reason
@@ -112,6 +113,7 @@ class AnthropicMessages(Dialect):
 
 def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
     """Add the text of a block; thinking, and tools that the provider runs, have none."""
+    _hold(block, answer)
     text = block.get("text")
     return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
 
@@ -120,10 +122,17 @@ def _begin_text(block: Mapping[str, Any], answer: Answer) -> str:
     """Begin a block with the text it has already: pieces may repeat that (MiniMax) or go on after it."""
     text = block.get("text")
     answer.thought = answer.thought or block.get("type") == "thinking"
+    _hold(block, answer)
     if block.get("type") != "text" or not isinstance(text, str):
         return ""
     answer.begin_part()
     return answer.snapshot(text)
+
+
+def _hold(block: Mapping[str, Any], answer: Answer) -> None:
+    """Note a block that is neither text nor thinking: Anthropic's are calls and results of its own tools."""
+    if (kind := block.get("type")) not in _TEXT_AND_THINKING:
+        answer.hold(kind, trace=True)
 
 
 def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:

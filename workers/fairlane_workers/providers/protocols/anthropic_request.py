@@ -8,10 +8,10 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.requests.media import IMAGES, PDF, Media
 from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
-    Media,
     NativePart,
     Part,
     Text,
@@ -22,6 +22,8 @@ from fairlane_workers.providers.requests.parameters import Parameters, Tool, Too
 from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
 DEFAULT_MAX_TOKENS = 1024
+THINKING_MAX_TOKENS = 16_384
+"""Where the model decides how long it thinks: thoughts count towards the limit, as the answer does."""
 
 _EFFORTS = ("low", "medium", "high", "xhigh", "max")
 _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
@@ -30,8 +32,9 @@ _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required"
 def build_body(request: Request) -> dict[str, Any]:
     """The body of ``POST /messages``.
 
-    System messages become ``system``; ``max_tokens`` is 1024 if a run gives none, since the protocol requires
-    one. Raises `UnmappableError`.
+    System messages become ``system``. The protocol requires ``max_tokens``: a run that gives none gets 1024
+    beyond its budget of thoughts, or 16,384 where the model decides how long it thinks. Raises
+    `UnmappableError`.
     """
     common, own_tools = split_tools(request.params)
     choice = common.pop("tool_choice", None)
@@ -41,15 +44,16 @@ def build_body(request: Request) -> dict[str, Any]:
     asked = Parameters.of(common)
     messages = read_messages(request.messages)
     lifted = [message for message in messages if message.role == "system"]
+    own = _own(asked)
     fields: dict[str, Any] = {
-        "max_tokens": DEFAULT_MAX_TOKENS if asked.max_tokens is None else asked.max_tokens,
+        "max_tokens": _enough(own) if asked.max_tokens is None else asked.max_tokens,
         "temperature": asked.temperature,
         "top_p": asked.top_p,
         "top_k": asked.top_k,
         "stop_sequences": list(asked.stop) or None,
         "tools": [*map(_tool, asked.tools), *own_tools] or None,
         "tool_choice": choice or _choice(asked),
-        **_own(asked),
+        **own,
         "model": request.model,
         "messages": _turns(messages),
         "stream": request.stream,
@@ -59,10 +63,20 @@ def build_body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def _enough(own: Mapping[str, Any]) -> int:
+    """The limit of tokens for thoughts and answer, where a run gives none."""
+    thinking, output = own.get("thinking"), own.get("output_config")
+    if isinstance(thinking, Mapping) and thinking.get("type") != "disabled":
+        budget = thinking.get("budget_tokens")
+        return DEFAULT_MAX_TOKENS + budget if type(budget) is int else THINKING_MAX_TOKENS
+    thinks = isinstance(output, Mapping) and output.get("effort") is not None
+    return THINKING_MAX_TOKENS if thinks and thinking is None else DEFAULT_MAX_TOKENS
+
+
 def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """User and assistant. Results of tools that were called together are in one user message."""
     turns: list[dict[str, Any]] = []
-    for turn in in_turns(messages):
+    for turn in in_turns(messages, "anthropic"):
         message = turn[0]
         if message.role == "tool":
             turns.append({"role": "user", "content": [_result(each) for each in turn]})
@@ -95,9 +109,16 @@ def _block(part: Part) -> dict[str, Any] | None:
 def _source(media: Media) -> dict[str, Any]:
     if media.data is None:
         return {"type": "url", "url": media.url}
-    if media.media_type == "text/plain":
+    if media.kind == "file" and _is_text(media.media_type):
         return {"type": "text", "media_type": "text/plain", "data": _decoded(media)}
+    if media.media_type not in (IMAGES if media.kind == "image" else (PDF,)):
+        what = ", ".join(IMAGES) if media.kind == "image" else "PDFs and texts"
+        raise media.unmappable("anthropic", f"takes {what}, not {media.media_type or 'what has no type'}")
     return {"type": "base64", "media_type": media.media_type, "data": media.data}
+
+
+def _is_text(media_type: str | None) -> bool:
+    return media_type is not None and (media_type.startswith("text/") or media_type == "application/json")
 
 
 def _decoded(media: Media) -> str:

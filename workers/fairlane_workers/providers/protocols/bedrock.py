@@ -44,6 +44,8 @@ LATE_STATUSES = {
 }
 """From botocore's model of ``bedrock-runtime``, and those that all of Amazon's services share."""
 
+_TEXTS = frozenset({"text", "reasoningContent", "citationsContent", "citation", "toolUse"})
+_TRACES = frozenset({"toolResult", "searchResult", "guardContent", "cachePoint"})
 _REFUSALS = {
     "guardrail_intervened": "a guardrail stopped the answer (stopReason guardrail_intervened)",
     "content_filtered": "the provider's content filter stopped the answer (stopReason content_filtered)",
@@ -145,11 +147,20 @@ def _take_block(block: Mapping[str, Any], answer: Answer) -> None:
             _take_block(as_object(part, "citationsContent.content[]"), answer)
     elif isinstance(use := block.get("toolUse"), dict) and (name := _tool_name(use)):
         answer.tools.append(ToolCall(name, json.dumps(use.get("input") or {}, ensure_ascii=False)))
+    else:
+        _hold(block, answer)
+
+
+def _hold(block: Mapping[str, Any], answer: Answer) -> None:
+    """Note what a block holds that is neither text nor reasoning nor a call of ours."""
+    for kind in block.keys() - _TEXTS:
+        answer.hold(kind, trace=kind in _TRACES)
 
 
 def _take_delta(delta: Mapping[str, Any], answer: Answer) -> str:
     if isinstance(text := delta.get("text"), str):
         return answer.add(text)
+    _hold(delta, answer)
     if isinstance(use := delta.get("toolUse"), dict) and isinstance(piece := use.get("input"), str):
         if not answer.tools:
             raise UnreadableError("delta.toolUse: no toolUse block was started")

@@ -9,22 +9,23 @@ from typing import Any
 
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.requests.media import IMAGES, PDF, Media
 from fairlane_workers.providers.requests.messages import (
     Call,
     ChatMessage,
-    Media,
     NativePart,
     Part,
     Text,
     read_messages,
+    spoken,
 )
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
 
 _SAID_NOTHING = Text("", {"type": "text", "text": ""})
-_IMAGES = {f"image/{form}": form for form in ("png", "jpeg", "gif", "webp")}
+_IMAGES = {each: each.removeprefix("image/") for each in IMAGES}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCUMENTS = {
-    "application/pdf": "pdf",
+    PDF: "pdf",
     "text/csv": "csv",
     "text/html": "html",
     "text/plain": "txt",
@@ -76,9 +77,7 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     Results of tools are the user's.
     """
     turns: list[dict[str, Any]] = []
-    for message in messages:
-        if message.role == "system":
-            continue
+    for message in spoken(messages, "bedrock"):
         role = "user" if message.role == "tool" else message.role
         if not turns or turns[-1]["role"] != role:
             turns.append({"role": role, "content": []})

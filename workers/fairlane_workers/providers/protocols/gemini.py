@@ -24,6 +24,9 @@ from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddi
 from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES, LOCKED_OUT, UNNAMED
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
 
+_MEDIA = ("inlineData", "fileData")
+_TRACES = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+
 
 class Gemini(Dialect):
     """``POST {base_url}/models/{model}:generateContent``.
@@ -119,8 +122,19 @@ def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
         name = call.get("name")
         arguments = json.dumps(call.get("args") or {}, ensure_ascii=False)
         answer.tools.append(ToolCall(name if isinstance(name, str) else "", arguments))
+    _hold(part, answer)
     text = part.get("text")
     return answer.add(text) if isinstance(text, str) else ""
+
+
+def _hold(part: Mapping[str, Any], answer: Answer) -> None:
+    """Note what a part holds beside text."""
+    for name in _MEDIA:
+        if isinstance(media := part.get(name), dict):
+            answer.hold(media.get("mimeType") or name)
+    for name in _TRACES:
+        if name in part:
+            answer.hold(name, trace=True)
 
 
 def _blocked(feedback: object, answer: Answer) -> None:

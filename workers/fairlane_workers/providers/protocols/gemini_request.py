@@ -66,7 +66,7 @@ def resource(model: str, collections: tuple[str, ...], default: str) -> str:
 def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
     """User and model. Results of tools that were called together are in one message of the user."""
     contents: list[dict[str, Any]] = []
-    for turn in in_turns(messages):
+    for turn in in_turns(messages, "gemini"):
         message = turn[0]
         if message.role == "tool":
             contents.append({"role": "user", "parts": [_result(each) for each in turn]})

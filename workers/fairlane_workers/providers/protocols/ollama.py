@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
+from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
@@ -22,20 +21,26 @@ from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
-from fairlane_workers.providers.requests.messages import ChatMessage, Media, read_messages
+from fairlane_workers.providers.protocols.ollama_embeddings import OllamaEmbeddings, with_remedy
+from fairlane_workers.providers.requests.media import Media
+from fairlane_workers.providers.requests.messages import ChatMessage, read_messages
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
 
 _FIXED = frozenset({"model", "messages", "stream"})
 _OWN = frozenset(
     {"format", "keep_alive", "logprobs", "options", "shift", "template", "think", "top_logprobs", "truncate"}
 )
-_NO_MODEL = re.compile(r"^model ['\"]?([^'\"\s]+)['\"]? not found")
 
 
 class Ollama(Dialect):
     """``POST {base_url}/api/chat``; a stream's last line says ``done`` and why."""
 
     protocol = "ollama"
+
+    @classmethod
+    def embeddings_of(cls, connection: Connection) -> Dialect | None:
+        """See `Dialect.embeddings_of`."""
+        return OllamaEmbeddings()
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
@@ -74,12 +79,7 @@ class Ollama(Dialect):
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """The error's message; if the server lacks the model, with the command that fetches it."""
-        error = ErrorBody.parse(body)
-        found = _NO_MODEL.match(error.message or "")
-        if found is None:
-            return error
-        remedy = f"model '{found[1]}' not found: run `ollama pull {found[1]}` on the server"
-        return replace(error, message=remedy)
+        return with_remedy(ErrorBody.parse(body))
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if error := document.get("error"):
@@ -89,6 +89,8 @@ class Ollama(Dialect):
         for call in as_list(message.get("tool_calls") or [], "message.tool_calls"):
             answer.tools.append(_tool_call(call))
         answer.thought = answer.thought or bool(message.get("thinking"))
+        if message.get("images"):
+            answer.hold("images")
         content = message.get("content")
         text = answer.add(content) if isinstance(content, str) else ""
         if document.get("done") is True:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from mimetypes import guess_type
 from typing import Any, Literal, TypeAlias
 
 from fairlane_workers.providers.dialect import UnmappableError
+from fairlane_workers.providers.requests.media import Media, read_media, without_blanks
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -18,7 +17,6 @@ _ROLES: Mapping[object, Role] = {
     **{"system": "system", "developer": "system", "user": "user"},
     **{"assistant": "assistant", "tool": "tool"},
 }
-_DATA_URL = re.compile(r"data:(?P<type>[^;,]+)(?:;[^;,]+)*;base64,(?P<data>.*)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,22 +25,6 @@ class Text:
 
     text: str
     given: Mapping[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Media:
-    """An image, a recording or a file: base64 ``data``, or the ``url`` of one; ``place`` is for errors."""
-
-    place: str
-    kind: Literal["image", "audio", "file"]
-    media_type: str | None
-    data: str | None = None
-    url: str | None = None
-    name: str | None = None
-
-    def unmappable(self, protocol: str, remedy: str) -> UnmappableError:
-        """The error of a protocol that cannot take it."""
-        return UnmappableError(f'{self.place}: the protocol "{protocol}" {remedy}')
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,26 +113,18 @@ def _part(part: object, place: str) -> Part:
             return Text(text, part)
         case {"type": "refusal", "refusal": str(text)}:
             return Text(text, {"type": "text", "text": text})
-        case {"type": "image_url", "image_url": {"url": str(url)}}:
-            return _media("image", url, place)
+        case {"type": "image_url", "image_url": {"url": str(url)} | str(url)}:
+            return read_media("image", url, place)
         case {"type": "input_audio", "input_audio": {"data": str(data), "format": str(form)}}:
-            return Media(place, "audio", f"audio/{form}", data)
+            return Media(place, "audio", f"audio/{form}", without_blanks(data))
         case {"type": "file", "file": {"file_data": str(data), **rest}}:
             name = rest.get("filename")
-            return _media("file", data, place, name if isinstance(name, str) else None)
+            return read_media("file", data, place, name if isinstance(name, str) else None)
         case {"type": "file", "file": {"file_id": _}}:
             raise UnmappableError(f"{place}: file_id names a file that OpenAI keeps; give file_data")
         case {"type": "image_url" | "input_audio" | "file" as kind}:
             raise UnmappableError(f"{place}: a part of type {kind!r} has no {kind!r} in OpenAI's form")
     return NativePart(part)
-
-
-def _media(kind: Literal["image", "file"], url: str, place: str, name: str | None = None) -> Media:
-    if found := _DATA_URL.fullmatch(url):
-        return Media(place, kind, found["type"].lower(), found["data"], name=name)
-    if url.startswith("data:") or "://" not in url:
-        raise UnmappableError(f'{place}: an address or "data:<type>;base64,<data>" is expected')
-    return Media(place, kind, guess_type(url.partition("?")[0])[0], url=url, name=name)
 
 
 def _calls(given: object, place: str) -> Iterator[Call]:
@@ -183,11 +157,31 @@ def _arguments(given: object, place: str) -> Mapping[str, Any]:
     return given or {}
 
 
-def in_turns(messages: Sequence[ChatMessage]) -> Iterator[tuple[ChatMessage, ...]]:
-    """A chat by turn, without system messages: results of tools that were called together are one turn."""
-    spoken = [message for message in messages if message.role != "system"]
-    for results, group in groupby(spoken, lambda message: message.role == "tool"):
+def in_turns(messages: Sequence[ChatMessage], protocol: str) -> Iterator[tuple[ChatMessage, ...]]:
+    """A chat by turn, as `spoken`: results of tools that were called together are one turn."""
+    for results, group in groupby(spoken(messages, protocol), lambda message: message.role == "tool"):
         if results:
             yield tuple(group)
         else:
             yield from ((message,) for message in group)
+
+
+def spoken(messages: Sequence[ChatMessage], protocol: str) -> list[ChatMessage]:
+    """A chat without system messages, and without messages that say nothing: providers reject those.
+
+    An answer that was cut before its first text is such a message in a history. Raises `UnmappableError` if
+    the user says nothing at all.
+    """
+    said = [each for each in messages if each.role != "system" and not _says_nothing(each)]
+    if not any(each.role in ("user", "tool") for each in said):
+        raise UnmappableError(
+            f'messages: no message of the role "user" has content, which the protocol "{protocol}" needs; '
+            "put what is asked into one"
+        )
+    return said
+
+
+def _says_nothing(message: ChatMessage) -> bool:
+    if message.role == "tool" or message.calls:
+        return False
+    return all(isinstance(part, Text) and not part.text for part in message.parts)

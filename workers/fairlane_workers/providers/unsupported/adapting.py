@@ -19,6 +19,7 @@ from fairlane.model.outcome import (
 )
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.contract import OnChunk, Provider, Request
+from fairlane_workers.providers.unsupported.forms import FormTrials
 from fairlane_workers.providers.unsupported.wording import (
     SAMPLING,
     Unsupported,
@@ -48,7 +49,8 @@ class AdaptingProvider:
     call that goes through without a parameter says so in ``Success.left_out``. What one call teaches applies
     to all calls of the connection to that model, in this worker, and changes nothing else of them.
 
-    The same holds for what makes an answer stream, unless the run or the connection asks for it.
+    The same holds for what makes an answer stream, unless the run or the connection asks for it. Whether a
+    model takes the form that Fairlane added to a call is found out by calls (`FormTrials`).
     """
 
     def __init__(
@@ -58,6 +60,7 @@ class AdaptingProvider:
         self._connection, self._provider, self._logs = connection, provider, logs
         self._clock = clock or SystemClock()
         self._known: Lru[str, dict[Unsupported, int]] = Lru(MOST_MODELS)
+        self._trials = FormTrials(self._clock, KEPT_MS)
 
     def __repr__(self) -> str:
         return repr(self._provider)
@@ -67,11 +70,10 @@ class AdaptingProvider:
         left_out: tuple[str, ...] = ()
         if self._known:
             request, left_out = self._without_unsupported(request)
-        outcome = await self._provider.call(request, on_chunk)
-        if isinstance(outcome, Success):
-            return replace(outcome, left_out=left_out) if left_out else outcome
-        if isinstance(outcome, Refused) and (found := _found(request, outcome)):
-            return self._learned(request, outcome, found)
+        outcome, without = await self._tried(request, on_chunk)
+        left_out += without
+        if isinstance(outcome, Success) and left_out:
+            return replace(outcome, left_out=left_out)
         return outcome
 
     async def prepare(self) -> None:
@@ -81,6 +83,31 @@ class AdaptingProvider:
     async def aclose(self) -> None:
         """See `Provider.aclose`."""
         await self._provider.aclose()
+
+    async def _tried(self, request: Request, on_chunk: OnChunk | None) -> tuple[Outcome, tuple[str, ...]]:
+        """Make the call, and learn from its outcome. Returns that, and what of its form was left out."""
+        trial = self._trials.begin(request)
+        if trial is None:
+            outcome = await self._provider.call(request, on_chunk)
+            return self._read(request, outcome) or outcome, ()
+        try:
+            outcome = await self._provider.call(trial.request, on_chunk)
+        except BaseException:
+            self._trials.abandon(trial)
+            raise
+        if learned := self._read(trial.request, outcome):
+            self._trials.abandon(trial)
+            return learned, trial.left_out
+        outcome, lacks = self._trials.conclude(trial, outcome)
+        if lacks:
+            self._log(request.model, Unsupported(trial.names[0]), trial.reason)
+        return outcome, trial.left_out
+
+    def _read(self, request: Request, outcome: Outcome) -> Outcome | None:
+        """The outcome of a rejection whose words name what to leave out; ``None`` for all others."""
+        if isinstance(outcome, Refused) and (found := _found(request, outcome)):
+            return self._learned(request, outcome, found)
+        return None
 
     def _without_unsupported(self, request: Request) -> tuple[Request, tuple[str, ...]]:
         """The request as the model takes it, and the names of what was left out."""
@@ -105,16 +132,8 @@ class AdaptingProvider:
     def _learned(self, request: Request, refused: Refused, found: Unsupported) -> Outcome:
         """The outcome of a rejection that ``found`` caused: the call is made again."""
         known = dict(self._of(request.model))
-        if self._logs and found not in known:
-            log.warning(
-                Event.PARAMETER_UNSUPPORTED,
-                connection=self._connection,
-                model=request.model,
-                parameter=found.name,
-                value=found.value,
-                instead=found.instead,
-                reason=refused.message,
-            )
+        if found not in known:
+            self._log(request.model, found, refused.message)
         known.pop(found, None)
         while len(known) >= MOST_OF_A_MODEL:
             known.pop(next(iter(known)))  # the oldest
@@ -123,6 +142,18 @@ class AdaptingProvider:
         return UnsupportedParameter(
             refused.message, refused.status, refused.retry_after_ms, refused.hints, found.name
         )
+
+    def _log(self, model: str, found: Unsupported, reason: str) -> None:
+        if self._logs:
+            log.warning(
+                Event.PARAMETER_UNSUPPORTED,
+                connection=self._connection,
+                model=model,
+                parameter=found.name,
+                value=found.value,
+                instead=found.instead,
+                reason=reason,
+            )
 
     def _of(self, model: str) -> Mapping[Unsupported, int]:
         """What is known of a model and has not expired."""

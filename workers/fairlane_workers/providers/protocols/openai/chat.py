@@ -202,6 +202,9 @@ def _take(message: Mapping[str, Any], answer: Answer, *, whole: bool = False) ->
     content = message.get("content")
     parts = [content] if isinstance(content, str | dict) else as_list(content or [], "content")
     texts = [text for part in parts if (text := _text_of_part(part, answer)) is not None]
+    texts += _spoken(message.get("audio"), answer, beside=any(texts))
+    if message.get("images"):  # OpenRouter's
+        answer.hold("images")
     declined = [
         part.get("refusal") for part in parts if isinstance(part, dict) and part.get("type") == "refusal"
     ]
@@ -212,12 +215,28 @@ def _take(message: Mapping[str, Any], answer: Answer, *, whole: bool = False) ->
     return add("".join(texts)) if texts else ""
 
 
+def _spoken(audio: object, answer: Answer, *, beside: bool) -> list[str]:
+    """What a recording says, in words, where the message itself (``beside``) has none."""
+    if not isinstance(audio, dict):
+        return []
+    if audio.get("data"):
+        answer.hold("audio")
+    said = audio.get("transcript")
+    if beside or not isinstance(said, str) or (answer.text and not answer.spoken):
+        return []
+    answer.spoken = answer.spoken or bool(said)
+    return [said]
+
+
 def _text_of_part(part: object, answer: Answer) -> str | None:
-    """The text of a part, which may be a text itself; ``None`` for reasoning and what is not known."""
+    """The text of a part, which may be a text itself; ``None`` for reasoning and what is no text."""
     if not isinstance(part, dict):
         return part if isinstance(part, str) else None
-    answer.thought = answer.thought or part.get("type") in _THINKING_PARTS
-    text = part.get("text") if part.get("type") in _TEXT_PARTS else None
+    kind = part.get("type")
+    answer.thought = answer.thought or kind in _THINKING_PARTS
+    if kind not in (*_TEXT_PARTS, *_THINKING_PARTS, "refusal"):
+        answer.hold(kind)
+    text = part.get("text") if kind in _TEXT_PARTS else None
     return text if isinstance(text, str) else None
 
 

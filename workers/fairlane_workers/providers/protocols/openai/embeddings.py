@@ -11,6 +11,11 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 
+UNPOOLED = (
+    "the answer holds a vector for each token, and none of the whole text: start the server with pooling "
+    "(llama.cpp: --pooling mean)"
+)
+
 
 class OpenAIEmbeddings(Dialect):
     """``POST {base_url}/embeddings``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
@@ -39,8 +44,23 @@ class OpenAIEmbeddings(Dialect):
         listed = [as_object(each, "data[]") for each in as_list(document.get("data"), "data")]
         if all(type(each.get("index")) is int for each in listed):
             listed.sort(key=lambda each: int(each["index"]))
-        answer.add(_packed([each.get("embedding") for each in listed]))
+        vectors = [_unnested(each.get("embedding")) for each in listed]
+        if any(map(_is_nested, vectors)):
+            answer.refusal = UNPOOLED
+        else:
+            answer.add(_packed(vectors))
         answer.ended = True
+
+
+def _is_nested(vector: object) -> bool:
+    return isinstance(vector, list) and bool(vector) and all(isinstance(each, list) for each in vector)
+
+
+def _unnested(vector: object) -> object:
+    """A vector that is the only one in a list, as llama.cpp and its Python server send it."""
+    while isinstance(vector, list) and len(vector) == 1 and isinstance(vector[0], list | str):
+        vector = vector[0]
+    return vector
 
 
 def _packed(vectors: Sequence[object]) -> str:

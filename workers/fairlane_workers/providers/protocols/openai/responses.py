@@ -98,6 +98,10 @@ def _take_item(item: Mapping[str, Any], answer: Answer) -> str:
             elif part.get("type") == "refusal":
                 texts.append(answer.decline(part.get("refusal")))
                 answer.refusal = answer.refusal or "it declined"
+            else:
+                answer.hold(part.get("type"))
+    elif item.get("type") not in ("reasoning", *_ARGUMENTS):
+        answer.hold(item.get("type"), trace=item.get("type") != "image_generation_call")
     return "".join(texts)
 
 
@@ -119,6 +123,7 @@ def _take_ending(response: Mapping[str, Any], answer: Answer) -> str:
     for item in as_list(response.get("output") or [], "output"):
         _take_item(as_object(item, "output[]"), said)
     answer.tools = answer.tools or said.tools
+    answer.held |= said.held
     answer.refusal = answer.refusal or said.refusal
     answer.declined = answer.declined or said.declined
     text = "" if said.text is None else answer.snapshot(said.text)
