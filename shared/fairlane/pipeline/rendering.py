@@ -184,7 +184,8 @@ class Rendering:
         """Like `Template.chars`, of all texts of the item's task."""
         model = self.model_chars(cell, row)
         if model is None or not self._prompts:
-            return model
+            given = None if self.spec.request_field is None else row.get(self.spec.request_field)
+            return model + len(given) if model is not None and isinstance(given, str) else model
         names = {**memory, **row} if memory else row
         chars = self._prompts[cell.prompt].chars(names)
         return None if chars is None else model + chars

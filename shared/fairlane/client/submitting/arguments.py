@@ -37,6 +37,7 @@ _PARTS_REMEDY = (
     'For images and other parts, put {"messages": […]} into a field of each row, and name that field as '
     "request=."
 )
+CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 
@@ -63,6 +64,9 @@ def take_prompts(
             remedy = "Give a chat as messages=[…], and several prompts as prompts=[…]."
             raise SubmissionError(field, prompt, "is a list, not a text", remedy)
         return (_prompt(field, _text(field, prompt)),)
+    if isinstance(messages, str):
+        remedy = f"Give a list of messages. {CHATS_OF_ROWS}"
+        raise SubmissionError(field, messages, "is a str", remedy)
     if messages is not None:
         return (_prompt(field, _list(field, messages, "messages")),)
     listed = _list(field, prompts, "prompts")
@@ -104,6 +108,10 @@ def _message(field: str, message: object) -> Message:
     if not isinstance(message, Mapping):
         raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
     checked = _to_message(field, dict(message))
+    if not is_constant(checked.role):
+        problem = "is no template: every row would be sent this role as it stands"
+        remedy = f"Write the role itself. {CHATS_OF_ROWS}"
+        raise SubmissionError(f"{field}.role", checked.role, problem, remedy)
     _check_template(f"{field}.content", checked.content)
     return checked
 
@@ -250,8 +258,18 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
         "serial_field": serially if isinstance(serially, str) else None,
         "store_output_as": store,
         "conversation": conversation,
-        "conversation_field": given.get("conversation"),
+        "conversation_field": _conversation_field(given, conversation=conversation),
     }
+
+
+def _conversation_field(given: Mapping[str, Any], *, conversation: bool) -> str | None:
+    """The row field that tells conversations apart: where rows have sessions, each is a conversation."""
+    field: str | None = given.get("conversation")
+    if not conversation and field is not None:
+        problem = f"has no effect: no prompt reads {CONVERSATION}"
+        remedy = f"Show the turns in a prompt, {{% for turn in {CONVERSATION} %}}…, or leave it out."
+        raise SubmissionError("conversation", field, problem, remedy)
+    return given.get("session") if conversation and field is None else field
 
 
 def take_params(field: str, params: object) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import check_one_answer, check_repetitions
+from fairlane.client.submitting.chats import check_chats, check_requests
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
@@ -207,16 +207,19 @@ class _Trial:
         """Raise `SubmissionError` for the first that fails on every row."""
         spec = self._spec
         named = {"output": spec.output_field, "request": spec.request_field}
+        conversation = spec.order.conversation_field
+        named["session" if conversation == spec.session_field else "conversation"] = conversation
         for argument, field in named.items():
             if field is not None:
                 self._require(argument, field, self._rows)
         if spec.request_field is not None:
-            self._requests(spec.request_field)
+            check_requests(spec, self._rows, self._all, SENT_ANYWAY)
         for number in range(len(spec.models)):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
         for number, prompt in enumerate(spec.prompts):
             self._require_variable(self._prompt(number), [message.content for message in prompt])
+            check_chats(self._prompt(number), prompt, self._rows)
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
             for number in range(len(spec.prompts)):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
@@ -233,12 +236,6 @@ class _Trial:
                 problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
                 remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
                 raise SubmissionError(field, text, problem, remedy)
-
-    def _requests(self, field: str) -> None:
-        for number, row in enumerate(self._rows, start=1):
-            if isinstance(body := row.get(field), Mapping):
-                check_one_answer(field, body, number)
-                check_repetitions(self._spec.repetitions, field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:
         try:
