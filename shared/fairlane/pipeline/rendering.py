@@ -26,6 +26,7 @@ from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
 from fairlane.pipeline.requests import URL_FIELD, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING, Bound
 from fairlane.templates.template import Prompt, Template, variables
 
 OPERATORS_OWN = frozenset(
@@ -134,13 +135,18 @@ class Rendering:
         self.plan = plan
         spec = self.spec = plan.spec
         _check_params(spec)
+        asked = Bound(plan.prompt_chars)
+        shown = Bound(plan.judged_chars, f"{ROW_SETTING} or {ANSWER_SETTING}")
         self._prompts = [
-            Prompt(messages, f"prompts[{i}]", checked=checked) for i, messages in enumerate(spec.prompts)
+            Prompt(messages, f"prompts[{i}]", checked=checked, bound=asked)
+            for i, messages in enumerate(spec.prompts)
         ]
         self.prompt_digests = [_digest([each.model_dump() for each in messages]) for messages in spec.prompts]
         self._models = [Template(f"models[{i}]", text, checked=checked) for i, text in enumerate(spec.models)]
         self._templates = {
-            each.name: Template(f"evaluators[{each.name}].template", each.template, checked=checked)
+            each.name: Template(
+                f"evaluators[{each.name}].template", each.template, checked=checked, bound=shown
+            )
             for each in spec.evaluators
             if isinstance(each, Judge | Agent)
         }

@@ -19,6 +19,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
 from fairlane.client.submitting.chats import check_chats, check_requests
 from fairlane.config.problems import did_you_mean
+from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
@@ -143,22 +144,24 @@ class Offers:
 def checked_rows(
     spec: RunSpec,
     rows: Iterator[dict[str, Any]],
+    settings: Settings,
     source: object,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> Iterator[dict[str, Any]]:
     """``rows`` as they are, once the first of them suit the run: see `check_rows`."""
     first = list(islice(rows, FIRST_ROWS))
-    check_rows(spec, first, source, more)
+    check_rows(spec, first, settings, source, more)
     return chain(first, rows)
 
 
 def check_rows(
     spec: RunSpec,
     first: Sequence[Row],
+    settings: Settings,
     source: object = None,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> None:
-    """Check that a run's first rows suit it.
+    """Check that a run's first rows suit it, and the ``settings`` of the deployment.
 
     ``source`` is what the user gave as dataset; ``more`` is called with the models that the rows name. Raises
     `SubmissionError` if there is no row, or for a template or an evaluator that finds its fields in no row.
@@ -168,12 +171,16 @@ def check_rows(
         remedy = "Give at least one row; check=False (--no-check) submits a run without items."
         raise SubmissionError(FIELD, shown or [], "has no rows", remedy)
     _check_separator(first[0], shown)
-    _Trial(spec, first).check()
+    limits = {"prompt_chars": settings.scheduler.limits.prompt_chars, "judged_chars": settings.judged_chars}
+    _Trial(Plan(spec=spec, **limits), first).check()
     more(_models(spec, first))
 
 
 def check_reference(
-    spec: RunSpec, source: Source, more: Callable[[Sequence[str]], None] = lambda models: None
+    spec: RunSpec,
+    source: Source,
+    settings: Settings,
+    more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> None:
     """`check_rows` for a dataset that the scheduler reads, where its file is on this machine, too.
 
@@ -182,7 +189,7 @@ def check_reference(
     path = Path(source.url.removeprefix("file://"))
     if "://" not in str(path) and path.is_file() and os.access(path, os.R_OK):
         with suppress(MissingExtra):
-            check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), path, more)
+            check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), settings, path, more)
 
 
 def _check_separator(row: Row, path: str | None) -> None:
@@ -199,8 +206,8 @@ def _check_separator(row: Row, path: str | None) -> None:
 class _Trial:
     """The run's templates and evaluators over its first rows."""
 
-    def __init__(self, spec: RunSpec, rows: Sequence[Row]) -> None:
-        self._spec, self._rows, self._rendering = spec, rows, Rendering(Plan(spec=spec))
+    def __init__(self, plan: Plan, rows: Sequence[Row]) -> None:
+        self._spec, self._rows, self._rendering = plan.spec, rows, Rendering(plan)
         self._fields = list(dict.fromkeys(chain.from_iterable(rows)))
 
     def check(self) -> None:
@@ -214,16 +221,17 @@ class _Trial:
                 self._require(argument, field, self._rows)
         if spec.request_field is not None:
             check_requests(spec, self._rows, self._all, SENT_ANYWAY)
-        for number in range(len(spec.models)):
+        for number, model in enumerate(spec.models):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
-            self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
+            self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
         for number, prompt in enumerate(spec.prompts):
             self._require_variable(self._prompt(number), [message.content for message in prompt])
             check_chats(self._prompt(number), prompt, self._rows)
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
-            for number in range(len(spec.prompts)):
+            for number, prompt in enumerate(spec.prompts):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
-                self._try(self._prompt(number), partial(self._rendering.task, cell), self._rows)
+                text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
+                self._try(self._prompt(number), text, partial(self._rendering.task, cell), self._rows)
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
 
@@ -253,6 +261,7 @@ class _Trial:
     def _try(
         self,
         field: str,
+        template: object,
         render: Callable[[Row], object],
         rows: Sequence[Row],
         names: frozenset[str] | None = None,
@@ -276,7 +285,7 @@ class _Trial:
         if failed.variable is not None:
             raise self._missing(field, failed.variable)
         problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
-        raise SubmissionError(field, None, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
+        raise SubmissionError(field, template, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
 
     def _evaluator(self, evaluator: EvaluatorSpec) -> None:
         field, rows = f"evaluators[{evaluator.name!r}]", self._rows
@@ -287,9 +296,10 @@ class _Trial:
         if not isinstance(evaluator, Judge | Agent):
             return
         for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
-            self._try(f"{field}.template", partial(self._evaluate, step), rows, _GIVEN)
+            self._try(f"{field}.template", evaluator.template, partial(self._evaluate, step), rows, _GIVEN)
         for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
-            self._try(f"{field}.template", partial(self._evaluate_session, step), rows, _GIVEN)
+            evaluate = partial(self._evaluate_session, step)
+            self._try(f"{field}.template", evaluator.template, evaluate, rows, _GIVEN)
         self._require_output(f"{field}.template", evaluator)
 
     def _require_output(self, field: str, evaluator: Judge | Agent) -> None:
