@@ -27,7 +27,7 @@ from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
 from fairlane.pipeline.requests import URL_FIELD, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest
 from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING, Bound
-from fairlane.templates.template import Prompt, Template, variables
+from fairlane.templates.template import Prompt, Template, lacking, variables
 
 OPERATORS_OWN = frozenset(
     {
@@ -301,7 +301,7 @@ def _reference(evaluator: Similarity, row: Row) -> str:
         return evaluator.text or ""
     if row.get(evaluator.expected) is None:
         field = f"evaluators[{evaluator.name}].expected"
-        raise TemplateError(field, f"the row has no field {evaluator.expected!r}")
+        raise TemplateError(field, lacking(evaluator.expected, row))
     return as_text(row[evaluator.expected])
 
 

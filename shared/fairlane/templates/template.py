@@ -27,7 +27,7 @@ _MARKUP = re.compile(r"\{[{%#]")
 _INSERTION = re.compile(r"\{\{[ \t\r\n]*([A-Za-z][A-Za-z0-9_]*)[ \t\r\n]*\}\}")
 _NEWLINE = re.compile(r"\r\n|\r")
 
-_TAKEN = frozenset(
+TAKEN = frozenset(
     {
         *("and", "else", "if", "in", "is", "not", "or", "true", "false", "none", "True", "False", "None"),
         *("caller", "kwargs", "loop", "self", "super", "varargs"),
@@ -79,7 +79,7 @@ class PlainTemplate:
         for name, text in zip(self.names, self._texts[1:], strict=True):
             value = names.get(name)
             if value is None:
-                raise MissingVariableError(f"the row has no field {name!r}", name)
+                raise MissingVariableError(lacking(name, names), name)
             if not isinstance(value, str):
                 if not isinstance(value, int | float):
                     return None
@@ -90,12 +90,17 @@ class PlainTemplate:
         return "".join(pieces)
 
 
+def lacking(name: str, row: Mapping[str, Any]) -> str:
+    """Why a row has nothing to print for ``name``: it has no such field, or a null in it."""
+    return f"the row's field {name!r} is null" if name in row else f"the row has no field {name!r}"
+
+
 def plain_template(text: str) -> PlainTemplate | None:
     """``text`` if its only markup is ``{{ name }}`` as Jinja reads it, in few places; else ``None``."""
     texts, names, at = list[str](), list[str](), 0
     while (markup := _MARKUP.search(text, at)) is not None:
         inserted = _INSERTION.match(text, markup.start())
-        if inserted is None or inserted[1] in _TAKEN or len(names) == _MOST_NAMES:
+        if inserted is None or inserted[1] in TAKEN or len(names) == _MOST_NAMES:
             return None
         texts.append(_NEWLINE.sub("\n", text[at : markup.start()]))
         names.append(inserted[1])
@@ -164,7 +169,7 @@ class Template:
         """Where it can be one field alone that is null, that field is missing."""
         null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
         if len(null) == 1:
-            return TemplateError(self.field, f"the row has no field {null[0]!r}", null[0])
+            return TemplateError(self.field, lacking(null[0], names), null[0])
         return TemplateError(self.field, str(error))
 
     def _run(self, names: dict[str, Any]) -> str:

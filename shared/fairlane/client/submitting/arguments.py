@@ -27,6 +27,9 @@ _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
 
 _FUNCTION = re.compile(FUNCTION)
 
+_WORDS = re.compile(r"\{\{\s*(\w+(?:[ ?.:/-]+\w+)*\??)\s*\}\}")
+"""Words between the braces of a template, as a field may be named."""
+
 _OWN_PARAMS = {
     "model": "Give it as model=.",
     "messages": "Give them as messages=.",
@@ -325,7 +328,9 @@ def _check_template(field: str, text: str) -> None:
         compile_template(field, text)
     except TemplateError as error:
         problem = f"is no template: {str(error).removeprefix(f'{field}: ')}"
-        raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
+        words = _WORDS.search(text)
+        remedy = f' A field of that name is printed by {{{{ row["{words[1]}"] }}}}.' if words else ""
+        raise SubmissionError(field, text, problem, f"Correct its Jinja2 syntax.{remedy}") from None
 
 
 def _to_message(field: str, data: dict[str, Any]) -> Message:

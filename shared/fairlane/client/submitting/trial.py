@@ -17,7 +17,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.chats import check_chats, check_requests
+from fairlane.client.submitting.row_checks import check_chats, check_names_of_fields, check_requests
 from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
@@ -282,6 +282,7 @@ class _Trial:
                 return
         if failed is None:
             return
+        check_names_of_fields(field, template, self._fields)
         if failed.variable is not None:
             raise self._missing(field, failed.variable)
         problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
@@ -333,7 +334,7 @@ class _Trial:
         known = ", ".join(self._fields[:FIELDS_SHOWN]) or "no fields"
         if len(self._fields) > FIELDS_SHOWN:
             known += ", …"
-        near = did_you_mean(name, self._fields)
+        near = None if name in self._fields else did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
         what = "value in this field" if name in self._fields else "field of this name"
         problem = (

@@ -1,7 +1,8 @@
-"""Checks the chats that a run's first rows hold, as requests or as fields of its prompts."""
+"""Checks what a run asks on its first rows: requests, chats in prompts, fields by wrong names."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Message, RunSpec
 from fairlane.pipeline.requests import URL_FIELD, body_of, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.templates.template import TAKEN
 
 _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 """A template that prints one field and nothing else."""
@@ -19,6 +21,8 @@ _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 _FORMS = (
     'A request is {"messages": […]} with its own parameters, a list of messages, or either as a text of JSON.'
 )
+
+_NAME = re.compile(r"[A-Za-z_]\w*")
 
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
@@ -73,6 +77,23 @@ def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
             problem = "would send each row's list of messages as one text of JSON"
             remedy = f'Give request="{name[1]}" in its place. {_ANYWAY}'
             raise SubmissionError(field, message.content, problem, remedy)
+
+
+def check_names_of_fields(field: str, template: object, names: Sequence[str]) -> None:
+    """Raise `SubmissionError` for a template that prints a field by a name which it reads otherwise."""
+    texts: list[str] = template if isinstance(template, list) else [str(template)]
+    for name in names:
+        if _NAME.fullmatch(name) and name not in TAKEN:
+            continue
+        printed = re.compile(r"\{\{-?\s*" + re.escape(name) + r"\s*[|}-]")
+        for text in filter(printed.search, texts):
+            problem = f"does not print the field {name!r}, whose name is no word of a template"
+            raise SubmissionError(field, text, problem, by_key(name))
+
+
+def by_key(name: str) -> str:
+    """How a template prints a field whatever its name is."""
+    return f"Write {{{{ row[{json.dumps(name, ensure_ascii=False)}] }}}}."
 
 
 def _is_chat(value: object) -> bool:
