@@ -81,7 +81,8 @@ class Order(Choice):
     ``serial``: all items. ``serial_field``: the items whose row has this field set; they run before all
     others. ``store_output_as``: a template over the row that names the output; templates of later items can
     use it by that name. ``conversation``: prompts can read the turns before theirs. ``conversation_field``:
-    rows that share its value are one conversation; without it, all rows are one.
+    rows that share its value are one conversation, and a row without one is in none; ``None``: all rows are
+    one conversation.
     """
 
     serial: bool = False
