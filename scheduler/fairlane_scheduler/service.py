@@ -146,7 +146,15 @@ class Scheduler:
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(
-            runs, backlog, self._registry, limits, section, settings.connections, settings.prices, pool
+            runs,
+            backlog,
+            self._registry,
+            limits,
+            section,
+            settings.connections,
+            settings.prices,
+            pool,
+            settings.judged_chars,
         )
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)

@@ -175,7 +175,7 @@ def test_order_options_of_tests_become_orders_of_the_run(folder: Folder) -> None
     assert (order.serial, order.serial_field, order.conversation) == (True, "__serial", True)
     assert (order.store_output_as, order.conversation_field) == ("{{ __store_as }}", "__conversation_id")
     assert [(row.get("__serial"), row["__store_as"], row.get("__conversation_id")) for row in read.rows] == [
-        (True, "first", None),
+        (True, "first", ""),
         (None, "", "c1"),
     ]
 

@@ -124,6 +124,14 @@ def test_failures_are_grouped_by_step_and_error_most_first() -> None:
     )
 
 
+def test_turns_that_conversations_lack_are_one_kind_of_failure() -> None:
+    lacks = "its conversation lacks an earlier turn: row {} has no output. Continue the run"
+    invalid: dict[str, Any] = {"state": JobState.INVALID, "output": None}
+    records = [make_record(n, **invalid, error=lacks.format(row)) for n, row in enumerate((7, "1,007", 13))]
+    (failure,) = summed(*records).failures
+    assert (failure.count, failure.error) == (3, lacks.replace("row {}", "…"))
+
+
 def test_what_follows_from_a_failed_task_is_no_failure_of_its_own() -> None:
     record = make_record(state=JobState.FAILED, error="400", score_errors={"judge": "no output to judge"})
     assert [failure.step for failure in summed(record).failures] == [TASK]

@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Callable, Mapping
 from concurrent.futures import Future
+from dataclasses import replace
 from typing import Any
 
 from redis.exceptions import RedisError
@@ -26,7 +27,7 @@ from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.conversation import missing_turn, recalled, turn_asked
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
@@ -212,7 +213,7 @@ class Placement:
                 one = None
             position += 1
             if one is not None and not stopped:
-                placed.append(one)
+                placed.append(_as_turn(one, memory))
                 if run.serial:
                     break
         if stopped:
@@ -263,6 +264,8 @@ class Placement:
             if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
                 self._lane_of(run, model)
+            if memory is not None and (gap := missing_turn(rendering, item.cell, row, memory)):
+                return PlacedItem(item, position, problem=gap, model=model)
             call = self._call(run, item, memory)
             return PlacedItem(item, position, self._lane_of(run, call.model), call)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
@@ -319,7 +322,7 @@ class Placement:
             if stop is not None:
                 continue
             batch.items += 1
-            batch.memory |= known.memory.get(each.item.number, {})
+            batch.memory |= {**known.memory.get(each.item.number, {}), **each.asked}
             if completion is not None:
                 batch.add(each.item, completion)
             elif each.call is not None:
@@ -331,6 +334,14 @@ class Placement:
         if self._work is not None:
             self._work.drop(run.ref, fed)
         return end if stop is None else stop
+
+
+def _as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedItem:
+    """An item that says in the run's memory which turn it is; one that calls a function is none."""
+    if memory is None or (placed.call is not None and not placed.call.messages):
+        return placed
+    item = placed.item
+    return replace(placed, asked=turn_asked(item.rendering, item.cell, item.row, memory))
 
 
 def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:

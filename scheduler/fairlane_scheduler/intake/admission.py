@@ -18,7 +18,7 @@ from fairlane.config.sections import SchedulerSettings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.evaluators.builders import check_names
-from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec
+from fairlane.model.run import PROMPT_CHARS, SPEC_VERSION, Plan, RunRef, RunSpec
 from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool
@@ -205,8 +205,12 @@ class Admission:
         connections: Mapping[str, Connection],
         prices: Mapping[str, Price],
         pool: Pool | None = None,
+        judged_chars: int = PROMPT_CHARS,
     ) -> None:
-        """``pool``: compiles templates; without one they are compiled at once."""
+        """``pool``: compiles templates; without one they are compiled at once.
+
+        ``judged_chars``: see `Plan`.
+        """
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
@@ -214,6 +218,7 @@ class Admission:
         self._settings = settings
         self._prices = prices
         self._pool = pool
+        self._judged_chars = judged_chars
         self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
         self._tooled = tuple(name for name, each in connections.items() if each.tooled)
         self._unstructured = tuple(
@@ -308,6 +313,8 @@ class Admission:
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,
+            prompt_chars=self._settings.limits.prompt_chars,
+            judged_chars=self._judged_chars,
         )
         rendering = Rendering(plan, checked=self._pool is not None)
         if missing and not spec.open:

@@ -132,12 +132,12 @@ class Client:
             offers = self._checked_offers(spec) if check else None
             if isinstance(dataset, Reference):
                 if offers is not None:
-                    check_reference(spec, dataset.source, offers.check_rendered)
+                    check_reference(spec, dataset.source, self._deployment.settings, offers.check_rendered)
                 run = announce(self._deployment, spec.model_copy(update={"source": dataset.source})).run
             else:
                 rows = read_rows(dataset)
                 if offers is not None:
-                    rows = checked_rows(spec, rows, dataset, offers.check_rendered)
+                    rows = checked_rows(spec, rows, self._deployment.settings, dataset, offers.check_rendered)
                 run = hand_over(self._deployment, spec, self._pages(rows, spec))
             return run.with_scorers(*mine) if mine else run
 
@@ -152,7 +152,10 @@ class Client:
         with self._deployment.answering(), submitting() as mark:
             spec, mine = self._split(prompt, options)
             offers = self._checked_offers(spec) if check else None
-            first = partial(check_rows, spec, more=offers.check_rendered) if offers is not None else None
+            first = None
+            if offers is not None:
+                settings = self._deployment.settings
+                first = partial(check_rows, spec, settings=settings, more=offers.check_rendered)
             writer = announce(self._deployment, mark(spec), first)
             writer.run = writer.run.with_scorers(*mine) if mine else writer.run
             return writer
@@ -346,7 +349,8 @@ class Client:
         offers.check(spec, tasks=calls)
         if dataset is None and not scores:
             return rows
-        return checked_rows(spec, rows, dataset, offers.check_rendered if calls else lambda models: None)
+        more = offers.check_rendered if calls else lambda models: None
+        return checked_rows(spec, rows, self._deployment.settings, dataset, more)
 
     def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Paging:
         return Paging(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)

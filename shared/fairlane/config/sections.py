@@ -9,6 +9,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from fairlane.config.server_url import checked_broker, checked_redis
 from fairlane.core.section import Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
+from fairlane.model.run import PROMPT_CHARS
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -135,7 +136,8 @@ class PayloadLimits(Section):
     row_bytes: int = Field(
         default=1024 * 1024,
         ge=1,
-        description="Largest row as JSON, in bytes. The items of a larger row fail.",
+        description="Largest row as JSON, in bytes. The items of a larger row fail. A rendered prompt has "
+        "at most twice as many characters, or 1,048,576 if that is more.",
     )
     run_bytes: int = Field(
         default=1024**3, ge=1, description="Most bytes of a run's rows in Redis, compressed."
@@ -160,6 +162,11 @@ class PayloadLimits(Section):
         "for further models fail. A lane that is not used for a week is forgotten; where there are many, "
         "after an hour.",
     )
+
+    @property
+    def prompt_chars(self) -> int:
+        """Most characters of a rendered text: it may show a row twice."""
+        return max(PROMPT_CHARS, 2 * self.row_bytes)
 
 
 class SchedulerSettings(Section):
@@ -239,7 +246,10 @@ class WorkerSettings(Section):
         "A worker without any takes no calls of functions.",
     )
     max_response_bytes: int = Field(
-        default=16 * 1024 * 1024, ge=1024, description="Largest response that is read, in bytes."
+        default=16 * 1024 * 1024,
+        ge=1024,
+        description="Largest response that is read, in bytes. A rendered template of a judge or an agent may "
+        "have as many characters more than a prompt.",
     )
 
 

@@ -13,6 +13,10 @@ from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8, unique
 
 _CHUNK = 64 * 1024
 _REMEDY = "Write an array of objects: [{…}, {…}]."
+_IN_AN_OBJECT = (
+    "It begins with an object. If it has one on each line, name it .jsonl; if the rows are a list inside the "
+    "object, save that list alone."
+)
 _SPACE = re.compile(r"[ \t\r\n]*")
 _decode_at = json.JSONDecoder().raw_decode
 
@@ -20,8 +24,8 @@ _decode_at = json.JSONDecoder().raw_decode
 def read_array(file: BinaryIO) -> Iterator[object]:
     """The array's elements. Raises `Broken`."""
     text = _Text(file)
-    if text.peek() != "[":
-        raise Broken("the file is no JSON array", _REMEDY)
+    if (start := text.peek()) != "[":
+        raise Broken("the file is no JSON array", _IN_AN_OBJECT if start == "{" else _REMEDY)
     text.skip()
     if text.peek() == "]":
         text.skip()

@@ -18,6 +18,8 @@ _DATASET_REMEDY = (
     "Give a path (.jsonl, .json, .csv, .tsv, .parquet), a DataFrame or table, or an iterable of rows."
 )
 
+_PACKED = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd", ".zip": "unzip"}
+
 READERS: Mapping[str, Reader] = {
     ".jsonl": read_lines,
     ".ndjson": read_lines,
@@ -35,7 +37,9 @@ def open_file(path: Path) -> tuple[BinaryIO, Reader]:
         problem = (
             f"it ends in {path.suffix}, which is not read" if path.suffix else "it is no path of a dataset"
         )
-        raise SubmissionError(FIELD, str(path), problem, _DATASET_REMEDY)
+        remedy = _PACKED.get(path.suffix.lower())
+        unpacked = f"Unpack it first: {remedy} {path}. " if remedy else ""
+        raise SubmissionError(FIELD, str(path), problem, f"{unpacked}{_DATASET_REMEDY}")
     try:
         file = path.expanduser().open("rb")
     except FileNotFoundError:

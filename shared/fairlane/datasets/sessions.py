@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from hashlib import blake2b
@@ -17,6 +16,7 @@ from fairlane.model.sessions import (
     SessionMembership,
     encode_members,
     encode_memberships,
+    key_of,
     members_field,
     memberships_field,
 )
@@ -91,6 +91,4 @@ class Numbering:
 
 
 def _digest(value: object) -> bytes:
-    """A digest of JSON: ``1`` and ``"1"`` are two sessions."""
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return blake2b(text.encode(), digest_size=_DIGEST_BYTES).digest()
+    return blake2b(key_of(value).encode(), digest_size=_DIGEST_BYTES).digest()

@@ -11,6 +11,9 @@ from fairlane.datasets.lines import Broken
 ROWS_AT_ONCE = 1000
 """Rows of a table that are Python objects at a time."""
 
+_EXACT = 2**53
+"""Floats below it hold each whole number."""
+
 _OWN_NAMES = "Give every column a name of its own."
 _PYARROW = "Install fairlane[parquet], which brings pyarrow."
 
@@ -64,14 +67,27 @@ def _of_pandas(frame: Any) -> Iterator[Mapping[Any, Any]]:
     if not frame.columns.is_unique:
         twice = next(name for name in columns if columns.count(name) > 1)
         raise Broken(f"two columns are named {twice!r}", _OWN_NAMES)
+    counts = [name for name in columns if _counts(frame[name])]
     portions = (frame.iloc[start : start + ROWS_AT_ONCE] for start in range(0, len(frame), ROWS_AT_ONCE))
-    return (row for portion in portions for row in _without_gaps(portion))
+    return (row for portion in portions for row in _without_gaps(portion, counts))
 
 
-def _without_gaps(portion: Any) -> Iterator[Mapping[Any, Any]]:
+def _counts(column: Any) -> bool:
+    """Whether a column of floats has gaps, and whole numbers alone: pandas makes floats of 1, 2 and a gap.
+
+    They are whole numbers again, so that ``{{ id }}`` prints 1, and an id is what it is elsewhere.
+    """
+    if not str(column.dtype).startswith("float") or not column.hasnans:
+        return False
+    present = column.dropna()
+    return bool(((present % 1 == 0) & (present.abs() < _EXACT)).all())
+
+
+def _without_gaps(portion: Any, counts: Sequence[str]) -> Iterator[Mapping[Any, Any]]:
     """The rows of a part of a frame. A gap of a typed column is no field of its row, whatever the type.
 
-    Columns of objects keep what they hold: there ``None`` is a value that somebody has put in.
+    Columns of objects keep what they hold: there ``None`` is a value that somebody has put in. ``counts``:
+    the columns whose floats are whole numbers.
     """
     found = {name: _missing(portion[name]) for name in portion.columns}
     gaps = {name: missing for name, missing in found.items() if any(missing)}
@@ -79,6 +95,9 @@ def _without_gaps(portion: Any) -> Iterator[Mapping[Any, Any]]:
         for name, missing in gaps.items():
             if missing[at]:
                 del row[name]
+        for name in counts:
+            if name in row:
+                row[name] = int(row[name])
         yield row
 
 

@@ -291,6 +291,8 @@ def build(kind: type[Spec], **fields: Any) -> Spec:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         problem = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "string_pattern_mismatch":
+            problem = "must be 1 to 64 letters, digits, '.', '_' or '-'"
         value = first.get("input") if where else fields.get("name", fields.get("id"))
         message = f"{where}: {problem}" if where else problem
         raise SubmissionError(FIELD, value, message, f"See {kind.__name__}.") from error

@@ -81,7 +81,8 @@ class Order(Choice):
     ``serial``: all items. ``serial_field``: the items whose row has this field set; they run before all
     others. ``store_output_as``: a template over the row that names the output; templates of later items can
     use it by that name. ``conversation``: prompts can read the turns before theirs. ``conversation_field``:
-    rows that share its value are one conversation; without it, all rows are one.
+    rows that share its value are one conversation, and a row without one is in none; ``None``: all rows are
+    one conversation.
     """
 
     serial: bool = False
@@ -310,12 +311,17 @@ def _unusable(where: str, value: object) -> str | None:
     return next(filter(None, (_unusable(f"{where}.{name}", each) for name, each in parts)), None)
 
 
+PROMPT_CHARS = 1 << 20
+"""Least bound on a rendered text, in characters: 1 Mi is more than most contexts."""
+
+
 class Plan(StoredModel):
     """A run as the scheduler admitted it: the spec, and the lane of each evaluation.
 
     ``unstructured`` are connections without structured output: agents make one call per criterion there.
     ``tooled`` are those where a tool's arguments take the place of a schema.
     ``responses`` are those that speak OpenAI's Responses API: others get requests for it as chats.
+    ``prompt_chars`` bounds each rendered text of a task, ``judged_chars`` one that shows an output.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -326,6 +332,8 @@ class Plan(StoredModel):
     unstructured: tuple[str, ...] = ()
     tooled: tuple[str, ...] = ()
     responses: tuple[str, ...] = ()
+    prompt_chars: int = PROMPT_CHARS
+    judged_chars: int = PROMPT_CHARS
 
     def known_jobs(self, items: int) -> dict[str, int]:
         """Evaluations that ``items`` more items make known, by lane, as fields of the run's state."""

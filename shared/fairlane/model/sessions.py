@@ -30,6 +30,14 @@ _NUMBER_BYTES = 12
 """Of a number as JSON, with its comma: a run has less than a billion rows."""
 
 
+def key_of(value: object) -> str:
+    """What tells sessions and conversations apart: the JSON of a field's value, keys in order.
+
+    ``1``, ``1.0`` and ``"1"`` are three; ``{"a": 1, "b": 2}`` and ``{"b": 2, "a": 1}`` are one.
+    """
+    return json.dumps(value, sort_keys=True, ensure_ascii=False)
+
+
 class SessionMembership(NamedTuple):
     """A row's session: its number, and how many rows it has."""
 

@@ -79,7 +79,9 @@ def complete_task(
     follow = ()
     if item.spec.evals:
         follow = next_jobs(item, rendered or render_evaluations(item, output), output, known or {})
-    stored = {} if memory is None or call is None else _stored_memory(item, call, output, memory)
+    stored: dict[str, str] = {}
+    if memory is not None and call is not None:
+        stored = remembered(item.rendering, item.cell, item.row, call, output, memory)
     return _of_item(item, result, follow, membership, output, memory=stored)
 
 
@@ -188,13 +190,6 @@ def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
         score_errors={name: each.error for name, each in scored.items() if each.error},
         **common,
     )
-
-
-def _stored_memory(item: RunItem, call: Call, output: str, memory: Mapping[bytes, bytes]) -> dict[str, str]:
-    try:
-        return remembered(item.rendering, item.cell, item.row, call, output, memory)
-    except TemplateError:
-        return {}  # its register's name needs a field that the row lacks, so no item can read it
 
 
 def _session_completion(

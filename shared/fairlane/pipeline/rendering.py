@@ -26,7 +26,8 @@ from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
 from fairlane.pipeline.requests import URL_FIELD, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest
-from fairlane.templates.template import Prompt, Template, variables
+from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING, Bound
+from fairlane.templates.template import Prompt, Template, lacking, variables
 
 OPERATORS_OWN = frozenset(
     {
@@ -134,13 +135,18 @@ class Rendering:
         self.plan = plan
         spec = self.spec = plan.spec
         _check_params(spec)
+        asked = Bound(plan.prompt_chars)
+        shown = Bound(plan.judged_chars, f"{ROW_SETTING} or {ANSWER_SETTING}")
         self._prompts = [
-            Prompt(messages, f"prompts[{i}]", checked=checked) for i, messages in enumerate(spec.prompts)
+            Prompt(messages, f"prompts[{i}]", checked=checked, bound=asked)
+            for i, messages in enumerate(spec.prompts)
         ]
         self.prompt_digests = [_digest([each.model_dump() for each in messages]) for messages in spec.prompts]
         self._models = [Template(f"models[{i}]", text, checked=checked) for i, text in enumerate(spec.models)]
         self._templates = {
-            each.name: Template(f"evaluators[{each.name}].template", each.template, checked=checked)
+            each.name: Template(
+                f"evaluators[{each.name}].template", each.template, checked=checked, bound=shown
+            )
             for each in spec.evaluators
             if isinstance(each, Judge | Agent)
         }
@@ -184,7 +190,8 @@ class Rendering:
         """Like `Template.chars`, of all texts of the item's task."""
         model = self.model_chars(cell, row)
         if model is None or not self._prompts:
-            return model
+            given = None if self.spec.request_field is None else row.get(self.spec.request_field)
+            return model + len(given) if model is not None and isinstance(given, str) else model
         names = {**memory, **row} if memory else row
         chars = self._prompts[cell.prompt].chars(names)
         return None if chars is None else model + chars
@@ -294,7 +301,7 @@ def _reference(evaluator: Similarity, row: Row) -> str:
         return evaluator.text or ""
     if row.get(evaluator.expected) is None:
         field = f"evaluators[{evaluator.name}].expected"
-        raise TemplateError(field, f"the row has no field {evaluator.expected!r}")
+        raise TemplateError(field, lacking(evaluator.expected, row))
     return as_text(row[evaluator.expected])
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fairlane.pipeline.responses_as_chat import MalformedRequest, as_chat
 
 CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL = "/v1/chat/completions", "/v1/embeddings", "/v1/responses"
+
+URLS = (CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL)
+_API = "/v1/"
 
 URL_FIELD = "url"
 """The field of a row that names the API of its request, as in batch files; without one it is a chat."""
@@ -27,8 +31,9 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     Another connection gets them as a chat. Raises `MalformedRequest` that names the part of the body which is
     malformed, or which chats cannot say.
     """
-    if not isinstance(body, Mapping):
-        raise MalformedRequest("it is no object")
+    if isinstance(url, str) and url.startswith(_API) and url not in URLS:
+        raise MalformedRequest(f"its {URL_FIELD!r} is {url!r}, not one of {', '.join(URLS)}")
+    body = body_of(body)
     if url == EMBEDDINGS_URL:
         return Asked([], _without(body, "input"), inputs_of(body.get("input")))
     if url == RESPONSES_URL:
@@ -36,7 +41,34 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     messages = body.get("messages")
     if not isinstance(messages, list):
         raise MalformedRequest("it has no messages")
-    return Asked(_objects(messages, "messages"), _without(body, "messages"))
+    chat = _objects(messages, "messages")
+    for place, message in enumerate(chat):
+        if "role" not in message:
+            named = " (from and value are role and content here)" if "from" in message else ""
+            raise MalformedRequest(f"messages[{place}] has no role{named}")
+    return Asked(chat, _without(body, "messages"))
+
+
+def body_of(given: object) -> Mapping[str, Any]:
+    """The request that a row's field holds: an object, a list of messages, or either as a text of JSON.
+
+    Raises `MalformedRequest` for anything else.
+    """
+    read = _parsed(given) if isinstance(given, str) else given
+    if isinstance(read, list):
+        return {"messages": read}
+    if not isinstance(read, Mapping):
+        raise MalformedRequest(f"it is no object and no list of messages, but a {type(read).__name__}")
+    return read
+
+
+def _parsed(text: str) -> object:
+    try:
+        read = json.loads(text)
+        json.dumps(read, allow_nan=False, ensure_ascii=False).encode()  # what the request is sent as
+    except (ValueError, RecursionError):
+        raise MalformedRequest("it is no object, but a text that is no JSON") from None
+    return read
 
 
 def inputs_of(given: object) -> tuple[str, ...]:

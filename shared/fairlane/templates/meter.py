@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from typing import Any
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Any, NamedTuple
 
 from jinja2 import UndefinedError
 from jinja2.exceptions import TemplateRuntimeError
 from jinja2.runtime import Context, StrictUndefined, Undefined
 from jinja2.utils import missing
 
-MAX_CHARS = 1 << 20
-"""Longest text of a rendering, and of any string inside it, in characters: 1 Mi is more than any context."""
+from fairlane.model.run import PROMPT_CHARS
+
+MAX_CHARS = PROMPT_CHARS
+"""Longest text of a template, in characters, and of a rendering that states no `Bound`."""
+
+ROW_SETTING, ANSWER_SETTING = "scheduler.limits.row_bytes", "worker.max_response_bytes"
 
 ALLOWANCE = 1_000_000
 """Units that one rendering may spend. A value, 64 characters, 64 bits of a whole number, or a template node
@@ -26,7 +32,7 @@ _CONTAINERS: tuple[Any, ...] = (list, tuple, dict, *_VIEWS)
 
 
 class WorkLimitError(TemplateRuntimeError):
-    """The template needs more than `ALLOWANCE`, or a value longer than `MAX_CHARS`."""
+    """The template needs more than `ALLOWANCE`, or a value longer than its `Bound`."""
 
 
 class MissingVariableError(UndefinedError):
@@ -35,6 +41,39 @@ class MissingVariableError(UndefinedError):
     def __init__(self, message: str, name: str) -> None:
         super().__init__(message)
         self.name = name
+
+
+class Bound(NamedTuple):
+    """The longest text of a rendering, and of any string in it; ``setting`` is what an operator raises."""
+
+    chars: int = MAX_CHARS
+    setting: str = ROW_SETTING
+
+    def check(self, length: int) -> None:
+        """Raise `WorkLimitError` for a rendered text that is longer."""
+        if length > self.chars:
+            raise WorkLimitError(f"it renders to more than {self.chars:,} characters. {self.remedy}")
+
+    @property
+    def remedy(self) -> str:
+        """What to do about a text that is longer."""
+        return f"Shorten the row's values, or raise {self.setting}, at clients and schedulers"
+
+
+DEFAULT = Bound()
+
+_bound: ContextVar[Bound] = ContextVar("bound", default=DEFAULT)
+"""The bound of the rendering that runs: operators and methods of texts know no template."""
+
+
+@contextmanager
+def rendering_within(bound: Bound) -> Iterator[None]:
+    """Hold all strings that are built inside to ``bound``."""
+    token = _bound.set(bound)
+    try:
+        yield
+    finally:
+        _bound.reset(token)
 
 
 class NullError(UndefinedError):
@@ -122,5 +161,7 @@ def _words(value: object) -> int:
 
 def bounded(length: int) -> None:
     """Check the length of a string before it is built. Raises `WorkLimitError`."""
-    if length > MAX_CHARS:
-        raise WorkLimitError(f"a text of {length:,} characters is longer than the {MAX_CHARS:,} allowed")
+    bound = _bound.get()
+    if length > bound.chars:
+        problem = f"a text of {length:,} characters is longer than the {bound.chars:,} allowed"
+        raise WorkLimitError(f"{problem}. {bound.remedy}")

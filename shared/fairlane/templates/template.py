@@ -12,12 +12,14 @@ from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
 from fairlane.templates.meter import (
+    DEFAULT,
     MAX_CHARS,
+    Bound,
     MeteredContext,
     MissingVariableError,
     NullError,
-    WorkLimitError,
     printed,
+    rendering_within,
 )
 from fairlane.templates.sandbox import RowEnvironment
 
@@ -25,7 +27,7 @@ _MARKUP = re.compile(r"\{[{%#]")
 _INSERTION = re.compile(r"\{\{[ \t\r\n]*([A-Za-z][A-Za-z0-9_]*)[ \t\r\n]*\}\}")
 _NEWLINE = re.compile(r"\r\n|\r")
 
-_TAKEN = frozenset(
+TAKEN = frozenset(
     {
         *("and", "else", "if", "in", "is", "not", "or", "true", "false", "none", "True", "False", "None"),
         *("caller", "kwargs", "loop", "self", "super", "varargs"),
@@ -67,26 +69,30 @@ class PlainTemplate:
                 return None
         return total
 
-    def fill(self, names: Mapping[str, Any]) -> str | None:
+    def fill(self, names: Mapping[str, Any], bound: Bound = DEFAULT) -> str | None:
         """The rendered text; ``None`` if only Jinja can print one of the values.
 
         Raises `MissingVariableError` for a name that is missing or null, and `WorkLimitError` for a text of
-        more than `MAX_CHARS` characters.
+        more characters than ``bound`` allows.
         """
         pieces, length = [self._texts[0]], len(self._texts[0])
         for name, text in zip(self.names, self._texts[1:], strict=True):
             value = names.get(name)
             if value is None:
-                raise MissingVariableError(f"the row has no field {name!r}", name)
+                raise MissingVariableError(lacking(name, names), name)
             if not isinstance(value, str):
                 if not isinstance(value, int | float):
                     return None
                 value = str(printed(value))
             length += len(value) + len(text)
-            if length > MAX_CHARS:
-                raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")
+            bound.check(length)
             pieces += (value, text)
         return "".join(pieces)
+
+
+def lacking(name: str, row: Mapping[str, Any]) -> str:
+    """Why a row has nothing to print for ``name``: it has no such field, or a null in it."""
+    return f"the row's field {name!r} is null" if name in row else f"the row has no field {name!r}"
 
 
 def plain_template(text: str) -> PlainTemplate | None:
@@ -94,7 +100,7 @@ def plain_template(text: str) -> PlainTemplate | None:
     texts, names, at = list[str](), list[str](), 0
     while (markup := _MARKUP.search(text, at)) is not None:
         inserted = _INSERTION.match(text, markup.start())
-        if inserted is None or inserted[1] in _TAKEN or len(names) == _MOST_NAMES:
+        if inserted is None or inserted[1] in TAKEN or len(names) == _MOST_NAMES:
             return None
         texts.append(_NEWLINE.sub("\n", text[at : markup.start()]))
         names.append(inserted[1])
@@ -106,18 +112,20 @@ def plain_template(text: str) -> PlainTemplate | None:
 class Template:
     """One text with Jinja2 markup, safe to render from several threads."""
 
-    __slots__ = ("_body", "_plain", "_text", "field")
+    __slots__ = ("_body", "_bound", "_plain", "_text", "field")
 
-    def __init__(self, field: str, text: str, *, checked: bool = False) -> None:
+    def __init__(self, field: str, text: str, *, checked: bool = False, bound: Bound = DEFAULT) -> None:
         """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault.
 
-        ``checked``: it compiled before, so that it is compiled only when it renders.
+        ``checked``: it compiled before, so that it is compiled only when it renders. ``bound``: how long it
+        renders to at most.
         """
-        self.field, self._text = field, text
+        self.field, self._text, self._bound = field, text, bound
         self._plain: PlainTemplate | None = None
         self._body: JinjaTemplate | None = None
         if len(text) > MAX_CHARS:
-            raise TemplateError(field, f"it has {len(text):,} characters, at most {MAX_CHARS:,} are allowed")
+            most = f"at most {MAX_CHARS:,} are allowed: put its long texts into fields of the rows"
+            raise TemplateError(field, f"it has {len(text):,} characters, {most}")
         self._plain = plain_template(text)
         if self._plain is None and not checked:
             self._body = self._compile()
@@ -146,7 +154,7 @@ class Template:
     def render_variables(self, names: dict[str, Any]) -> str:
         """Like `render`, with the result of `variables`, which serves all templates of an item."""
         try:
-            text = None if self._plain is None else self._plain.fill(names)
+            text = None if self._plain is None else self._plain.fill(names, self._bound)
             return self._run(names) if text is None else text
         except TemplateError:
             raise
@@ -161,7 +169,7 @@ class Template:
         """Where it can be one field alone that is null, that field is missing."""
         null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
         if len(null) == 1:
-            return TemplateError(self.field, f"the row has no field {null[0]!r}", null[0])
+            return TemplateError(self.field, lacking(null[0], names), null[0])
         return TemplateError(self.field, str(error))
 
     def _run(self, names: dict[str, Any]) -> str:
@@ -170,11 +178,11 @@ class Template:
         pieces: list[str] = []
         length = 0
         context = MeteredContext(_environment, names, None, {})
-        for piece in self._body.root_render_func(context):
-            length += len(piece)
-            if length > MAX_CHARS:
-                raise WorkLimitError(f"it renders to more than {MAX_CHARS:,} characters")
-            pieces.append(piece)
+        with rendering_within(self._bound):
+            for piece in self._body.root_render_func(context):
+                length += len(piece)
+                self._bound.check(length)
+                pieces.append(piece)
         return "".join(pieces)
 
     def _compile(self) -> JinjaTemplate:
@@ -226,13 +234,21 @@ class Prompt:
     __slots__ = ("_messages",)
 
     def __init__(
-        self, messages: tuple[ChatMessage, ...], field: str = "prompt", *, checked: bool = False
+        self,
+        messages: tuple[ChatMessage, ...],
+        field: str = "prompt",
+        *,
+        checked: bool = False,
+        bound: Bound = DEFAULT,
     ) -> None:
         """Compile all contents, unless they are ``checked``. Raises `TemplateError` naming ``field``, message
         and line.
         """
         self._messages = tuple(
-            (message.role, Template(f"{field}, message {number}", message.content, checked=checked))
+            (
+                message.role,
+                Template(f"{field}, message {number}", message.content, checked=checked, bound=bound),
+            )
             for number, message in enumerate(messages, start=1)
         )
 

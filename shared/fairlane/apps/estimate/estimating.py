@@ -46,7 +46,14 @@ def estimate(
     tooled = tuple(name for name, each in connections if each.tooled)
     unstructured = tuple(name for name, each in connections if not (each.structured or each.tooled))
     responses = tuple(name for name, each in connections if each.takes_responses)
-    plan = Plan(spec=spec, unstructured=unstructured, tooled=tooled, responses=responses)
+    plan = Plan(
+        spec=spec,
+        unstructured=unstructured,
+        tooled=tooled,
+        responses=responses,
+        prompt_chars=deployment.settings.scheduler.limits.prompt_chars,
+        judged_chars=deployment.settings.judged_chars,
+    )
     rendering = Rendering(plan)
     tally = Counting(rendering, sample, answer_tokens).count()
     lanes_by_model = deployment.directory()

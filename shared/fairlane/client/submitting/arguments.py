@@ -27,6 +27,9 @@ _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
 
 _FUNCTION = re.compile(FUNCTION)
 
+_WORDS = re.compile(r"\{\{\s*(\w+(?:[ ?.:/-]+\w+)*\??)\s*\}\}")
+"""Words between the braces of a template, as a field may be named."""
+
 _OWN_PARAMS = {
     "model": "Give it as model=.",
     "messages": "Give them as messages=.",
@@ -37,6 +40,7 @@ _PARTS_REMEDY = (
     'For images and other parts, put {"messages": […]} into a field of each row, and name that field as '
     "request=."
 )
+CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 
@@ -63,6 +67,9 @@ def take_prompts(
             remedy = "Give a chat as messages=[…], and several prompts as prompts=[…]."
             raise SubmissionError(field, prompt, "is a list, not a text", remedy)
         return (_prompt(field, _text(field, prompt)),)
+    if isinstance(messages, str):
+        remedy = f"Give a list of messages. {CHATS_OF_ROWS}"
+        raise SubmissionError(field, messages, "is a str", remedy)
     if messages is not None:
         return (_prompt(field, _list(field, messages, "messages")),)
     listed = _list(field, prompts, "prompts")
@@ -104,6 +111,10 @@ def _message(field: str, message: object) -> Message:
     if not isinstance(message, Mapping):
         raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
     checked = _to_message(field, dict(message))
+    if not is_constant(checked.role):
+        problem = "is no template: every row would be sent this role as it stands"
+        remedy = f"Write the role itself. {CHATS_OF_ROWS}"
+        raise SubmissionError(f"{field}.role", checked.role, problem, remedy)
     _check_template(f"{field}.content", checked.content)
     return checked
 
@@ -250,8 +261,18 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
         "serial_field": serially if isinstance(serially, str) else None,
         "store_output_as": store,
         "conversation": conversation,
-        "conversation_field": given.get("conversation"),
+        "conversation_field": _conversation_field(given, conversation=conversation),
     }
+
+
+def _conversation_field(given: Mapping[str, Any], *, conversation: bool) -> str | None:
+    """The row field that tells conversations apart: where rows have sessions, each is a conversation."""
+    field: str | None = given.get("conversation")
+    if not conversation and field is not None:
+        problem = f"has no effect: no prompt reads {CONVERSATION}"
+        remedy = f"Show the turns in a prompt, {{% for turn in {CONVERSATION} %}}…, or leave it out."
+        raise SubmissionError("conversation", field, problem, remedy)
+    return given.get("session") if conversation and field is None else field
 
 
 def take_params(field: str, params: object) -> dict[str, Any]:
@@ -307,7 +328,9 @@ def _check_template(field: str, text: str) -> None:
         compile_template(field, text)
     except TemplateError as error:
         problem = f"is no template: {str(error).removeprefix(f'{field}: ')}"
-        raise SubmissionError(field, text, problem, "Correct its Jinja2 syntax.") from None
+        words = _WORDS.search(text)
+        remedy = f' A field of that name is printed by {{{{ row["{words[1]}"] }}}}.' if words else ""
+        raise SubmissionError(field, text, problem, f"Correct its Jinja2 syntax.{remedy}") from None
 
 
 def _to_message(field: str, data: dict[str, Any]) -> Message:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from difflib import get_close_matches
 from typing import Any
@@ -54,6 +55,10 @@ _UNKEPT = frozenset({"logprobs", "top_logprobs"})
 _MODALITIES = frozenset({"modalities", "responseModalities", "response_modalities"})
 """What an answer is made of. A record keeps text."""
 
+_TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
+_TEMPLATES = frozenset({"chat_template"})
+"""Parameters whose value is a template for the server."""
+
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
 
@@ -69,6 +74,14 @@ def check_params(spec: RunSpec) -> None:
 
 def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
+        if name == "timeout":
+            raise SubmissionError(
+                f"{field}['timeout']", value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}"
+            )
+        if name not in _TEMPLATES and (text := _template_in(value)) is not None:
+            problem = "is no template: every row would be sent it as it stands"
+            remedy = f"A row's own request= (--request) can differ from others'. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", text, problem, remedy)
         near = get_close_matches(name.lower(), KNOWN, n=1, cutoff=_ALIKE)
         if name not in KNOWN and near:
             remedy = f"Did you mean {near[0]!r}? {_ANYWAY}"
@@ -86,6 +99,14 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
         if name in _UNKEPT and value:
             problem = "asks for what no record keeps"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
+
+
+def _template_in(value: object) -> str | None:
+    """The first text in a value that looks like a template."""
+    if isinstance(value, str):
+        return value if _TEMPLATE.search(value) else None
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return next((text for part in parts if (text := _template_in(part)) is not None), None)
 
 
 def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:

@@ -17,9 +17,10 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import check_answer, check_repetitions
+from fairlane.client.submitting.row_checks import check_chats, check_names_of_fields, check_requests
 from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
+from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
@@ -157,22 +158,24 @@ class Offers:
 def checked_rows(
     spec: RunSpec,
     rows: Iterator[dict[str, Any]],
+    settings: Settings,
     source: object,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> Iterator[dict[str, Any]]:
     """``rows`` as they are, once the first of them suit the run: see `check_rows`."""
     first = list(islice(rows, FIRST_ROWS))
-    check_rows(spec, first, source, more)
+    check_rows(spec, first, settings, source, more)
     return chain(first, rows)
 
 
 def check_rows(
     spec: RunSpec,
     first: Sequence[Row],
+    settings: Settings,
     source: object = None,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> None:
-    """Check that a run's first rows suit it.
+    """Check that a run's first rows suit it, and the ``settings`` of the deployment.
 
     ``source`` is what the user gave as dataset; ``more`` is called with the models that the rows name. Raises
     `SubmissionError` if there is no row, or for a template or an evaluator that finds its fields in no row.
@@ -182,12 +185,16 @@ def check_rows(
         remedy = "Give at least one row; check=False (--no-check) submits a run without items."
         raise SubmissionError(FIELD, shown or [], "has no rows", remedy)
     _check_separator(first[0], shown)
-    _Trial(spec, first).check()
+    limits = {"prompt_chars": settings.scheduler.limits.prompt_chars, "judged_chars": settings.judged_chars}
+    _Trial(Plan(spec=spec, **limits), first).check()
     more(_models(spec, first))
 
 
 def check_reference(
-    spec: RunSpec, source: Source, more: Callable[[Sequence[str]], None] = lambda models: None
+    spec: RunSpec,
+    source: Source,
+    settings: Settings,
+    more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> None:
     """`check_rows` for a dataset that the scheduler reads, where its file is on this machine, too.
 
@@ -196,7 +203,7 @@ def check_reference(
     path = Path(source.url.removeprefix("file://"))
     if "://" not in str(path) and path.is_file() and os.access(path, os.R_OK):
         with suppress(MissingExtra):
-            check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), path, more)
+            check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), settings, path, more)
 
 
 def _check_separator(row: Row, path: str | None) -> None:
@@ -213,28 +220,32 @@ def _check_separator(row: Row, path: str | None) -> None:
 class _Trial:
     """The run's templates and evaluators over its first rows."""
 
-    def __init__(self, spec: RunSpec, rows: Sequence[Row]) -> None:
-        self._spec, self._rows, self._rendering = spec, rows, Rendering(Plan(spec=spec))
+    def __init__(self, plan: Plan, rows: Sequence[Row]) -> None:
+        self._spec, self._rows, self._rendering = plan.spec, rows, Rendering(plan)
         self._fields = list(dict.fromkeys(chain.from_iterable(rows)))
 
     def check(self) -> None:
         """Raise `SubmissionError` for the first that fails on every row."""
         spec = self._spec
         named = {"output": spec.output_field, "request": spec.request_field}
+        conversation = spec.order.conversation_field
+        named["session" if conversation == spec.session_field else "conversation"] = conversation
         for argument, field in named.items():
             if field is not None:
                 self._require(argument, field, self._rows)
         if spec.request_field is not None:
-            self._requests(spec.request_field)
-        for number in range(len(spec.models)):
+            check_requests(spec, self._rows, self._all, SENT_ANYWAY)
+        for number, model in enumerate(spec.models):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
-            self._try(model_field(spec.models, number), partial(self._model, cell), self._rows)
+            self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
         for number, prompt in enumerate(spec.prompts):
             self._require_variable(self._prompt(number), [message.content for message in prompt])
+            check_chats(self._prompt(number), prompt, self._rows)
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
-            for number in range(len(spec.prompts)):
+            for number, prompt in enumerate(spec.prompts):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
-                self._try(self._prompt(number), partial(self._rendering.task, cell), self._rows)
+                text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
+                self._try(self._prompt(number), text, partial(self._rendering.task, cell), self._rows)
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
 
@@ -247,12 +258,6 @@ class _Trial:
                 problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
                 remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
                 raise SubmissionError(field, text, problem, remedy)
-
-    def _requests(self, field: str) -> None:
-        for number, row in enumerate(self._rows, start=1):
-            if isinstance(body := row.get(field), Mapping):
-                check_answer(field, body, number)
-                check_repetitions(self._spec.repetitions, field, body, number)
 
     def _model(self, cell: Cell, row: Row) -> None:
         try:
@@ -270,6 +275,7 @@ class _Trial:
     def _try(
         self,
         field: str,
+        template: object,
         render: Callable[[Row], object],
         rows: Sequence[Row],
         names: frozenset[str] | None = None,
@@ -290,10 +296,11 @@ class _Trial:
                 return
         if failed is None:
             return
+        check_names_of_fields(field, template, self._fields)
         if failed.variable is not None:
             raise self._missing(field, failed.variable)
         problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
-        raise SubmissionError(field, None, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
+        raise SubmissionError(field, template, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
 
     def _evaluator(self, evaluator: EvaluatorSpec) -> None:
         field, rows = f"evaluators[{evaluator.name!r}]", self._rows
@@ -304,9 +311,10 @@ class _Trial:
         if not isinstance(evaluator, Judge | Agent):
             return
         for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
-            self._try(f"{field}.template", partial(self._evaluate, step), rows, _GIVEN)
+            self._try(f"{field}.template", evaluator.template, partial(self._evaluate, step), rows, _GIVEN)
         for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
-            self._try(f"{field}.template", partial(self._evaluate_session, step), rows, _GIVEN)
+            evaluate = partial(self._evaluate_session, step)
+            self._try(f"{field}.template", evaluator.template, evaluate, rows, _GIVEN)
         self._require_output(f"{field}.template", evaluator)
 
     def _require_output(self, field: str, evaluator: Judge | Agent) -> None:
@@ -340,7 +348,7 @@ class _Trial:
         known = ", ".join(self._fields[:FIELDS_SHOWN]) or "no fields"
         if len(self._fields) > FIELDS_SHOWN:
             known += ", …"
-        near = did_you_mean(name, self._fields)
+        near = None if name in self._fields else did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
         what = "value in this field" if name in self._fields else "field of this name"
         problem = (

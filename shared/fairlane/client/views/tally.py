@@ -37,7 +37,8 @@ ERROR_CHARS = 300
 _ONE_OFF = re.compile(
     r"\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b"  # a UUID
     r"|\b(?=\w*\d)\w{12,}\b"  # an id, like req_011CSHoEeqs5C35K
-    r"|\b\d{5,}\b",
+    r"|\b\d{5,}\b"
+    r"|\brow [\d,]+(?= has no output)",  # the turn that a conversation lacks
     re.IGNORECASE,
 )
 

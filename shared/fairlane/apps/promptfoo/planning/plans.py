@@ -120,6 +120,8 @@ class Planner:
             own["delay"] = max(first.delay, self.common.get("delay", 0.0))
         if part:
             own["name"] = self._named(part)
+        if not any(CONVERSATION in self.prompts[number].raw for number in wanted):
+            own.pop("conversation", None)
         if self._is_made(first):
             own["request"] = REQUEST
             rows = list(self._requests(first, wanted))

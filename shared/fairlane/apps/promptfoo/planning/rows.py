@@ -59,9 +59,13 @@ class RowMaker:
         self._check(made, prompts)
         self.cases = [case for case, _ in made]
         self.names = [names for _, names in made]
-        return [
+        rows = [
             self._row(case, names, number, remembers=remembers) for number, (case, names) in enumerate(made)
         ]
+        if any(CONVERSATION_ID in row for row in rows):
+            for row in rows:
+                row.setdefault(CONVERSATION_ID, "")  # promptfoo's tests without an id are one conversation
+        return rows
 
     def _check(self, made: Sequence[tuple[Case, dict[str, Any]]], prompts: Sequence[PromptText]) -> None:
         """Render every prompt for every row, in the order in which they will be asked."""

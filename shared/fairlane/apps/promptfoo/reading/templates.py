@@ -67,7 +67,7 @@ def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problem
 
 def _explained(error: TemplateError) -> str:
     text = str(error).removeprefix(": ")
-    if error.variable is not None and text.startswith("the row has no field"):
+    if error.variable is not None and text.startswith(("the row has no field", "the row's field")):
         allowed = f"{{{{ {error.variable} | default('', true) }}}} allows that"
         text = f"no variable {error.variable!r} is set here ({allowed})"
     listed = text.partition("; there are:")[0]
