@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
@@ -40,7 +41,7 @@ class FeedBatch:
 @dataclass(frozen=True, slots=True)
 class PlacedItem:
     """An item with its task's ``lane`` and ``call``, with the ``output`` of its row, or with the
-    ``problem`` for which it can never run.
+    ``problem`` for which it can never run. ``memory``: what it may read of earlier items.
     """
 
     item: RunItem
@@ -50,3 +51,4 @@ class PlacedItem:
     output: str | None = None
     problem: str | None = None
     model: str | None = None
+    memory: Mapping[bytes, bytes] | None = None

@@ -60,6 +60,13 @@ def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> s
     return f"{_CHANGED}:{_conversation(rendering, cell, row)}"
 
 
+def read_fields(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The fields of the run's memory that an item reads; ``None``: all, as it may read any stored output."""
+    if rendering.spec.order.store_output_as is not None:
+        return None
+    return _conversation(rendering, cell, row), changed_field(rendering, cell, row)
+
+
 def _turns(
     rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
 ) -> list[dict[str, Any]]:

@@ -23,6 +23,10 @@ CLOSED = "closed"
 UNSENT_PAGES = 4
 """Full pages that may wait for the thread or task that sends; then who adds rows waits, too."""
 
+KEPT_AHEAD = 10
+"""Where a conversation holds its own rows back and no others, so many times as many rows are kept here as may
+wait."""
+
 TURN_S = 0.01
 """Pause between two looks at whether another thread or task still sends."""
 
@@ -218,7 +222,7 @@ class RowSender:
                 return
             yield from self._send_all()
             with self._deployment.answering():
-                self._sent.restore(self._deployment.runs.handed_rows(self._ref, self._spec))
+                self._sent.restore(self._deployment.runs.handed_rows(self._ref, self._spec).first)
                 self._closure.close(self._unsent.accepted)
             self._closed = True
         finally:
@@ -278,7 +282,8 @@ class RowSender:
                 raise RunEnded(self._ref.run, status.state)
             if status.state is RunState.SUBMITTED:
                 submission.check()
-            if self._unsent.sent - handed < self._most_ahead:
-                self._sent.restore(handed)
+            waiting, kept = self._unsent.sent - handed.total, self._unsent.sent - handed.first
+            if waiting < self._most_ahead and kept < KEPT_AHEAD * self._most_ahead:
+                self._sent.restore(handed.first)
                 return
             yield Wait(pace.next_s())

@@ -93,6 +93,14 @@ class RunTraces:
         (run,) = RunStates(self._redis, self._keys).read([self._ref])
         return run.texts
 
+    def unfed_before(self, item: int) -> int | None:
+        """Unfed items before this one, where conversations go side by side; ``None`` where it was fed."""
+        fed, rest = self._keys.fed(self._ref), item % 8
+        if self._redis.getbit(fed, item):
+            return None
+        before = int(self._redis.bitcount(fed, 0, item // 8 - 1)) if item >= 8 else 0
+        return item - before - sum(int(self._redis.getbit(fed, item - each)) for each in range(1, rest + 1))
+
     def budgets(self, now_ms: int) -> list[Allowance]:
         """The state of its team's budgets."""
         return Budgets(self._redis, self._keys).of([self._ref.team], now_ms)
