@@ -92,6 +92,12 @@ class Order(Choice):
     conversation: bool = False
     conversation_field: str | None = None
 
+    @model_validator(mode="after")
+    def _has_one_order(self) -> Self:
+        if self.turns and (self.serial or self.serial_field is not None or self.store_output_as is not None):
+            raise ValueError("turns: serial, serial_field or store_output_as orders all items already")
+        return self
+
     @property
     def remembers(self) -> bool:
         """Whether later items read outputs of earlier ones."""
