@@ -218,6 +218,29 @@ def test_a_turn_waits_for_the_one_before_it_and_for_no_other_conversation(
     assert all(play.has_ended(item) for item in range(play.spec.cells_per_row * len(rows)))
 
 
+@pytest.mark.parametrize("later", range(1, 6))
+def test_a_redis_that_has_lost_its_last_second_is_read_anew(real_redis: Redis, later: int) -> None:
+    play = Play(real_redis, [{"q": n, "who": who} for n in range(4) for who in "ab"], 8)
+    play.feed()
+    kept = {key: real_redis.dump(key) for key in real_redis.keys("*")}
+    for _ in range(later):
+        play.start(TASKS, 1)
+        play.end(play.held[0], "succeeds")
+        play.feed()
+    real_redis.flushall()
+    for key, value in kept.items():
+        real_redis.restore(key, 0, value)
+    play.started.clear()
+    play.run.may_feed_next = True
+    play.parts.backlog.set_queued(TASKS, play.ref, 2)
+    for _ in range(10):
+        play.feed()
+        play.start(TASKS, 2)
+        for attempt in list(play.held):
+            play.end(attempt, "succeeds")
+    assert play.state == "completed"
+
+
 @pytest.fixture
 def fed(real_redis: Redis) -> tuple[Parts, ActiveRun]:
     """Two conversations of two turns, the first turns of which are fed."""
