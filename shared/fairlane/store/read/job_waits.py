@@ -14,6 +14,7 @@ from fairlane.model.run import Plan, RunRef
 from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
+from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.budgets import Allowance, Budgets
 
@@ -95,11 +96,7 @@ class RunTraces:
 
     def unfed_before(self, item: int) -> int | None:
         """Unfed items before this one, where conversations go side by side; ``None`` where it was fed."""
-        fed, rest = self._keys.fed(self._ref), item % 8
-        if self._redis.getbit(fed, item):
-            return None
-        before = int(self._redis.bitcount(fed, 0, item // 8 - 1)) if item >= 8 else 0
-        return item - before - sum(int(self._redis.getbit(fed, item - each)) for each in range(1, rest + 1))
+        return TurnReader(self._redis, self._keys).unfed_before(self._ref, item)
 
     def budgets(self, now_ms: int) -> list[Allowance]:
         """The state of its team's budgets."""

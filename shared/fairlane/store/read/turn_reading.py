@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import NamedTuple
 
-from fairlane.model.run import RunRef
+from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 
 ENDED_AT_ONCE = 10_000
+BYTES_AT_ONCE = 4096  # of a bitmap
 
 
 class TurnStates(NamedTuple):
@@ -68,6 +69,30 @@ class TurnReader:
         pipeline.llen(self._keys.finished(ref))
         items, fed, ended = pipeline.execute()
         return Ended([int(item) for item in items], int(fed or 0), ended)
+
+    def handed_rows(self, ref: RunRef, spec: RunSpec, since: int = 0) -> HandedRows:
+        """Rows of a run of any order that were fed; the first ``since`` are known to be."""
+        fed = int(self._redis.hget(self._keys.state(ref), "cursor") or 0)
+        first = self.first_unfed(ref, since * spec.cells_per_row) if spec.order.turns else fed
+        return HandedRows(first // spec.cells_per_row, fed // spec.cells_per_row)
+
+    def first_unfed(self, ref: RunRef, since: int = 0) -> int:
+        """The first item that is not fed; those before ``since`` are."""
+        byte = since // 8
+        while part := self._redis.getrange(self._keys.fed(ref), byte, byte + BYTES_AT_ONCE - 1):
+            rest = part.lstrip(b"\xff")
+            byte += len(part) - len(rest)
+            if rest:
+                return 8 * byte + next(bit for bit in range(8) if not _has(rest, bit))
+        return 8 * byte
+
+    def unfed_before(self, ref: RunRef, item: int) -> int | None:
+        """How many items before this one are not fed; ``None`` where it is."""
+        bits = self._redis.getrange(self._keys.fed(ref), 0, item // 8)
+        if _has(bits, item):
+            return None
+        before = int.from_bytes(bits.ljust(item // 8 + 1, b"\0")) >> 8 - item % 8
+        return item - before.bit_count()
 
     def memory(self, ref: RunRef, fields: Collection[str]) -> dict[bytes, bytes]:
         """Those fields of the run's memory that are set."""
