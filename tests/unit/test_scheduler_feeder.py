@@ -18,7 +18,7 @@ from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunState
 from fairlane_scheduler.feed import feeder as feeding
-from fairlane_scheduler.feed import placement, row_pages
+from fairlane_scheduler.feed import placement
 from fairlane_scheduler.feed.feeder import (
     BATCH_ITEMS,
     ENOUGH_QUEUED,
@@ -26,7 +26,7 @@ from fairlane_scheduler.feed.feeder import (
     READ_AHEAD_JOBS,
     TICK_ITEMS,
 )
-from fairlane_scheduler.feed.row_pages import PAGES_KEPT, RowPages
+from fairlane_scheduler.feed.placement import PAGES_KEPT, RowPages
 from tests.support.scheduler_parts import Parts
 
 
@@ -394,7 +394,7 @@ class TestRowPages:
             decoded.append(blob)
             raise BrokenPage("a bomb")
 
-        monkeypatch.setattr(row_pages, "bounded_rows", broken)
+        monkeypatch.setattr(placement, "bounded_rows", broken)
         pages = RowPages(parts.runs)
 
         for n in range(3):

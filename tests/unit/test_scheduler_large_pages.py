@@ -14,7 +14,7 @@ from fairlane.model.run import RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.sandbox.process import Limits
 from fairlane_scheduler.feed.feeder import AWAITED_MS, BATCH_ITEMS, BROKEN_RUN_PAUSE_MS, Feeder
-from fairlane_scheduler.feed.row_pages import RowPages
+from fairlane_scheduler.feed.placement import RowPages
 from fairlane_scheduler.state.backlog import ActiveRun
 from tests.support.scheduler_parts import Parts
 from tests.support.worker_parts import lines

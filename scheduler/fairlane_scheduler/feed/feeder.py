@@ -20,8 +20,8 @@ from fairlane.store.write.runs.runs import Runs, Turn
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.feed.feed_batch import FeedBatch
-from fairlane_scheduler.feed.placement import Placement
 from fairlane_scheduler.feed.tokenizers import Tokenizers
+from fairlane_scheduler.feed.turn_placement import TurnPlacement
 from fairlane_scheduler.feed.turns import Conversations
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
@@ -80,7 +80,7 @@ class Feeder:
         self._backlog = backlog
         self._lanes = lanes
         self._clock = clock
-        self._placement = Placement(runs, lanes, most_row_bytes, tokenizers, pool)
+        self._placement = TurnPlacement(runs, lanes, most_row_bytes, tokenizers, pool)
         self._conversations = Conversations(TurnReader(runs.redis, runs.keys))
         self._hold_after = hold_after
         self._cut_off = Counter[RunRef]()

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import Any
 
 from redis.exceptions import RedisError
 
 from fairlane.core.errors import (
+    BrokenPage,
     CutOff,
     NoChild,
     TemplateError,
@@ -16,23 +21,22 @@ from fairlane.core.errors import (
 )
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
+from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_ROW_BYTES, bounded_rows, inflates_within
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
-from fairlane.model.run import RunRef, RunSpec, cell_of
+from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.conversation import changed_field, read_fields, recalled
+from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.sandbox.pieces import RenderCall
+from fairlane.sandbox.pieces import ReadPage, RenderCall
 from fairlane.sandbox.pool import Pool
-from fairlane.store.read.turn_reading import TurnReader
-from fairlane.store.write.runs.runs import Runs, Turn
+from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
 from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
 from fairlane_scheduler.feed.known_results import KnownTasks
-from fairlane_scheduler.feed.row_pages import PageAwaited, RowPages
 from fairlane_scheduler.feed.tokenizers import Tokenizers
 from fairlane_scheduler.feed.uncalled_items import UncalledItems
 from fairlane_scheduler.lanes.registry import ConnectionAwaited, LaneRegistry
@@ -41,9 +45,116 @@ from fairlane_scheduler.state.backlog import ActiveRun
 RUNS_KEPT = 256
 MOST_REASON_CHARS = 500
 LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
-READ_AT_ONCE = 16  # items whose conversations are read together
+PAGES_KEPT = 32
+LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
+
+AT_ONCE_BYTES = 1 << 18
+"""Bytes of JSON of a page that is decoded in a tick: it takes some milliseconds."""
 
 log = get_logger("rows")
+
+Row = dict[str, Any]
+_Page = list[Row | str] | list[bytes]
+_Key = tuple[RunRef, int]
+
+
+class PageAwaited(Exception):
+    """A child process decodes the page; it is asked for again in a later tick."""
+
+
+class RowPages:
+    """Keeps the most recently used pages of all runs; for an unreadable page or row it keeps the reason.
+
+    Large pages are decoded by ``pool``, and kept as a text for each row. Without a pool all are decoded at
+    once.
+    """
+
+    def __init__(self, runs: Runs, most_row_bytes: int = MAX_ROW_BYTES, pool: Pool | None = None) -> None:
+        self._runs = runs
+        self._most_row_bytes = most_row_bytes
+        self._pool = pool
+        self._pages = Lru[_Key, _Page | str](PAGES_KEPT)
+        self._large_pages = Lru[_Key, _Page](LARGE_PAGES_KEPT)
+        self._awaited: dict[_Key, Future[list[bytes]]] = {}
+        self.cut_off = Counter[RunRef]()
+        """Pages, by run, whose decoding went past a limit."""
+
+    def row(self, ref: RunRef, spec: RunSpec, index: int) -> Row:
+        """One row. Raises `UnreadableRow`, `PageAwaited` while a child decodes its page, and `NoChild`."""
+        number, offset = divmod(index, spec.page_rows)
+        key = (ref, number)
+        page: _Page | str | None = self._large_pages.get(key)
+        if page is None:
+            page = self._pages.get(key)
+        if page is None:
+            page = self._read(key)
+        if isinstance(page, str):
+            raise UnreadableRow(page)
+        if not offset < len(page):
+            raise UnreadableRow(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+        row = page[offset]
+        if isinstance(row, bytes):
+            row = json.loads(row)
+        if isinstance(row, str):
+            raise UnreadableRow(f"row {index + 1}: {row}")
+        return row
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop the pages of a run that has ended."""
+        self._pages.drop_where(lambda key: key[0] == ref)
+        self._large_pages.drop_where(lambda key: key[0] == ref)
+        for key in [key for key in self._awaited if key[0] == ref]:
+            self._awaited.pop(key).cancel()
+        self.cut_off.pop(ref, None)
+
+    def _read(self, key: _Key) -> _Page | str:
+        awaited = self._awaited.get(key)
+        if awaited is not None:
+            if not awaited.done():
+                raise PageAwaited
+            del self._awaited[key]
+            return self._decoded(key, awaited)
+        blob = self._blob(key)
+        if isinstance(blob, str):
+            self._pages.put(key, blob)
+            return blob
+        if self._pool is not None and not inflates_within(blob, AT_ONCE_BYTES):
+            piece = ReadPage(blob, self._most_row_bytes)
+            self._awaited[key] = self._pool.submit(key[0].team, piece)
+            raise PageAwaited
+        try:
+            page: _Page | str = bounded_rows(blob, self._most_row_bytes)
+        except BrokenPage as error:
+            page = self._unreadable(key, error)
+        self._pages.put(key, page)
+        return page
+
+    def _decoded(self, key: _Key, done: Future[list[bytes]]) -> _Page | str:
+        """The page that a child has decoded, or the reason why there is none. Raises `NoChild`."""
+        try:
+            page = done.result()
+        except (BrokenPage, CutOff, WorkRaised) as error:
+            if isinstance(error, CutOff):
+                self.cut_off[key[0]] += 1
+            reason = self._unreadable(key, error)
+            self._pages.put(key, reason)
+            return reason
+        self._large_pages.put(key, page)
+        return page
+
+    def _blob(self, key: _Key) -> bytes | str:
+        """A page as it is stored, or the reason why there is none."""
+        ref, number = key
+        if self._runs.page_bytes(ref, [number])[0] > MAX_PAGE_BYTES:
+            return f"page {number} of the run's rows is larger than {MAX_PAGE_BYTES:,} bytes"
+        blob = self._runs.page(ref, number)
+        return f"page {number} of the run's rows is gone from Redis" if blob is None else blob
+
+    @staticmethod
+    def _unreadable(key: _Key, error: Exception) -> str:
+        (ref, number), words = key, str(error)[:200]
+        log.warning(Event.PAGE_UNREADABLE, run=ref.run, team=ref.team, page=number, error=words)
+        return f"page {number} of the run's rows cannot be read: {words}"
 
 
 class Placement:
@@ -70,7 +181,6 @@ class Placement:
         self._surprising: set[RunRef] = set()
         self.unconnected: dict[RunRef, str] = {}
         """By run, the connection that its next item waits for."""
-        self._turns = TurnReader(runs.redis, runs.keys)
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
 
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
@@ -112,63 +222,6 @@ class Placement:
         if fed < len(placed):
             return batch, placed[fed].position
         return batch, stop if stopped else position
-
-    def place_turns(
-        self, run: ActiveRun, turns: Sequence[Turn], enough: Callable[[], bool]
-    ) -> tuple[FeedBatch, list[Turn]]:
-        """Place items whose turn it is until ``enough``; also returns which are placed.
-
-        Those that a child process still works on hold no others.
-        """
-        placed, memory = list[PlacedItem](), dict[bytes, bytes]()
-        self.unconnected.pop(run.ref, None)
-        for at, turn in enumerate(turns):
-            if placed and enough():
-                break
-            if at % READ_AT_ONCE == 0:
-                fields = self._read_fields(run, turns[at : at + READ_AT_ONCE])
-                read = self._turns.memory(run.ref, [name for names in fields.values() for name in names])
-                memory |= read
-            if turn.item not in fields:
-                continue
-            names = [name.encode() for name in fields[turn.item]]
-            own = {name: read[name] for name in names if name in read}
-            try:
-                one = self._place_one(run, turn.item, own)
-            except ConnectionAwaited as awaited:
-                self.unconnected[run.ref] = awaited.connection
-            except (PageAwaited, WorkAwaited):
-                pass
-            else:
-                placed += [one] if one is not None else []
-        batch = FeedBatch()
-        fed = {each.item.number for each in self._queue_or_record(run, placed, memory, batch)}
-        return batch, [turn for turn in turns if turn.item in fed]
-
-    def conversation_of(self, run: ActiveRun, item: int) -> str | None:
-        """The items that an item waits for: its conversation. ``None`` for one whose row cannot be read.
-
-        Raises `PageAwaited` and `NoChild`.
-        """
-        rendering, cell = self._rendering(run), cell_of(run.plan.spec, item)
-        try:
-            return changed_field(rendering, cell, self._pages.row(run.ref, run.plan.spec, cell.row))
-        except (TemplateError, UnreadableRow, CutOff, WorkRaised, ValueError, RecursionError):
-            return None
-
-    def _read_fields(self, run: ActiveRun, turns: Sequence[Turn]) -> dict[int, tuple[str, ...]]:
-        """What each item reads of the run's memory; without those whose page a child process decodes."""
-        spec, rendering, fields = run.plan.spec, self._rendering(run), dict[int, tuple[str, ...]]()
-        for turn in turns:
-            cell = cell_of(spec, turn.item)
-            try:
-                row = self._pages.row(run.ref, spec, cell.row)
-                fields[turn.item] = read_fields(rendering, cell, row) or ()
-            except PageAwaited:
-                continue
-            except (TemplateError, UnreadableRow, CutOff, WorkRaised, ValueError, RecursionError):
-                fields[turn.item] = ()
-        return fields
 
     def _rendering(self, run: ActiveRun) -> Rendering:
         return self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan, checked=True))

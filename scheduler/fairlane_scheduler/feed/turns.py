@@ -11,7 +11,7 @@ from itertools import islice
 from fairlane.model.run import RunRef
 from fairlane.store.read.turn_reading import TurnReader, TurnStates
 from fairlane.store.write.runs.runs import Turn
-from fairlane_scheduler.feed.row_pages import PageAwaited
+from fairlane_scheduler.feed.placement import PageAwaited
 from fairlane_scheduler.state.backlog import ActiveRun
 
 DUE_AT_ONCE = 128  # items whose turn it is; more are looked for once these are fed
