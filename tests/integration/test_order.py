@@ -48,6 +48,17 @@ def test_conversations_are_apart_by_their_field(deployment: Cluster) -> None:
     assert [record.output for record in all_succeeded(run)] == ["0:0", "0:1", "1:2", "1:3"]
 
 
+def test_conversations_go_side_by_side_and_their_turns_one_at_a_time(deployment: Cluster) -> None:
+    model = deployment.new_model(output="echo", latency_ms=100)
+    rows = [{"n": turn, "who": who} for who in range(8) for turn in range(3)]
+    prompt = "{% for turn in _conversation %}{{ turn.input | last }}{% endfor %}{{ n }}"
+    run = deployment.client.submit(rows, prompt, model=f"sim:{model}", conversation="who")
+    assert [record.output for record in all_succeeded(run)] == ["0", "01", "012"] * 8
+    assert deployment.served(model).peak_in_flight > 4
+    places = [record.item % 3 for record in run.stream()]
+    assert places.index(2) >= 8, "first turns of all conversations end before a third one"
+
+
 def test_a_stored_output_is_read_by_later_items(deployment: Cluster) -> None:
     model = deployment.new_model(output="echo", latency_ms=1)
     rows = [{"n": 0}, {"n": 1}, {"n": 2}]

@@ -69,6 +69,8 @@ TALK = {"prompts": ((Message(role="user", content=TURNS),),)}
 ORDERS = {
     "one conversation": (TURNS, Order(serial=True, conversation=True)),
     "conversations": (TURNS, Order(serial=True, conversation=True, conversation_field="who")),
+    "one conversation for each cell": (TURNS, Order(turns=True, conversation=True)),
+    "turns": (TURNS, Order(turns=True, conversation=True, conversation_field="who")),
     "stored outputs": (REGISTER, Order(serial=True, store_output_as="last")),
 }
 
@@ -98,7 +100,7 @@ def expected(records: Sequence[Record], kind: str) -> list[str | None]:
     told: dict[str, list[str]] = {}
     found: list[str | None] = []
     for record in records:
-        before = told.setdefault(record.row["who"] if kind == "conversations" else "", [])
+        before = told.setdefault(record.row["who"] if ORDERS[kind][1].conversation_field else "", [])
         after = "".join(f"{output}, " for output in before)
         if kind == "stored outputs":
             after = before[-1] if before else "nothing"

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from fairlane.client.submitting import submission
 from fairlane.client.submitting.submission import bounded_pages, build_spec
@@ -13,7 +14,7 @@ from fairlane.client.submitting.trial import check_connections
 from fairlane.core.errors import SubmissionError
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge
-from fairlane.model.run import STARTS_LATER, Message, RunSpec
+from fairlane.model.run import STARTS_LATER, TURNS, Message, Order, RunSpec
 from fairlane.pipeline.rendering import operators_own
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
@@ -165,6 +166,40 @@ def test_a_start_that_earlier_schedulers_would_ignore_raises_the_specs_version()
     assert spec_of().version == 1
     later = spec_of(start_in=5)
     assert (later.version, later.bounds.start_ms) == (STARTS_LATER, later.submitted_ms + 5000)
+
+
+TALK = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}"
+
+
+@pytest.mark.parametrize(
+    ("options", "serial", "turns", "alone"),
+    [
+        ({}, False, True, True),
+        ({"repetitions": 2}, False, True, False),
+        ({"conversation": "who"}, False, True, False),
+        ({"conversation": "who", "run_serially": True}, True, False, True),
+        ({"conversation": "who", "run_serially": "first"}, True, False, True),
+        ({"conversation": "who", "store_output_as": "x"}, True, False, True),
+        ({"prompt": "{{ question }}", "conversation": "who"}, False, False, False),
+    ],
+)
+def test_conversations_go_side_by_side_unless_all_items_are_ordered(
+    options: dict[str, Any], serial: bool, turns: bool, alone: bool
+) -> None:
+    spec = spec_of(**{"prompt": TALK} | options)
+    assert (spec.order.serial, spec.order.turns, spec.one_at_a_time) == (serial, turns, alone)
+    assert spec.version == (TURNS if turns else 1), "an earlier scheduler would feed turns twice"
+
+
+def test_a_later_start_lowers_no_version() -> None:
+    spec = spec_of(prompt=TALK, start_in=5)
+    assert (spec.version, spec.admitted.version) == (TURNS, TURNS)
+
+
+@pytest.mark.parametrize("other", [{"serial": True}, {"serial_field": "first"}, {"store_output_as": "x"}])
+def test_a_run_has_one_order(other: dict[str, Any]) -> None:
+    with pytest.raises(ValidationError, match="orders all items already"):
+        Order(turns=True, conversation=True, **other)
 
 
 def test_evaluators_and_retry_travel_unchanged() -> None:

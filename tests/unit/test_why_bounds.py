@@ -15,8 +15,9 @@ from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Bounds, Order, Plan, RunRef
 from fairlane.model.tokens import Estimate
+from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.write.permits import Offer
-from fairlane.store.write.runs.runs import bounds_of
+from fairlane.store.write.runs.runs import Turn, bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
 from fairlane.why.waiting import LaneWait, Waiting
@@ -225,6 +226,22 @@ def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:
     assert (part.constraint, part.sentence) == ("serial", words)
     assert (judge.queued, judge.constraint) == (1, "nothing")
     assert part.eta.at_least
+
+
+def test_a_turn_waits_for_those_before_it(asked: Asked) -> None:
+    ref = asked.run(rows=20, order=Order(turns=True, conversation=True, conversation_field="who"), feed=0)
+    d, turns = asked.d, [Turn(item, -1) for item in (0, 3, 11, 17)]
+    entries = {TASKS: [entry(turn.item, 10) for turn in turns]}
+    d.runs.feed(ref, d.epoch, 0, 4, entries, [], d.now_ms, turns=turns)
+    traces = RunTraces(d.redis, d.keys, ref)
+    assert [traces.unfed_before(item) for item in (0, 1, 2, 3, 9, 11, 12, 18, 19)] == [
+        None, 0, 1, None, 7, None, 9, 14, 15,
+    ]  # fmt: skip
+    words = "the turns of a conversation go one at a time: 16 more wait for the turns before theirs"
+    found = announced(asked.why("r1/12"))
+    assert found[0] == "serial"
+    assert found[1].startswith(f"item 12 is not handed out yet: {words}")
+    assert asked.why().lanes[0].unfed == 16
 
 
 def test_items_that_go_first_are_waited_for_until_all_have_gone(asked: Asked) -> None:

@@ -93,12 +93,13 @@ def test_plain_templates_and_simple_evaluators_start_no_child(pool: Pool) -> Non
     assert pool.pids == []
 
 
-def test_a_conversation_goes_on_through_children(pool: Pool) -> None:
+@pytest.mark.parametrize("way", ["serial", "turns"])
+def test_a_conversation_goes_on_through_children(pool: Pool, way: str) -> None:
     async def scene(parts: WorkerParts) -> None:
         prompt = "{% for turn in _conversation %}{{ turn.input }}>{{ turn.output }} {% endfor %}{{ q }}"
         parts.provider.answer = lambda request: Success(f"{len(request.messages[0]['content'])}")
         rows, prompts = [{"q": "a"}, {"q": "b"}], (({"role": "user", "content": prompt},),)
-        run = parts.scheduler.admit(rows, prompts=prompts, order=Order(serial=True, conversation=True))
+        run = parts.scheduler.admit(rows, prompts=prompts, order=Order(**{way: True}, conversation=True))
         for _ in rows:
             run.may_feed_next = True
             parts.scheduler.feed_all()

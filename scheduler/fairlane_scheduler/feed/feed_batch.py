@@ -41,7 +41,8 @@ class FeedBatch:
 @dataclass(frozen=True, slots=True)
 class PlacedItem:
     """An item with its task's ``lane`` and ``call``, with the ``output`` of its row, or with the
-    ``problem`` for which it can never run. ``asked`` is what the run's memory says of it from then on.
+    ``problem`` for which it can never run. ``memory``: what it may read of earlier items; ``asked``: what
+    that says of it from then on.
     """
 
     item: RunItem
@@ -52,3 +53,4 @@ class PlacedItem:
     problem: str | None = None
     model: str | None = None
     asked: Mapping[str, str] = field(default_factory=dict)
+    memory: Mapping[bytes, bytes] | None = None

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from functools import partial
 from itertools import zip_longest
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -12,12 +15,14 @@ from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
 from fairlane.sandbox.pool import Pool
-from fairlane.store.write.runs.runs import Runs
+from fairlane.store.read.turn_reading import TurnReader
+from fairlane.store.write.runs.runs import Runs, Turn
 from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.feed.feed_batch import FeedBatch
-from fairlane_scheduler.feed.placement import Placement
 from fairlane_scheduler.feed.tokenizers import Tokenizers
+from fairlane_scheduler.feed.turn_placement import TurnPlacement
+from fairlane_scheduler.feed.turns import Conversations
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -46,6 +51,14 @@ BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so l
 log = get_logger("feeder")
 
 
+class _Placed(NamedTuple):
+    """A batch, where the cursor is once it is fed, and its items where conversations go side by side."""
+
+    batch: FeedBatch
+    upto: int
+    turns: Sequence[Turn] = ()
+
+
 class Feeder:
     """Keeps every lane of every run supplied. If one lane of a run is slow, it reads past its items."""
 
@@ -67,7 +80,8 @@ class Feeder:
         self._backlog = backlog
         self._lanes = lanes
         self._clock = clock
-        self._placement = Placement(runs, lanes, most_row_bytes, tokenizers, pool)
+        self._placement = TurnPlacement(runs, lanes, most_row_bytes, tokenizers, pool)
+        self._conversations = Conversations(TurnReader(runs.redis, runs.keys))
         self._hold_after = hold_after
         self._cut_off = Counter[RunRef]()
         self._unconnected: dict[RunRef, str] = {}
@@ -98,6 +112,7 @@ class Feeder:
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
         self._placement.forget(ref)
+        self._conversations.forget(ref)
         self._last_ms.pop(ref, None)
         self._paused_until_ms.pop(ref, None)
         self._cut_off.pop(ref, None)
@@ -122,6 +137,8 @@ class Feeder:
             return throttled_ms
         if run.serial:
             return 0 if run.may_feed_next else None
+        if run.by_turns and not self._conversations.may_feed(run):
+            return None
         queued = [self._backlog.count(lane, run.ref) for lane in run.task_lanes]
         supplied = bool(queued) and min(queued) >= BATCH_ITEMS
         if supplied and not (run.open_ended and sum(queued) < READ_AHEAD_JOBS):
@@ -144,12 +161,14 @@ class Feeder:
     def _feed(self, run: ActiveRun, moment: Moment) -> int:
         if run.serial and not self._last_item_finished(run):
             return 0
-        start = run.cursor
-        batch, upto = self._place(run)
+        placed = self._place(run)
+        batch, start, upto = placed.batch, run.cursor, placed.upto
         self._hold_if_cut_off(run, moment)
         connection = self._placement.unconnected.get(run.ref)
         self._note_unconnected(run.ref, connection)
         if upto == start:
+            if run.by_turns and not self._conversations.may_feed(run):
+                return 0  # all turns wait for others
             pause_ms = AWAITED_MS if connection is None else CONNECTION_MS
             self._paused_until_ms[run.ref] = moment.monotonic_ms + pause_ms
             return 0
@@ -166,11 +185,15 @@ class Feeder:
             handed=batch.items,
             memory=batch.memory,
             joined=batch.sessions,
+            turns=placed.turns,
         )
         if fed == 0:
             run.cursor = self._runs.cursor(run.ref)
+            self._conversations.forget(run.ref)
             return upto - start
         run.cursor = upto
+        if run.by_turns:
+            self._conversations.feed(run.ref, placed.turns)
         self._note_queued(run, batch)
         if fed == 2:
             log.info(Event.RUN_FINISHED, run=run.ref.run, team=run.ref.team)
@@ -207,21 +230,23 @@ class Feeder:
         run.may_feed_next = handed == done
         return run.may_feed_next
 
-    def _place(self, run: ActiveRun) -> tuple[FeedBatch, int]:
-        """Place items from the cursor on; also returns where it stopped. A batch spans no two turns."""
+    def _place(self, run: ActiveRun) -> _Placed:
+        """Place items whose turn it is, or those from the cursor on. A batch spans no two passes."""
         started_ms, opening = self._clock.monotonic_ms(), self._lanes.opening
         end = run.items if run.cursor < run.items else run.items * run.passes
         upto = min(run.cursor + (SCAN_ITEMS if run.serial else BATCH_ITEMS), end)
+
+        def enough() -> bool:
+            passed_ms = self._clock.monotonic_ms() - started_ms
+            return passed_ms >= BATCH_MS or self._lanes.opening - opening >= OPENED_AT_ONCE
+
         self._throttle.begin()
         try:
-            return self._placement.place(
-                run,
-                upto,
-                lambda: (
-                    self._clock.monotonic_ms() - started_ms >= BATCH_MS
-                    or self._lanes.opening - opening >= OPENED_AT_ONCE
-                ),
-            )
+            if not run.by_turns:
+                return _Placed(*self._placement.place(run, upto, enough))
+            due = self._conversations.due(run, partial(self._placement.conversation_of, run), enough)
+            batch, turns = self._placement.place_turns(run, due, enough)
+            return _Placed(batch, run.cursor + len(turns), turns)
         finally:
             if throttled_ms := self._throttle.end(run.ref.team, self._clock.monotonic_ms()):
                 log.warning(Event.TEAM_THROTTLED, team=run.ref.team, throttled_ms=throttled_ms)

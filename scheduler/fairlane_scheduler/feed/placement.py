@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
 from typing import Any
@@ -213,16 +213,19 @@ class Placement:
                 one = None
             position += 1
             if one is not None and not stopped:
-                placed.append(_as_turn(one, memory))
+                placed.append(as_turn(one, memory))
                 if run.serial:
                     break
         if stopped:
             self._asked_until[run.ref] = max(position, self._asked_until.get(run.ref, 0))
-        batch, end = FeedBatch(), stop if stopped else position
-        known = KnownTasks()
-        if run.plan.spec.continues is not None or run.plan.spec.cache.reads:
-            known = self._uncalled.known(run, placed, memory or {})
-        return batch, self._queue_or_record(run, placed, known, batch, end)
+        batch = FeedBatch()
+        fed = len(self._queue_or_record(run, placed, memory or {}, batch, in_order=True))
+        if fed < len(placed):
+            return batch, placed[fed].position
+        return batch, stop if stopped else position
+
+    def _rendering(self, run: ActiveRun) -> Rendering:
+        return self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan, checked=True))
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -250,7 +253,7 @@ class Placement:
         spec = run.plan.spec
         turn, number = divmod(position, max(1, run.items))
         model = None
-        rendering = self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan, checked=True))
+        rendering = self._rendering(run)
         item = RunItem.of(rendering, number, {})
         try:
             row = self._pages.row(run.ref, spec, item.cell.row)
@@ -267,7 +270,7 @@ class Placement:
             if memory is not None and (gap := missing_turn(rendering, item.cell, row, memory)):
                 return PlacedItem(item, position, problem=gap, model=model)
             call = self._call(run, item, memory)
-            return PlacedItem(item, position, self._lane_of(run, call.model), call)
+            return PlacedItem(item, position, self._lane_of(run, call.model), call, memory=memory)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
         except (PageAwaited, WorkAwaited, ConnectionAwaited, NoChild, RedisError, OSError, MemoryError):
@@ -299,12 +302,20 @@ class Placement:
         return call
 
     def _queue_or_record(
-        self, run: ActiveRun, placed: list[PlacedItem], known: KnownTasks, batch: FeedBatch, end: int
-    ) -> int:
+        self,
+        run: ActiveRun,
+        placed: Sequence[PlacedItem],
+        memory: Mapping[bytes, bytes],
+        batch: FeedBatch,
+        *,
+        in_order: bool = False,
+    ) -> list[PlacedItem]:
         """Queue tasks that need a call; record those whose result is given, cached or taken over, and items
-        that can never run. Returns where it stopped: at an item that a child scores, or at ``end``.
+        that can never run. Returns them: all but those that a child scores, and ``in_order`` those behind.
         """
-        stop = None
+        known, fed, stopped = KnownTasks(), list[PlacedItem](), False
+        if run.plan.spec.continues is not None or run.plan.spec.cache.reads:
+            known = self._uncalled.known(run, placed, memory)
         for each in placed:
             finished = known.finished.get(each.item.number)
             if each.output is not None:
@@ -316,11 +327,13 @@ class Placement:
                 elif finished is not None:
                     completion = self._uncalled.completed(run, each, finished)
             except WorkAwaited as awaited:
-                stop = each.position if stop is None else stop
-                if not awaited.new:
+                stopped = in_order
+                if in_order and not awaited.new:
                     break
-            if stop is not None:
                 continue
+            if stopped:
+                continue
+            fed.append(each)
             batch.items += 1
             batch.memory |= {**known.memory.get(each.item.number, {}), **each.asked}
             if completion is not None:
@@ -330,13 +343,12 @@ class Placement:
                 entry = Entry(each.item.job(0), tokens, each.item.cell.model)
                 batch.entries.setdefault(each.lane, []).append(entry)
         batch.recorded.sort(key=lambda recorded: recorded.job)
-        fed = [each.item.number for each in placed if stop is None or each.position < stop]
         if self._work is not None:
-            self._work.drop(run.ref, fed)
-        return end if stop is None else stop
+            self._work.drop(run.ref, [each.item.number for each in fed])
+        return fed
 
 
-def _as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedItem:
+def as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedItem:
     """An item that says in the run's memory which turn it is; one that calls a function is none."""
     if memory is None or (placed.call is not None and not placed.call.messages):
         return placed

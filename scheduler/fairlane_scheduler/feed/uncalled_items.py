@@ -55,7 +55,7 @@ class UncalledItems:
         item, spec = placed.item, run.plan.spec
         output = None if finished.answer is None else finished.answer.output
         membership = self._sessions.of(run.ref, spec, item.cell.row)
-        memory = self._runs.memory(run.ref) if spec.order.remembers else None
+        memory = placed.memory
         if self._work is None or completes_linearly(item, output, memory):
             rendered = RenderedEvaluations()
             known: dict[int, KnownResult] = {}

@@ -356,7 +356,7 @@ def _log_admitted(plan: Plan, bounds: Fields) -> None:
         team=spec.team,
         items=spec.items,
         jobs=spec.jobs,
-        serial=spec.order.serial,
+        serial=spec.one_at_a_time,
         max_concurrent=bounds.get("max_concurrent"),
         cap=bounds.get("cap"),
     )

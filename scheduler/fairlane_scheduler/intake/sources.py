@@ -87,8 +87,7 @@ class Sources:
             return False
         reading = self.readings.get(run.ref) or self._begin(run, source)
         if reading.next is None:
-            ahead = run.rows - run.cursor // run.plan.spec.cells_per_row
-            if ahead >= PAGES_AHEAD * run.plan.spec.page_rows:
+            if run.rows_ahead >= PAGES_AHEAD * run.plan.spec.page_rows:
                 return False
             reading.next = self._pool.submit(next, reading.pages, None)
         if not reading.next.done():

@@ -22,11 +22,13 @@ class ActiveRun:
     """A run that has not finished.
 
     ``cursor``: items looked at so far; if some rows go first, every item is looked at twice and the cursor
-    ends at twice their number. ``task_lanes``: lanes on which its tasks were queued. ``rows``: rows so far;
-    ``open``: the client may add more. ``may_feed_next``: the last fed item of a serial run may have finished.
-    ``ended``: it ended during this tick. ``paused``: none of its items is fed. ``pauses``: from and until
-    when it was paused before, in server milliseconds. ``held_on``: lanes on which refusals hold its jobs, as
-    logged. ``open_ended``: its rows decide the model, so unread items may go to lanes that it has not used.
+    ends at twice their number. Where conversations go side by side it counts the items that are fed, and
+    ``looked_at`` those that were looked at. ``task_lanes``: lanes on which its tasks were queued. ``rows``:
+    rows so far; ``open``: the client may add more. ``may_feed_next``: an item that others wait for may have
+    finished. ``ended``: it ended during this tick. ``paused``: none of its items is fed. ``pauses``: from
+    and until when it was paused before, in server milliseconds. ``held_on``: lanes on which refusals hold its
+    jobs, as logged. ``open_ended``: its rows decide the model, so unread items may go to lanes that it has
+    not used.
     """
 
     ref: RunRef
@@ -37,6 +39,7 @@ class ActiveRun:
     open: bool = False
     started_ms: int = 0
     may_feed_next: bool = True
+    looked_at: int = 0
     ended: bool = False
     paused: bool = False
     pauses: tuple[tuple[int, int], ...] = ()
@@ -83,6 +86,17 @@ class ActiveRun:
     def serial(self) -> bool:
         """Whether the items at the cursor go one at a time."""
         return self.plan.spec.order.serial or (self.passes == 2 and self.cursor < self.items)
+
+    @property
+    def by_turns(self) -> bool:
+        """Whether the items of a conversation go one at a time, beside those of others."""
+        return self.plan.spec.order.turns
+
+    @property
+    def rows_ahead(self) -> int:
+        """Rows that are not looked at yet."""
+        looked_at = self.looked_at if self.by_turns else self.cursor
+        return self.rows - looked_at // self.plan.spec.cells_per_row
 
     @property
     def caught_up(self) -> bool:

@@ -72,7 +72,7 @@ class Run(RunOutputs):
     @property
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
-        return self._spec is not None and self._spec.order.serial
+        return self._spec is not None and self._spec.one_at_a_time
 
     def __reduce__(self) -> NoReturn:
         raise not_sent(self)

@@ -78,23 +78,36 @@ class Bounds(Choice):
 class Order(Choice):
     """Which items run one at a time, each after the one before has ended.
 
-    ``serial``: all items. ``serial_field``: the items whose row has this field set; they run before all
-    others. ``store_output_as``: a template over the row that names the output; templates of later items can
-    use it by that name. ``conversation``: prompts can read the turns before theirs. ``conversation_field``:
-    rows that share its value are one conversation, and a row without one is in none; ``None``: all rows are
-    one conversation.
+    ``serial``: all items. ``turns``: those of a conversation, beside other conversations; each prompt, model
+    and repetition has conversations of its own. ``serial_field``: the items whose row has this field set;
+    they run before all others. ``store_output_as``: a template over the row that names the output; templates
+    of later items can use it by that name. ``conversation``: prompts can read the turns before theirs.
+    ``conversation_field``: rows that share its value are one conversation, and a row without one is in none;
+    ``None``: all rows are one conversation.
     """
 
     serial: bool = False
+    turns: bool = False
     serial_field: str | None = None
     store_output_as: str | None = None
     conversation: bool = False
     conversation_field: str | None = None
 
+    @model_validator(mode="after")
+    def _has_one_order(self) -> Self:
+        if self.turns and (self.serial or self.serial_field is not None or self.store_output_as is not None):
+            raise ValueError("turns: serial, serial_field or store_output_as orders all items already")
+        return self
+
     @property
     def remembers(self) -> bool:
         """Whether later items read outputs of earlier ones."""
         return self.conversation or self.store_output_as is not None
+
+    @property
+    def waits_for_items(self) -> bool:
+        """Whether the end of an item lets another one begin."""
+        return self.serial or self.turns or self.serial_field is not None
 
 
 class CacheChoice(Choice):
@@ -114,11 +127,14 @@ class CacheChoice(Choice):
         return self.mode == "read_write"
 
 
-SPEC_VERSION = 2
+SPEC_VERSION = 3
 """The latest version of a spec that this version reads."""
 
 STARTS_LATER = 2
 """The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
+
+TURNS = 3
+"""The version of a spec with ``Order.turns``: an earlier scheduler would feed turns that it has fed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,6 +243,12 @@ class RunSpec(StoredModel):
     def admitted(self) -> Self:
         """The spec as a plan has it: earlier workers can read it where the run's state enforces the rest."""
         return self.model_copy(update={"version": 1}) if self.version == STARTS_LATER else self
+
+    @property
+    def one_at_a_time(self) -> bool:
+        """Whether no two of its items run side by side."""
+        alone = self.order.conversation_field is None and self.cells_per_row == 1
+        return self.order.serial or (self.order.turns and alone)
 
     @cached_property
     def evals(self) -> tuple[Step, ...]:

@@ -72,6 +72,16 @@ def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> s
     return None if conversation is None else f"{_CHANGED}:{conversation}"
 
 
+def read_fields(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+    """The fields of the run's memory that an item reads; ``None``: all, as it may read any stored output."""
+    if rendering.spec.order.store_output_as is not None:
+        return None
+    conversation = _conversation(rendering, cell, row)
+    if conversation is None:
+        return ()
+    return conversation, f"{_ASKED}{conversation}", f"{_CHANGED}:{conversation}"
+
+
 def turn_asked(
     rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
 ) -> dict[str, str]:

@@ -123,6 +123,10 @@ class Keys:
         """Hash: "session:cell" → how many of its items have ended."""
         return self._run(ref, "sessions")
 
+    def fed(self, ref: RunRef) -> str:
+        """Bitmap: item → it was fed. Only of a run whose conversations go side by side."""
+        return self._run(ref, "fed")
+
     def chunks(self, ref: RunRef) -> str:
         """Channel: pieces of streamed output, while a client listens."""
         return self._run(ref, "chunks")

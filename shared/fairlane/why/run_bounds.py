@@ -54,10 +54,13 @@ class RunBounds:
     def places(self) -> int | None:
         """Calls that the run may have in flight; ``None``: any number."""
         most = self._state.get("max_concurrent")
-        return 1 if self._is_serial() else None if most is None else int(most)
+        alone = self._plan is not None and self._plan.spec.one_at_a_time
+        return 1 if alone or self._is_serial() else None if most is None else int(most)
 
     def before(self, item: int) -> int | None:
         """Unfed items before this one; ``None`` where it was fed."""
+        if self._plan is not None and self._plan.spec.order.turns:
+            return self._traces.unfed_before(item)
         cursor = int(self._number("cursor"))
         if cursor < self._items or not self._turns:
             if item >= cursor:
@@ -141,7 +144,11 @@ class RunBounds:
 
     def feeding(self) -> Reason | None:
         """Why items are not fed: they wait for another's end, or their rows are missing yet."""
-        if self.unfed and self._is_serial() and self._number("handed") > self._number("items_done"):
+        waits = self.unfed and self._number("handed") > self._number("items_done")
+        if waits and self._plan is not None and self._plan.spec.order.turns:
+            more = f"{self.unfed:,} more wait for the turns before theirs, or for room in their lanes"
+            return Reason("serial", f"the turns of a conversation go one at a time: {more}")
+        if waits and self._is_serial():
             now = max(0, int(self._number("cursor")) - 1)
             more = f"{self.unfed:,} more wait for item {now:,}"
             return Reason("serial", f"its items go one at a time: {more}")
@@ -157,7 +164,10 @@ class RunBounds:
     def _is_serial(self) -> bool:
         if self._plan is None or "serial" not in self._state:
             return False
-        return self._plan.spec.order.serial or int(self._number("cursor")) < self._items
+        order = self._plan.spec.order
+        if order.turns:
+            return False
+        return order.serial or int(self._number("cursor")) < self._items
 
     def _cap(self) -> Reason | None:
         cap, in_flight = self._state.get("cap"), self._traces.leases() if "cap" in self._state else 0

@@ -37,7 +37,7 @@ from fairlane.model.sessions import (
     session_of_job,
 )
 from fairlane.model.steps import Step
-from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.conversation import read_fields, recalled
 from fairlane.pipeline.linear import LINEAR_CHARS, calls_linearly, evaluates_linearly
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.store.keys import Keys
@@ -159,7 +159,7 @@ class InputReader:
             row = await self._row(ref, spec, number)
             job_item = RunItem.of(rendering, item, row)
             output = await self._output(ref, item * spec.steps) if step else None
-            memory = await self._memory(ref) if spec.order.remembers and not step else None
+            memory = await self._memory(ref, job_item) if spec.order.remembers and not step else None
         except _MissingInput as missing:
             return JobInputs(
                 RunItem.of(rendering, item, {}), step, problem=str(missing), membership=membership
@@ -246,7 +246,13 @@ class InputReader:
         except (BrokenSessions, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"the rows of sessions: {broken}") from broken
 
-    async def _memory(self, ref: RunRef) -> Mapping[bytes, bytes]:
+    async def _memory(self, ref: RunRef, item: RunItem) -> Mapping[bytes, bytes]:
+        """What the item reads: of a hundred thousand conversations, its own."""
+        fields = read_fields(item.rendering, item.cell, item.row)
+        if fields is not None:
+            values = await self._batcher.send(("HMGET", self._keys.memory(ref), *fields))
+            pairs = zip(fields, values, strict=True)
+            return {name.encode(): value for name, value in pairs if value is not None}
         found = await self._batcher.send(("HGETALL", self._keys.memory(ref)))
         return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 

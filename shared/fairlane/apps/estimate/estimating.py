@@ -106,8 +106,10 @@ def _whole(
     if len(known) < len(lanes):
         return None
     bounds, one_by_one = spec.bounds, sum(call_seconds(views[lane.lane], lane.calls) for lane in lanes)
-    if spec.order.serial or spec.order.remembers:
+    if spec.order.serial:
         known.append(one_by_one)
+    elif spec.order.turns and spec.order.conversation_field is None:  # one conversation for each cell
+        known.append(one_by_one / spec.cells_per_row)
     if bounds.max_concurrent is not None:
         known.append(one_by_one / bounds.max_concurrent)
     for rate, calls in zip(spec.role_rates, (tally.tasks, tally.evaluations), strict=True):

@@ -246,9 +246,8 @@ def check_max_concurrent(value: int | None) -> None:
 
 
 def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
-    """How the items of a run follow each other. A prompt that reads ``_conversation`` makes the run serial,
-    and so does
-    ``store_output_as``.
+    """How the items of a run follow each other. Where a prompt reads ``_conversation``, the turns of a
+    conversation do, unless ``run_serially`` or ``store_output_as`` orders all items.
     """
     serially, store = given.get("run_serially", False), given.get("store_output_as")
     if store is not None:
@@ -256,8 +255,10 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
     conversation = any(
         CONVERSATION in referenced_variables(message.content) for prompt in prompts for message in prompt
     )
+    ordered = bool(serially) or store is not None
     return {
-        "serial": serially is True or conversation or store is not None,
+        "serial": serially is True or store is not None or (conversation and ordered),
+        "turns": conversation and not ordered,
         "serial_field": serially if isinstance(serially, str) else None,
         "store_output_as": store,
         "conversation": conversation,

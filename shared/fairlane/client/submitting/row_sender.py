@@ -16,12 +16,17 @@ from fairlane.core.errors import FairlaneError, RunEnded, SubmissionError
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, PageSize, encode_row, encode_texts
 from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.store.read.turn_reading import HandedRows
 from fairlane.store.write.runs.inbox import Outbox
 
 CLOSED = "closed"
 
 UNSENT_PAGES = 4
 """Full pages that may wait for the thread or task that sends; then who adds rows waits, too."""
+
+KEPT_AHEAD = 10
+"""Where a conversation holds its own rows back and no others, so many times as many rows are kept here as may
+wait."""
 
 TURN_S = 0.01
 """Pause between two looks at whether another thread or task still sends."""
@@ -36,6 +41,8 @@ class SentPages:
     def __init__(self, outbox: Outbox, ref: RunRef, page_rows: int) -> None:
         self._outbox, self._ref, self._page_rows = outbox, ref, page_rows
         self._kept: dict[int, bytes] = {}
+        self.handed = 0
+        """Rows from the first one on that were handed out, as of the last `restore`."""
 
     def send(self, number: int, page: bytes) -> None:
         """Write a page. The same page may be sent again under its number."""
@@ -44,6 +51,7 @@ class SentPages:
 
     def restore(self, handed: int) -> None:
         """Send again what is missing behind the first ``handed`` rows."""
+        self.handed = handed
         first = handed // self._page_rows
         self._kept = {number: page for number, page in self._kept.items() if number >= first}
         for number in self._outbox.absent(self._ref, list(self._kept)):
@@ -218,7 +226,7 @@ class RowSender:
                 return
             yield from self._send_all()
             with self._deployment.answering():
-                self._sent.restore(self._deployment.runs.handed_rows(self._ref, self._spec))
+                self._sent.restore(self._handed_rows().first)
                 self._closure.close(self._unsent.accepted)
             self._closed = True
         finally:
@@ -264,13 +272,14 @@ class RowSender:
             raise
         self._check = None
 
+    def _handed_rows(self) -> HandedRows:
+        return self._deployment.runs.handed_rows(self._ref, self._spec, self._sent.handed)
+
     def _waiting_for_room(self) -> Steps[None]:
         pace, patience = Pace(), self._deployment.patience()
         submission = Submission(self._deployment, self._ref)
         while True:
-            handed = yield from patience.insisting(
-                lambda: self._deployment.runs.handed_rows(self._ref, self._spec)
-            )
+            handed = yield from patience.insisting(self._handed_rows)
             status = yield from patience.insisting(
                 lambda: self._deployment.runs.status(self._ref, self._spec)
             )
@@ -278,7 +287,8 @@ class RowSender:
                 raise RunEnded(self._ref.run, status.state)
             if status.state is RunState.SUBMITTED:
                 submission.check()
-            if self._unsent.sent - handed < self._most_ahead:
-                self._sent.restore(handed)
+            waiting, kept = self._unsent.sent - handed.total, self._unsent.sent - handed.first
+            if waiting < self._most_ahead and kept < KEPT_AHEAD * self._most_ahead:
+                self._sent.restore(handed.first)
                 return
             yield Wait(pace.next_s())

@@ -40,7 +40,7 @@ from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import STARTS_LATER, RunRef, RunSpec
+from fairlane.model.run import STARTS_LATER, TURNS, RunRef, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""
@@ -114,7 +114,6 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
     try:
         start = _start(given.get("start_in"), submitted_ms)
         fields: dict[str, Any] = {
-            **({"version": STARTS_LATER} if start else {}),
             "run": run,
             "team": team,
             "name": given.get("name", run),
@@ -138,6 +137,10 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
             "submitted_ms": submitted_ms,
         }
         fields["order"] = take_order(given, fields["prompts"])
+        if start:
+            fields["version"] = STARTS_LATER
+        if fields["order"]["turns"]:
+            fields["version"] = TURNS
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:

@@ -14,6 +14,7 @@ from fairlane.model.run import Plan, RunRef
 from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
+from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.budgets import Allowance, Budgets
 
@@ -92,6 +93,10 @@ class RunTraces:
         """The run's counts, and the bounds that it was admitted with; empty where it was not."""
         (run,) = RunStates(self._redis, self._keys).read([self._ref])
         return run.texts
+
+    def unfed_before(self, item: int) -> int | None:
+        """Unfed items before this one, where conversations go side by side; ``None`` where it was fed."""
+        return TurnReader(self._redis, self._keys).unfed_before(self._ref, item)
 
     def budgets(self, now_ms: int) -> list[Allowance]:
         """The state of its team's budgets."""

@@ -39,6 +39,7 @@ from fairlane.store.read.lost_parts import (
     require_submitted,
 )
 from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
+from fairlane.store.read.turn_reading import HandedRows, TurnReader
 from fairlane.store.run_queries import RunFields, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
 
@@ -141,9 +142,12 @@ class RunReader:
         """Whether only a stub of the run is left here."""
         return bool(self._redis.hexists(self._keys.state(ref), "archived"))
 
-    def handed_rows(self, ref: RunRef, spec: RunSpec) -> int:
-        """Rows of an open run that were fed, at least; 0 while it waits to be admitted."""
-        return int(self._redis.hget(self._keys.state(ref), "cursor") or 0) // spec.cells_per_row
+    def handed_rows(self, ref: RunRef, spec: RunSpec, since: int = 0) -> HandedRows:
+        """Rows of an open run that were fed, at least; none while it waits to be admitted.
+
+        ``since``: the first so many are known to be.
+        """
+        return TurnReader(self._redis, self._keys).handed_rows(ref, spec, since)
 
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
         """The run's state, and up to ``count`` items from the ``start``-th that ended, in that order.

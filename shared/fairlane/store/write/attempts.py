@@ -40,6 +40,7 @@ def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
         "rows": keys.rows(ref),
         "memory": keys.memory(ref),
         "sessions": keys.sessions(ref),
+        "fed": keys.fed(ref),
     }
 
 

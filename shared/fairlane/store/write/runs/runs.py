@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.ending import RecordedJob, SessionCompletion
@@ -41,6 +42,15 @@ class ReadPage:
     number: int
     content: bytes
     digest: str
+
+
+class Turn(NamedTuple):
+    """An item to feed, and the one ``before`` it in its conversation; -1 where that has long ended, or there
+    is none.
+    """
+
+    item: int
+    before: int
 
 
 class Runs(RunControl):
@@ -140,11 +150,13 @@ class Runs(RunControl):
         handed: int | None = None,
         joined: Mapping[int, SessionCompletion] | None = None,
         memory: Mapping[str, str] | None = None,
+        turns: Sequence[Turn] = (),
     ) -> int:
         """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: fed and the run has ended, 0: stale.
 
         ``handed``: items that this hands out; left out, as many as it looks at. ``joined``: the sessions of
-        items that may be over with it. ``memory``: what later items read of these.
+        items that may be over with it. ``memory``: what later items read of these. ``turns``: the items,
+        where conversations go side by side; ``start`` and ``upto`` then count items.
         """
         lanes = list(entries)
         sessions = joined or {}
@@ -165,6 +177,7 @@ class Runs(RunControl):
                 "memory": json.dumps(dict(memory or {})),
                 "handed": upto - start if handed is None else handed,
                 "joined": json.dumps([[item, each.to_list()] for item, each in sessions.items()]),
+                "turns": json.dumps(turns),
             },
         )
         return int(call.run(self.redis))
@@ -262,7 +275,7 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
     spec, bounds = plan.spec, plan.spec.bounds
     task_rate, eval_rate = spec.role_rates
     fields: Fields = dict(_prices(spec, prices))
-    if spec.order.serial or spec.order.serial_field is not None:
+    if spec.order.waits_for_items:
         fields["serial"] = 1
     limits: Fields = {
         name: value

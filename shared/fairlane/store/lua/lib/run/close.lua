@@ -1,7 +1,7 @@
 -- Ends a run.
 -- GIVES: close_run close_if_done
 -- USES: core/time
--- NEEDS: KEY.active KEY.done KEY.finished KEY.jobs KEY.memory KEY.plan KEY.results KEY.rows KEY.run_lanes
+-- NEEDS: KEY.active KEY.done KEY.fed KEY.finished KEY.jobs KEY.memory KEY.plan KEY.results KEY.rows KEY.run_lanes
 --       KEY.sessions KEY.spec KEY.state
 
 -- Moves a run to a terminal state; sets the expiry of everything that it owns.
@@ -11,7 +11,7 @@ function close_run(ref, state, now)
   local ttl = redis.call('HGET', KEY.state, 'ttl_ms')
   local owned = {
     KEY.state, KEY.plan, KEY.results, KEY.finished, KEY.done, KEY.jobs, KEY.run_lanes, KEY.spec, KEY.rows,
-    KEY.memory, KEY.sessions,
+    KEY.memory, KEY.sessions, KEY.fed,
   }
   for _, key in ipairs(owned) do redis.call('PEXPIRE', key, ttl) end
 end

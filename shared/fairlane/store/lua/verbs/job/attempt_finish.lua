@@ -1,6 +1,6 @@
 -- Ends an attempt with its job's terminal record, applies its outcome to the lane, and makes evaluations ready.
 -- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
---       active state plan results finished done jobs run_lanes spec rows memory sessions budget hot*
+--       active state plan results finished done jobs run_lanes spec rows memory sessions fed budget hot*
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms refusal took_ms state payload follow memory joined
 -- MERGES: a worker sends many of a run and lane at once

@@ -1,6 +1,7 @@
 -- Recovers a lapsed lease, or one of a silent worker: requeues its job, which fails past its retry budget.
 -- KEYS: leader clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty
---       starved active state plan results finished done jobs run_lanes spec rows memory sessions budget workers hot*
+--       starved active state plan results finished done jobs run_lanes spec rows memory sessions fed budget workers
+--       hot*
 -- ARGV: now_ms epoch channel attempt worker worker_timeout_ms max_attempts payload follow joined
 -- USES: core/leader core/time job/finish_job job/lapse job/retry run/blame
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.

@@ -1,6 +1,6 @@
 -- Fails the first job of a run's queue without a call: its lane is down, or refusals hold the run's jobs for its model.
--- KEYS: leader clock lane queue active state plan results finished done jobs run_lanes spec rows memory sessions dirty
---       hot*
+-- KEYS: leader clock lane queue active state plan results finished done jobs run_lanes spec rows memory sessions fed
+--       dirty hot*
 -- ARGV: now_ms epoch channel ref name cause entry payload follow joined
 -- USES: core/leader core/time job/entry job/finish_job run/model_refusals
 -- RETURNS: 1 failed, 2 failed and the run has ended, 0 the cause is over, the entry is not the first,

@@ -1,5 +1,5 @@
 -- Admits a submitted run: its rows lose their expiry, and its items can be fed.
--- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed runs audit
 -- ARGV: now_ms epoch ref plan counts ttl_ms audit
 -- USES: core/audit core/leader core/time run/close
 -- RETURNS: 1 running, 2 completed at once (no items), 0 already admitted or not the leader.

@@ -1,5 +1,5 @@
 -- Ends a run early: nothing of it starts any more, calls in flight lose their leases, the other jobs get no record.
--- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions leases leased
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed leases leased
 --       dirty starved audit budget lanes*
 -- ARGV: now_ms epoch channel control ref names state unfinished reason audit
 -- USES: core/audit core/full core/leader core/time job/cancel_attempts run/close

@@ -1,5 +1,5 @@
 -- Extends an open run to the rows it has by now; with a plan, no more rows will come.
--- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed
 -- ARGV: now_ms epoch ref rows items jobs known plan page content digest
 -- USES: core/leader core/time run/close
 -- RETURNS: 1 extended, 2 extended and the run has ended, 0 not the leader, not running, not open, or it has more

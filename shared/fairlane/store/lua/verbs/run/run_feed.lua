@@ -1,18 +1,21 @@
 -- Feeds a batch of fresh items: queues those that can run, records those that never can.
--- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions dirty queues*
--- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined memory
--- USES: core/leader core/time job/job_record run/role_times run/sessions
--- RETURNS: 1 fed, 2 fed and the run has ended, 0 not the leader, not running, or the cursor is elsewhere.
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed dirty queues*
+-- ARGV: now_ms epoch channel ref from upto lanes entries over handed joined memory turns
+-- USES: core/leader core/time job/job_record run/role_times run/sessions run/turns
+-- RETURNS: 1 fed, 2 fed and the run has ended, 0 not the leader, not running, the cursor is elsewhere, or it is not
+--          the turn of one of these items.
 -- `lanes` names the fresh queues in KEY.queues; `entries` is a list of "job:input:output:kind" for each. `over` is
 -- [[job, state, payload, lane], …], item by item, a task first; then the item's entries are its other evaluations.
 -- `joined` is [[item, its session as in lib/run/sessions.lua], …]; KEY.queues ends with the queues of a session's
--- evaluations. `memory` is what later items read of these.
+-- evaluations. `memory` is what later items read of these. `turns` names the items where conversations go side by side
+-- (lib/run/turns.lua), and the cursor counts them; else it is [], and they are those from the cursor on.
 local CHUNK = 1000 -- values: Lua's stack takes a few thousand at once, and a batch may be longer
 
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local state = redis.call('HMGET', KEY.state, 'state', 'cursor', 'steps')
 if state[1] ~= 'running' or state[2] ~= ARG.from then return 0 end
+if not take_turns(cjson.decode(ARG.turns), tonumber(state[3])) then return 0 end
 redis.call('HSET', KEY.state, 'cursor', ARG.upto)
 redis.call('HINCRBY', KEY.state, 'handed', ARG.handed)
 local lanes, entries, steps = cjson.decode(ARG.lanes), cjson.decode(ARG.entries), tonumber(state[3])

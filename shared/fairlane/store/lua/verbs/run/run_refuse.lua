@@ -1,5 +1,5 @@
 -- Rejects a submitted run and keeps the reason; the run expires like a finished one.
--- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions runs audit
+-- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed runs audit
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms audit
 -- USES: core/audit core/leader core/time run/close
 -- RETURNS: 1 rejected, 0 already admitted or not the leader.

@@ -1,0 +1,146 @@
+"""Whose turn it is in the conversations of a run: an item waits for the one before it alone, not for other
+conversations.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable
+from contextlib import suppress
+from itertools import islice
+
+from fairlane.model.run import RunRef
+from fairlane.store.read.turn_reading import TurnReader, TurnStates
+from fairlane.store.write.runs.runs import Turn
+from fairlane_scheduler.feed.placement import PageAwaited
+from fairlane_scheduler.state.backlog import ActiveRun
+
+DUE_AT_ONCE = 128  # items whose turn it is; more are looked for once these are fed
+SCANNED_AT_ONCE = 4096
+MOST_HELD = 100_000  # items of a run that wait for a turn; behind so many no conversation is looked for
+
+ConversationOf = Callable[[int], str | None]
+"""An item's conversation; ``None`` for one that belongs to none. Raises what reading its row raises."""
+
+
+class Turns:
+    """The items of one run that were looked at and have not ended, by conversation and in row order.
+
+    Nothing is kept of what has ended, so it grows with what waits and not with the run. All of it follows
+    from `TurnStates` and the rows: another scheduler that looks at them has the same.
+    """
+
+    def __init__(self, states: TurnStates) -> None:
+        self._states: TurnStates | None = states
+        self.seen = states.seen
+        self.scanned = 0
+        self._due: dict[int, int] = {}  # item → the one before it; in the order in which their turns came
+        self._next: dict[int, int] = {}
+        self._last: dict[str, int] = {}
+        self._conversations: dict[int, str] = {}
+        self._ended_ahead: set[int] = set()  # fed by an earlier leader, and not looked at yet
+
+    @property
+    def may_scan(self) -> bool:
+        """Whether more items should be looked at."""
+        return len(self._due) < DUE_AT_ONCE and len(self._next) < MOST_HELD
+
+    @property
+    def has_due(self) -> bool:
+        """Whether it is the turn of an item that is not fed."""
+        return bool(self._due)
+
+    def due(self) -> list[Turn]:
+        """Items whose turn it is, those whose turn came first in front."""
+        return [Turn(*each) for each in islice(self._due.items(), DUE_AT_ONCE)]
+
+    def scan(self, upto: int, conversation_of: ConversationOf, enough: Callable[[], bool]) -> None:
+        """Look at further items; stops where ``conversation_of`` raises."""
+        last = min(upto, self.scanned + SCANNED_AT_ONCE)
+        while self.scanned < last and self.may_scan and not enough():
+            self._look_at(self.scanned, conversation_of)
+            self.scanned += 1
+        if self._states is not None and self.scanned >= len(self._states.fed) * 8:
+            self._states = None  # no earlier leader has fed what follows
+
+    def end(self, items: Iterable[int]) -> None:
+        """Items have ended: it is the turn of those behind them."""
+        for item in items:
+            self.seen += 1
+            conversation = self._conversations.pop(item, None)
+            if conversation is None:
+                if item >= self.scanned:
+                    self._ended_ahead.add(item)
+                continue
+            following = self._next.pop(item, None)
+            if following is None:
+                del self._last[conversation]
+            else:
+                self._due[following] = item
+
+    def feed(self, turns: Iterable[Turn]) -> None:
+        """These items are fed."""
+        for turn in turns:
+            del self._due[turn.item]
+
+    def _look_at(self, item: int, conversation_of: ConversationOf) -> None:
+        ended = item in self._ended_ahead or (self._states is not None and self._states.had_ended(item))
+        if ended:  # its row may be gone
+            self._ended_ahead.discard(item)
+            return
+        conversation = conversation_of(item) or f"item:{item}"
+        before = self._last.get(conversation)
+        self._last[conversation], self._conversations[item] = item, conversation
+        if before is not None:
+            self._next[before] = item
+        elif self._states is None or not self._states.was_fed(item):
+            self._due[item] = -1
+
+
+class Conversations:
+    """Keeps the `Turns` of active runs in step with Redis."""
+
+    def __init__(self, reader: TurnReader) -> None:
+        self._reader = reader
+        self._turns: dict[RunRef, Turns] = {}
+
+    def may_feed(self, run: ActiveRun) -> bool:
+        """Whether an item of the run can be fed, or one may be found; else the end of an item wakes it."""
+        turns = self._turns.get(run.ref)
+        if turns is None or run.may_feed_next or turns.has_due:
+            return True
+        return turns.may_scan and turns.scanned < run.items
+
+    def due(
+        self,
+        run: ActiveRun,
+        conversation_of: ConversationOf,
+        enough: Callable[[], bool],
+    ) -> list[Turn]:
+        """Items whose turn it is. It looks at further items until a page is awaited, or ``enough``."""
+        turns = self._in_step(run)
+        with suppress(PageAwaited):
+            turns.scan(run.items, conversation_of, enough)
+        run.looked_at = turns.scanned
+        return turns.due()
+
+    def feed(self, ref: RunRef, turns: Collection[Turn]) -> None:
+        """These items of a run are fed."""
+        self._turns[ref].feed(turns)
+
+    def forget(self, ref: RunRef) -> None:
+        """Drop what is kept of a run: it has ended, or Redis says otherwise and is read anew."""
+        self._turns.pop(ref, None)
+
+    def _in_step(self, run: ActiveRun) -> Turns:
+        """The run's turns after what has ended by now; read anew where Redis has lost what it had."""
+        turns = self._turns.get(run.ref)
+        if turns is not None:
+            found = self._reader.ended(run.ref, turns.seen)
+            if found.ended >= turns.seen and found.fed == run.cursor:
+                turns.end(found.items)
+                run.may_feed_next = turns.seen < found.ended
+                return turns
+            run.cursor = found.fed
+        turns = self._turns[run.ref] = Turns(self._reader.states(run.ref, run.plan.spec.steps))
+        run.may_feed_next = False
+        return turns

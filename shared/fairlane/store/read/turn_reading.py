@@ -1,0 +1,105 @@
+"""Reads how far the conversations of a run are, where they go side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import NamedTuple
+
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.store.connection.connect import RedisClient
+from fairlane.store.keys import Keys
+
+ENDED_AT_ONCE = 10_000
+BYTES_AT_ONCE = 4096  # of a bitmap
+
+
+class TurnStates(NamedTuple):
+    """A run's items at one moment, as bitmaps. ``seen``: how many had ended; ``steps``: jobs of an item."""
+
+    fed: bytes
+    done: bytes
+    seen: int
+    steps: int
+
+    def was_fed(self, item: int) -> bool:
+        """Whether it was fed by then."""
+        return _has(self.fed, item)
+
+    def had_ended(self, item: int) -> bool:
+        """Whether all its jobs had their records by then."""
+        first = item * self.steps
+        return all(_has(self.done, job) for job in range(first, first + self.steps))
+
+
+class HandedRows(NamedTuple):
+    """How many rows were fed: ``first`` without a gap from the first one on, ``total`` in all."""
+
+    first: int
+    total: int
+
+
+class Ended(NamedTuple):
+    """Items that ended since, in that order; ``fed``: how many were fed; ``ended``: how many had ended."""
+
+    items: list[int]
+    fed: int
+    ended: int
+
+
+class TurnReader:
+    """Reads one deployment's runs."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
+
+    def states(self, ref: RunRef, steps: int) -> TurnStates:
+        """All items of a run."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.get(self._keys.fed(ref))
+        pipeline.get(self._keys.done(ref))
+        pipeline.llen(self._keys.finished(ref))
+        fed, done, seen = pipeline.execute()
+        return TurnStates(fed or b"", done or b"", seen, steps)
+
+    def ended(self, ref: RunRef, seen: int) -> Ended:
+        """Items that ended after the first ``seen``: at most `ENDED_AT_ONCE`."""
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.lrange(self._keys.finished(ref), seen, seen + ENDED_AT_ONCE - 1)
+        pipeline.hget(self._keys.state(ref), "cursor")
+        pipeline.llen(self._keys.finished(ref))
+        items, fed, ended = pipeline.execute()
+        return Ended([int(item) for item in items], int(fed or 0), ended)
+
+    def handed_rows(self, ref: RunRef, spec: RunSpec, since: int = 0) -> HandedRows:
+        """Rows of a run of any order that were fed; the first ``since`` are known to be."""
+        fed = int(self._redis.hget(self._keys.state(ref), "cursor") or 0)
+        first = self.first_unfed(ref, since * spec.cells_per_row) if spec.order.turns else fed
+        return HandedRows(first // spec.cells_per_row, fed // spec.cells_per_row)
+
+    def first_unfed(self, ref: RunRef, since: int = 0) -> int:
+        """The first item that is not fed; those before ``since`` are."""
+        byte = since // 8
+        while part := self._redis.getrange(self._keys.fed(ref), byte, byte + BYTES_AT_ONCE - 1):
+            rest = part.lstrip(b"\xff")
+            byte += len(part) - len(rest)
+            if rest:
+                return 8 * byte + next(bit for bit in range(8) if not _has(rest, bit))
+        return 8 * byte
+
+    def unfed_before(self, ref: RunRef, item: int) -> int | None:
+        """How many items before this one are not fed; ``None`` where it is."""
+        bits = self._redis.getrange(self._keys.fed(ref), 0, item // 8)
+        if _has(bits, item):
+            return None
+        before = int.from_bytes(bits.ljust(item // 8 + 1, b"\0")) >> 8 - item % 8
+        return item - before.bit_count()
+
+    def memory(self, ref: RunRef, fields: Collection[str]) -> dict[bytes, bytes]:
+        """Those fields of the run's memory that are set."""
+        names = list(fields)
+        found = self._redis.hmget(self._keys.memory(ref), names) if names else []
+        return {name.encode(): value for name, value in zip(names, found, strict=True) if value is not None}
+
+
+def _has(bitmap: bytes, bit: int) -> bool:
+    return bit >> 3 < len(bitmap) and bool(bitmap[bit >> 3] & 0x80 >> (bit & 7))
