@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -14,6 +15,8 @@ from fairlane.datasets.rows import encode_page
 from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import Message, Order, RunRef, cell_of
+from fairlane.pipeline.conversation import read_fields
+from fairlane.pipeline.rendering import Rendering
 from fairlane.store.write.runs.runs import Turn
 from fairlane_scheduler.intake.run_requests import extend
 from fairlane_scheduler.state.backlog import ActiveRun
@@ -44,7 +47,9 @@ class Play:
         cell = cell_of(self.spec, item)
         row = self.rows[cell.row]
         field = self.spec.order.conversation_field
-        return (None if field is None else row.get(field), cell.prompt, cell.model, cell.repetition)
+        key = None if field is None else row.get(field)
+        alone = item if field is not None and key is None else None
+        return (key, alone, cell.prompt, cell.model, cell.repetition)
 
     def queues(self) -> list[list[int]]:
         """The items of each conversation, of the rows that the run has by now."""
@@ -109,8 +114,9 @@ class Play:
                 self._recover(lease.attempt)
             return
         state = JobState.SUCCEEDED if way == "succeeds" else JobState.FAILED
+        memory = self._memory(attempt) if way == "succeeds" else None
         call = self.parts.attempts.finish(
-            attempt, WORKER, Feedback("ok"), state, payload(state), follow, self.parts.now_ms
+            attempt, WORKER, Feedback("ok"), state, payload(state), follow, self.parts.now_ms, memory=memory
         )
         assert call.run(self.redis) is not None
 
@@ -136,6 +142,15 @@ class Play:
     @property
     def state(self) -> str:
         return self.parts.state(self.ref)["state"]
+
+    def _memory(self, attempt: Attempt) -> dict[str, str] | None:
+        item, step = divmod(attempt.job, self.spec.steps)
+        cell, rendering = cell_of(self.spec, item), Rendering(self.run.plan, checked=True)
+        fields = read_fields(rendering, cell, self.rows[cell.row]) or ()
+        if step or not fields:
+            return None
+        turns = json.loads(self.redis.hget(self.parts.keys.memory(self.ref), fields[0]) or "[]")
+        return {fields[0]: json.dumps([*turns, {"prompt": [], "input": "q", "output": "a"}])}
 
     def _recover(self, attempt: Attempt) -> None:
         call = self.parts.attempts.recover(

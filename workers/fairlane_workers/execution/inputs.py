@@ -249,6 +249,8 @@ class InputReader:
     async def _memory(self, ref: RunRef, item: RunItem) -> Mapping[bytes, bytes]:
         """What the item reads: of a hundred thousand conversations, its own."""
         fields = read_fields(item.rendering, item.cell, item.row)
+        if fields == ():
+            return {}
         if fields is not None:
             values = await self._batcher.send(("HMGET", self._keys.memory(ref), *fields))
             pairs = zip(fields, values, strict=True)
