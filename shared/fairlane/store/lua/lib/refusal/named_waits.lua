@@ -17,13 +17,14 @@ local function shows_limit(hints)
 end
 
 -- How long the lane waits, in ms, of the `wait_ms` that a call was told. `rejected`: by a 429, or as its provider is
--- overloaded.
+-- overloaded. Where the lane may go on sooner, the call's job waits by itself: `waits_ms` of its lease.
 function wait_of_lane(row, lease, rejected, hints, wait_ms, now)
   if wait_ms <= 0 then return 0 end
   if not rejected or wait_ms < LEAST_TRIED_MS or shows_limit(hints) then
     row.firm_ms = math.max(row.firm_ms or 0, now + wait_ms)
     return wait_ms
   end
+  lease.waits_ms = wait_ms
   local begins = now >= (row.wait_until_ms or 0)
   if begins then row.wait_n = row.granted or 0 end
   row.wait_until_ms = math.max(row.wait_until_ms or 0, now + wait_ms)
