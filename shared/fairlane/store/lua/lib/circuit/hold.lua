@@ -41,6 +41,8 @@ function end_waits(key, limits, probing, now)
     change.circuit, change.failures, change.ramp_ms = 'closed', 0, now
     empty_buckets(lane, limits, change, now)
   end
-  redis.call('HDEL', key, 'blocked_ms', 'busy_ms', 'named_ms', 'again_ms', 'held_until_ms', 'day_shut_ms')
+  redis.call(
+    'HDEL', key, 'blocked_ms', 'busy_ms', 'named_ms', 'firm_ms', 'wait_until_ms', 'wait_try_ms', 'again_ms',
+    'held_until_ms', 'day_shut_ms')
   write_hash(key, change)
 end

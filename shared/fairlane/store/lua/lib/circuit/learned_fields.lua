@@ -23,7 +23,8 @@ local OF_LANE = {
   'quota_unsent', 'quota_fell', 'quota_end_ms', 'quota_most', 'quota_full', 'quota_proved', 'quota_try', 'quota_lies',
   'early', 'early_n', 'early_ms', 'early_admitted', 'early_wanted', 'chance', 'chance_calls', 'chance_odds', 'chance_n',
   'chance_from', 'chance_429s', 'check_rate', 'check_n', 'check_calls', 'check_429s', 'check_share', 'check_kept',
-  'check_seen', 'run_of_429s',
+  'check_seen', 'run_of_429s', 'wait_n', 'wait_until_ms', 'wait_odds', 'wait_vain', 'wait_try_ms', 'wait_tried_ms',
+  'wait_tried_n',
 }
 
 local function each_field(visit)

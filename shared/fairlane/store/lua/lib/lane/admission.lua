@@ -42,11 +42,11 @@ end
 
 -- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
 -- several buckets the slowest counts. `margins` are to be left in buckets, by axis. A job larger than a bucket starts
--- when the bucket is full, and leaves a debt. Where 429s of another team alone block it, it may start as a trial.
+-- when the bucket is full, and leaves a debt. It may be a trial where 429s of another team, or a named wait block it.
 function blocked_by(admission, reserved, margins)
   local reason, at = limit_reached(admission, reserved, margins, false)
-  if not reason or not may_try(admission.row, admission.team, admission.now) then return reason, at end
-  if limit_reached(admission, reserved, margins, true) then return reason, at end
+  local tries = admission.tries or reason and may_try(admission.row, admission.team, admission.now)
+  if not (reason and tries) or limit_reached(admission, reserved, margins, true) then return reason, at end
   admission.trial = true
 end
 
@@ -70,15 +70,16 @@ end
 -- Takes what a permit costs. Returns the numbers of its charges, by token axis.
 function admit(admission, reserved)
   local row = admission.row
-  admission.taken, admission.cluster = admission.taken + 1, admission.cluster + 1
-  admission.day_used = admission.day_used + 1
   row.inflight, row.granted, row.started_ms = (row.inflight or 0) + 1, (row.granted or 0) + 1, admission.now
-  row.day_used, row.day_until_ms = admission.day_used, admission.day_until
+  row.day_used, row.day_until_ms = admission.day_used + 1, admission.day_until
+  admission.taken, admission.cluster, admission.day_used = admission.taken + 1, admission.cluster + 1, row.day_used
   row.spent_input = (row.spent_input or 0) + reserved.input
   row.spent_output = (row.spent_output or 0) + reserved.output
   if admission.probing then begin_probe(row, admission.limits, admission.team, admission.now) end
-  if admission.trial then row.suspect_trial, admission.trial = row.granted, nil end
+  local trial, tries = admission.trial, admission.trial and admission.tries
+  admission.trial, admission.tries = nil, nil
+  if trial and not tries then row.suspect_trial = row.granted end
   admission.doubted = start_doubted(row, admission.team)
-  note_grant(row, admission.now)
+  note_grant(row, tries, admission.now)
   return take_tokens(row, admission.buckets, reserved)
 end

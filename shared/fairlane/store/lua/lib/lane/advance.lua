@@ -54,7 +54,12 @@ function advance_to_now(row, limits, now)
 end
 
 -- Notes a granted permit: the first since a 429 shows whether the lane is open, one beyond a quota whether that holds.
-function note_grant(row, now)
+-- One that `tries` a named wait shows whether that is the lane's, and nothing else (refusal/wait_tries).
+function note_grant(row, tries, now)
+  if tries then
+    row.wait_try_ms, row.wait_tried_ms, row.wait_tried_n, row.sign = '', now, row.granted, row.granted
+    return
+  end
   if known(row.shut) and not known(row.after_ms) then row.after_ms = now end
   start_beyond_quota(row, now)
 end

@@ -14,13 +14,15 @@ function open_lane(shares, room, most, now)
   advance_to_now(row, limits, now)
   local admission = admission_of(row, limits, room, most, now)
   admission.lane, admission.shares = lane, shares_of_lane(shares, row, limits, now)
-  return admission, shut_reason(row, now)
+  local reason, at, try_ms = shut_reason(row, now)
+  admission.tries = try_ms and now >= try_ms
+  return admission, reason, try_ms and now < try_ms and try_ms or at
 end
 
 -- The order in which offers get permits, as their indices: where one team's calls alone have failed or met 429s, the
 -- others' go first, and in a doubt its own once the others' have had their turn. `reason` shuts the lane until `at`.
 -- Where that is because of these failures, the others' calls do not wait for it: then only they are in the order, and
--- `passing` is true. Returns order, passing, reason, at.
+-- `passing` is true. So is it where a call may try a named wait. Returns order, passing, reason, at.
 function turn_of_offers(offers, admission, reason, at)
   local row = admission.row
   local suspect = clear_suspect_of(row)
@@ -42,7 +44,9 @@ function turn_of_offers(offers, admission, reason, at)
   end
   if guests_done(row, admission.limits) then order, after = after, order end
   for _, i in ipairs(after) do order[#order + 1] = i end
-  return order, false, reason, at
+  if not admission.tries then return order, false, reason, at end
+  admission.shut, admission.shut_at = reason, at
+  return order, true
 end
 
 -- Corrects the teams' shares by what the teams were charged too little, and saves them. Returns that by team, in

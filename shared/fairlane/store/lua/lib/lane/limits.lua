@@ -24,7 +24,16 @@ function day_use(lane, now)
   return 0, ends + (math.floor((now - ends) / DAY_MS) + 1) * DAY_MS, shut_ms
 end
 
--- What shuts the whole lane, and when to request permits again (0: not before the lane is woken).
+-- When a call may try whether the lane must wait as long as its provider named (refusal/wait_tries); nil: none may.
+local function next_try(lane)
+  local try_ms = known(lane.wait_try_ms)
+  if not try_ms or not known(lane.answered_n) then return nil end
+  try_ms = math.max(try_ms, lane.firm_ms or 0, lane.busy_ms or 0)
+  return try_ms < lane.blocked_ms and try_ms or nil
+end
+
+-- What shuts the whole lane, and when to request permits again (0: not before the lane is woken). The third result is
+-- when a call may try it, if one may.
 function shut_reason(lane, now)
   if lane.paused == 1 then return 'paused', 0 end
   if lane.parked then return 'parked', 0 end
@@ -36,6 +45,6 @@ function shut_reason(lane, now)
     if known(lane.held_until_ms) then return 'held', lane.open_ms end
     return 'circuit', lane.open_ms
   end
-  if lane.blocked_ms and now < lane.blocked_ms then return 'blocked', lane.blocked_ms end
+  if lane.blocked_ms and now < lane.blocked_ms then return 'blocked', lane.blocked_ms, next_try(lane) end
   return nil
 end

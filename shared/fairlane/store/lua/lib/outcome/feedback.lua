@@ -14,33 +14,34 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local retry_after_ms = math.min(asked_ms, longest_wait(limits))
   local row = edited(lane)
   local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
+  lease.asked_ms = asked_ms <= longest_wait(limits) and asked_ms or 0
   local own = is_own_limit(row, lease, signal, retry_after_ms, now)
-  if own then asked_ms, retry_after_ms, hints = 0, 0, {} end
+  if own then lease.waits_ms, asked_ms, retry_after_ms, hints = lease.asked_ms, 0, 0, {} end
   if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
   true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)
   correct_spending(row, limits, lease, signal, used, now)
   if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
-  judge_trials(row, lane, lease, own and 'refused' or signal, now)
+  local wait_ms = judge_trials(row, lane, lease, own and 'refused' or signal, hints, retry_after_ms, now)
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' and not own then
     suspect_team(row, lane, lease, retry_after_ms, now)
-    news = rejected(row, limits, lease, hints, retry_after_ms, now)
+    news = rejected(row, limits, lease, hints, wait_ms, now)
   elseif signal == 'overloaded' and not own then
-    overloaded(row, lease, now)
+    wait_ms = overloaded(row, lease, wait_ms, now)
   end
   local failed, access = count_end(row, lane, limits, lease, own and 'none' or signal, reason, now)
   if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
   news = access or rawget(row, 'circuit') or news
-  if retry_after_ms > 0 then
+  if wait_ms > 0 then
     if news == '' and now >= (lane.blocked_ms or 0) then news = 'blocked' end
-    row.named_ms = math.max(row.named_ms or 0, now + retry_after_ms)
+    row.named_ms = math.max(row.named_ms or 0, now + wait_ms)
     row.blocked_ms = math.max(row.blocked_ms or 0, row.named_ms)
   end
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   hold(row, limits, lease, signal == 'limited' and hints or {}, asked_ms, known(lane.held_until_ms), now)
-  local judged = write_judged(row, lease, signal, retry_after_ms, now)
+  local judged = write_judged(row, lease, signal, wait_ms, now)
   local freed = is_freed(row, lane, now)
   if lease.probe or lane.stop == 'doubt' or judged or freed then wake(KEY.dirty, ARG.channel, lease.lane) end
   return news

@@ -17,43 +17,45 @@ function back_off(row, lease, now)
 end
 
 -- A 429 that lowers nothing and names no wait: the lane waits by itself.
-local function wait_unasked(row, lease, retry_after_ms, now)
-  if retry_after_ms > 0 then return end
+local function wait_unasked(row, lease, now)
+  if lease.asked_ms > 0 then return end
   back_off(row, lease, now)
   row.busy_ms = 0
 end
 
 -- A 429 on an axis that the operator knows exactly, or says is never limited (0): then concurrency was the limit. The
 -- rate does not change.
-local function rejected_on_known(row, lease, configured, new, retry_after_ms, now)
-  wait_unasked(row, lease, retry_after_ms, now)
-  if configured == 0 then return concurrency_refused(row, lease) and 'cut' or '' end
+local function rejected_on_known(row, lease, configured, new, as_answered, now)
+  wait_unasked(row, lease, now)
+  if configured == 0 then return not as_answered and concurrency_refused(row, lease) and 'cut' or '' end
   if new then row.sign = row.granted end
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
 -- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many.
-function rejected(row, limits, lease, hints, retry_after_ms, now)
-  if retry_after_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + retry_after_ms) end
+function rejected(row, limits, lease, hints, wait_ms, now)
+  if wait_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + wait_ms) end
   if hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then
     -- Where no other call was in flight, others have taken all places, and no narrower window helps.
-    if lease.inflight < 2 then wait_unasked(row, lease, retry_after_ms, now) end
+    if lease.inflight < 2 then wait_unasked(row, lease, now) end
     local named = hints.concurrency and hints.concurrency[1] or 0
     return concurrency_refused(row, lease, named > 0 and named or nil) and 'cut' or ''
   end
   local new = lease.n > (row.sign or 0)
   local may_be_places = axis == 'requests' and not shown
-  if new and may_be_places and met_the_window(row, lease) and not refutes_concurrency(row, lease, now) then
+  local as_answered = lease.asked_ms > 0 and wait_ms == 0 and lease.inflight <= (row.through or 0)
+  local met = new and may_be_places and not as_answered and met_the_window(row, lease)
+  if met and not refutes_concurrency(row, lease, now) then
     return concurrency_refused(row, lease) and 'cut' or ''
   end
   local configured = limits[CONFIGURED[axis]]
   if configured == 0 or configured and limits.exact == 1 then
-    return rejected_on_known(row, lease, configured, new, retry_after_ms, now)
+    return rejected_on_known(row, lease, configured, new, as_answered, now)
   end
   if excusable(row, limits, axis, level, lease) then
-    excuse(row, axis, level, lease, retry_after_ms, now)
+    excuse(row, axis, level, lease, wait_ms, now)
     return ''
   end
   if new then row[axis .. '_by_header'] = shown and 1 or 0 end
@@ -62,8 +64,8 @@ function rejected(row, limits, lease, hints, retry_after_ms, now)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
   local unclear = not hints.exhausted or hints.exhausted == 'requests' -- many servers call any 429 so
-  lease.may_be_chance = may_be_places and unclear and retry_after_ms == 0
-  local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, retry_after_ms, now)
+  lease.may_be_chance = may_be_places and unclear and (wait_ms == 0 or (row.wait_odds or 0) > 0)
+  local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, wait_ms, now)
   may_be_places = may_be_places and not known(row.check_rate) and not has_window(row, axis)
   if may_be_places and suspects_concurrency(row, lease, cut) then forget_rate(row, limits) end
   return cut and 'cut' or ''

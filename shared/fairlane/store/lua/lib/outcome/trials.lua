@@ -1,9 +1,11 @@
--- What the calls show that try whether a shut lane is open: the first one since its 429s, and one beyond its quota.
+-- What the calls show that try whether a shut lane is open: the first one since its 429s, one during a named wait, and
+-- one beyond its quota.
 -- GIVES: judge_trials is_freed
--- USES: refusal/provisional reported/quota
+-- USES: job/rejections refusal/named_waits refusal/provisional reported/quota
 
--- Learns from the end of any call, before anything else is learned from its 429. `lane` is what `row` edits.
-function judge_trials(row, lane, lease, signal, now)
+-- Learns from the end of any call, before anything else is learned from its 429. `lane` is what `row` edits. Returns
+-- how long the lane waits, in ms, of `wait_ms` that its provider named.
+function judge_trials(row, lane, lease, signal, hints, wait_ms, now)
   if signal == 'ok' or signal == 'answered' then
     confirm_openings(row, lease)
   elseif signal == 'limited' then
@@ -12,6 +14,8 @@ function judge_trials(row, lane, lease, signal, now)
     void_trial(row, lane, lease)
   end
   judge_quota(row, lease, signal, now)
+  judge_wait(row, lease, signal, now)
+  return wait_of_lane(row, lease, is_rejection(signal), hints, wait_ms, now)
 end
 
 -- Whether the lane was shut when permits were last requested, and has calls left now that its provider says more.

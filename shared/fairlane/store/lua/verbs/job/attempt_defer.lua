@@ -34,5 +34,6 @@ if used and (used.input >= 0 or used.output >= 0) then
     spent.unkept[place] = spent.unkept[place] + math.max(0, count)
   end
 end
+delay = math.max(delay, lease.waits_ms or 0)
 requeue(lease, spent, KEY.hot, KEY.delayed, delay > 0 and now + delay)
 return reply_of(news, false)
