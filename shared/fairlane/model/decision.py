@@ -195,18 +195,25 @@ def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
     )
 
 
-REFUSALS = frozenset({400, 401, 403, 404, 405, 410, 422})
-"""Statuses with which providers reject a model or a parameter. A 413 is about one row's size."""
+NO_MONEY = 402
+REFUSALS = frozenset({400, 401, NO_MONEY, 403, 404, 405, 410, 422})
+"""Statuses with which providers reject a model or a parameter. A 413 is about one row's size, a 402 about a
+``max_tokens`` that the account's credits do not pay for."""
 
 _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 """A request's own id in a provider's message: equal refusals differ in it."""
+_NUMBER = re.compile(r"[0-9]+")
+"""What an account can afford sinks with each answer."""
 
 
 def _refusal(outcome: PermanentFailure) -> str:
     """The status and the provider's words without ids; "" if it rejected only this row's content."""
     if outcome.status not in REFUSALS or outcome.content:
         return ""
-    return f"{outcome.status} {_IDENTIFIER.sub('…', outcome.message)}"
+    words = _IDENTIFIER.sub("…", outcome.message)
+    if outcome.status == NO_MONEY:
+        words = _NUMBER.sub("…", words)
+    return f"{outcome.status} {words}"
 
 
 PAUSED: Final = "its run or its lane was paused before the call was sent"
