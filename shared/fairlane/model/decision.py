@@ -88,11 +88,12 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "unproven", "denied", "absent", "attempt"]
+Cost = Literal["nothing", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
 that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
 answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
-lane has answered before, else an attempt."""
+lane has answered before, else an attempt. "rejected" and "doubtful": an unproven one where the lane may
+reject all calls alike, else an attempt, with which a rejected job ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -145,11 +146,16 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case PermanentFailure(of_proxy=True):
             return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
-            return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
+            feedback = _feedback(outcome, "answered")
+            doubt: Cost = "doubtful" if claim.weighed and feedback.refusal else "attempt"
+            return _again(feedback, doubt, claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
-            return Finish(_feedback(outcome, signal), attempts, outcome.message)
+            feedback = _feedback(outcome, signal)
+            if claim.weighed and feedback.refusal:
+                return replace(_again(feedback, "rejected", claim, policy, rng), max_attempts=0)
+            return Finish(feedback, attempts, outcome.message)
         case UnsupportedParameter():
             return Defer(_feedback(outcome, "answered"))
         case AccessDenied():

@@ -139,7 +139,8 @@ class Claim:
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
     others, if they are more than by chance; else it is 0. ``unkept`` are the answers to the job so far, none
-    of which was kept.
+    of which was kept. ``weighed``: the lane has answered such a call of the run before, so that a rejection
+    may be the lane's.
     """
 
     attempts: int
@@ -153,6 +154,7 @@ class Claim:
     rejected: int = 0
     alone: int = 0
     unkept: Unkept = NO_UNKEPT
+    weighed: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -177,6 +179,7 @@ class Claim:
             claim.get("rejected", 0),
             claim.get("alone", 0),
             Unkept.from_list(claim.get("unkept")),
+            claim.get("weighed", False),
         )
 
 

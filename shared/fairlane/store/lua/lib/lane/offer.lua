@@ -32,10 +32,11 @@ local function often_flawed(row)
 end
 
 -- Whether others go before the run's next retry: it was rejected, while the lane has rejected or failed calls and
--- answered none that started later, or it has failed, while the lane's circuit is not closed. Also, but for every
+-- answered none that started later, or it has failed, while the lane's circuit is not closed or its latest calls were
+-- rejected alike. Also, but for every
 -- TURN-th call, where the lane answered others and rejected it, or most retries fail.
 local function steps_back(offer, row)
-  local shut = (row.circuit or 'closed') ~= 'closed'
+  local shut = (row.circuit or 'closed') ~= 'closed' or (row.alike_from or 0) > (row.answered_n or 0)
   local unanswered = known(row.first_n) or row.proved == 0 or (row.sign or 0) > (row.answered_n or 0)
   local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false end
