@@ -31,7 +31,11 @@ from fairlane_workers.providers.errors.error_class import (
     remedy_of_redirect,
 )
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up
-from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
+from fairlane_workers.providers.errors.retry_after import (
+    retry_after_ms,
+    stated_date_ms,
+    wait_in_words_ms,
+)
 from fairlane_workers.providers.errors.spent import affordable_tokens, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits import (
@@ -238,6 +242,7 @@ def _outcome(
         case ErrorClass.TOO_LONG:
             return PermanentFailure(message, status, hints=hints, content=True)
         case ErrorClass.QUOTA:
+            wait_ms = wait_ms or stated_date_ms(error.message, now_ms)
             return AccessDenied(message, status, "quota", wait_ms, hints)
         case ErrorClass.AUTH:
             return AccessDenied(message, status, "auth", wait_ms, hints)
