@@ -5,7 +5,8 @@
 --                          them at their first call, less those that met others
 --   alike_from, alike_all  the permit of the first of all rejections, which ended where a call that started later was
 --                          answered, and how many jobs met one at their first call
---   alike_opened           `alike_from` of the rejections that opened the circuit: from then on they cost no job anything
+--   alike_opened           the latest permit when they opened the circuit: until a later call is answered they cost
+--                          no job anything
 --   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
 -- GIVES: weigh_rejection
 -- USES: run/model_refusals
@@ -20,15 +21,15 @@ local function without_digits(refusal)
   return string.sub(refusal, 1, 3) .. string.gsub(string.sub(refusal, 4, LONGEST), '%d+', '#')
 end
 
--- {answered_n, shut, alike, from, jobs, own, own_n, all, opened} of the lane.
+-- {answered_n, shut, alike, from, jobs, own, own_n, all, opened, granted} of the lane.
 local function read_past()
   local values = redis.call('HMGET', KEY.lane, 'answered_n', 'circuit', 'alike', 'alike_from', 'alike_jobs',
-    'rows_own', 'rows_own_n', 'alike_all', 'alike_opened')
+    'rows_own', 'rows_own_n', 'alike_all', 'alike_opened', 'granted')
   return {
     answered_n = tonumber(values[1] or 0), shut = (values[2] or 'closed') ~= 'closed', alike = values[3],
     from = tonumber(values[4] or 0), jobs = tonumber(values[5] or 0), own = values[6],
     own_n = tonumber(values[7] or 0), all = tonumber(values[8] or 0),
-    opened = tonumber(values[9] or 0),
+    opened = tonumber(values[9] or 0), granted = tonumber(values[10] or 0),
   }
 end
 
@@ -56,12 +57,12 @@ local function vote(past, words, same, going_on, lease, first)
 end
 
 -- Weighs the rejection of a lease's call, whose job has `spent` so much before: an 'attempt' where it is the row's own,
--- else 'unproven'. Where it shows that the lane rejects all calls, `lease.alike` is the first such permit.
+-- else 'unproven'. Where it shows that the lane rejects all calls, `lease.alike` is `alike_opened`.
 function weigh_rejection(lease, spent, refusal)
   local words, past = without_digits(refusal), read_past()
   local same, going_on = past.alike == words, past.from > past.answered_n
-  if same and going_on and past.opened == past.from then
-    lease.alike = past.from
+  if same and past.opened > past.answered_n then
+    lease.alike = past.opened
     return 'unproven'
   end
   if lease.learns then return 'attempt' end
@@ -72,8 +73,8 @@ function weigh_rejection(lease, spent, refusal)
   if before + 1 >= MOST_CALLS then return 'attempt' end
   local jobs, most = vote(past, words, same, going_on, lease, before == 0 and 1 or 0)
   if jobs >= ENOUGH_REFUSALS and most then
-    lease.alike = going_on and past.from or lease.n
-    redis.call('HSET', KEY.lane, 'alike_opened', lease.alike)
+    lease.alike = past.granted
+    redis.call('HSET', KEY.lane, 'alike_opened', past.granted)
   end
   local own = times >= OWN_TIMES or before > 0 and times > 0
   return own and not (jobs >= DOUBTED and most) and 'attempt' or 'unproven'
