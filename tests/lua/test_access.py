@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.decision import Cost
-from fairlane.model.job import Attempt, Reported
+from fairlane.model.job import Attempt, Reported, Signal
 from fairlane.model.run import RunRef
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
@@ -142,6 +142,87 @@ def test_jobs_that_are_denied_beside_others_are_not_to_blame(real_redis: Redis) 
         denied(d, attempt, "denied")
 
     assert [costs(d, ref, each) for each in (first, *others)] == [(1, 0), (0, 1), (0, 1), (0, 1)]
+
+
+MINUTES_OF_PROBES = [1, 1, 2, 4, 8, 16, 32, 60, 60]
+
+
+def parked_lane(d: Deployment) -> RunRef:
+    """A lane that has answered, and is parked since its account has no money."""
+    ref = answering_lane(d)
+    while not parked(d):
+        denied(d, d.start_next(ref))
+    return ref
+
+
+def test_a_parked_lane_that_has_answered_asks_again_with_one_probe_at_a_time(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = parked_lane(d)
+    for minutes in MINUTES_OF_PROBES:
+        grant = d.ask(ref)
+        assert (len(grant.permits), grant.reason) == (0, "parked")
+        assert grant.wait_ms == pytest.approx(minutes * 60_000, rel=0.02)
+        d.advance(grant.wait_ms - 1)
+        assert not d.take(ref)
+        d.advance(1)
+        [probe] = d.start(ref)
+        assert (d.take(ref), d.ask(ref).reason) == ([], "probing")
+        assert parked(d)
+        denied(d, probe)
+    d.advance(3_600_000)
+    reported = d.finish(d.start_next(ref))
+    assert reported is not None
+    assert reported.news == "reopened"
+    assert not parked(d)
+    d.advance(SECOND_MS)
+    claims = [d.claim(attempt) for attempt in d.take(ref)]
+    assert claims
+    assert {(claim.attempts, claim.unproven) for claim in claims if claim} == {(0, 0)}
+
+
+@pytest.mark.parametrize("signal", ["limited", "answered", "broken", "overloaded", "server_error"])
+def test_only_an_answer_to_a_probe_opens_a_parked_lane(signal: Signal, real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = parked_lane(d)
+    for _ in range(4):
+        d.advance(d.ask(ref).wait_ms)
+        [probe] = d.start(ref)
+        d.defer(probe, signal=signal)
+        assert parked(d)
+        grant = d.ask(ref)
+        assert (grant.reason, len(grant.permits)) == ("parked", 0)
+        assert grant.wait_ms >= 60_000
+
+
+def test_a_stated_date_is_the_first_probe(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref, days_ms = answering_lane(d), 3 * 86_400_000
+    while not parked(d):
+        d.defer(
+            d.start_next(ref), signal="refused", reason="no money", cost="unproven", retry_after_ms=days_ms
+        )
+    assert d.ask(ref).wait_ms == days_ms
+    d.advance(days_ms)
+    d.finish(d.start_next(ref))
+    assert not parked(d)
+
+
+def test_a_lane_that_was_never_answered_stays_parked(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane()
+    denied(d, d.start(ref)[0])
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("parked", 0)
+    d.advance(86_400_000)
+    assert not d.take(ref)
+
+
+def test_a_lane_that_was_never_answered_with_its_new_key_stays_parked(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = parked_lane(d)
+    d.redis.hset(d.keys.lane(LANE), "key_ms", str(d.now_ms))
+    d.advance(d.ask(ref).wait_ms)
+    denied(d, d.start(ref)[0])
+    assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("parked", 0)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

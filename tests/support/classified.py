@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import cast
 
 from fairlane.config.connections.connection import Connection
@@ -11,7 +12,7 @@ from fairlane.model.outcome import Outcome
 from fairlane_workers.providers.answers.classify import Reading, classify, classify_late_error
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.registry import load_protocol
+from fairlane_workers.providers.registry import load_protocol, reading_of
 
 HTTP_PROTOCOLS = sorted(set(PROTOCOLS) - {"litellm"})
 
@@ -43,6 +44,15 @@ def refusal(
     error = dialect.error(headers, body)
     reading = Reading(limits=limits, error_map=error_map or {}, late_statuses=dialect.late_statuses)
     return classify(error, status, headers, reading, now_ms=now_ms, secrets=secrets)
+
+
+def answer_at(
+    connection: Connection, status: int, headers: Mapping[str, str], body: bytes, *, now_ms: int
+) -> Outcome:
+    """The outcome of an answer whose HTTP status is not 2xx, as a worker reads it at this connection."""
+    dialect = dialect_of(connection)
+    reading = replace(reading_of(connection), late_statuses=dialect.late_statuses)
+    return classify(dialect.error(headers, body), status, headers, reading, now_ms=now_ms)
 
 
 def late_error(

@@ -25,6 +25,7 @@ base_url = "http://127.0.0.1:1/v1"
 provider = "groq"
 [connections.claude]
 provider = "anthropic"
+lane_scope = "connection"
 ca_file = "/nowhere/ca.pem"
 [connections.cloud]
 provider = "azure_openai"

@@ -29,24 +29,15 @@ MODELS = ("big", "small")
 
 # From the table of what limits each provider: the parts of its lane's key, besides the provider itself.
 ACCOUNT, MODEL = frozenset({"credential"}), frozenset({"credential", "model"})
-ACCOUNTS = (
-    "anthropic",
-    "deepseek",
-    "qwen",
-    "fireworks",
-    "mistral",
-    "together",
-    "lepton",
-    "replicate",
-    "baseten",
-)
+ACCOUNTS = ("deepseek", "fireworks", "mistral", "lepton", "replicate", "baseten")
+MODELS_OF_AN_ACCOUNT = ("anthropic", "xai", "groq", "qwen", "together", "cerebras", "openrouter")
 TABLE = {
     "openai": {"credential", "base_url", "model"},
     "azure_openai": {"base_url", "model"},
     "bedrock": {"region", "model", "credential"},
     "gemini": MODEL,
-    **dict.fromkeys(("xai", "groq", "cerebras"), MODEL),
-    **dict.fromkeys((*ACCOUNTS, "openrouter"), ACCOUNT),
+    **dict.fromkeys(MODELS_OF_AN_ACCOUNT, MODEL),
+    **dict.fromkeys(ACCOUNTS, ACCOUNT),
     "vertex": {"base_url", "model"},
     **dict.fromkeys(("ollama", "vllm"), frozenset({"base_url"})),
 }
@@ -81,7 +72,8 @@ def test_a_lane_hangs_on_the_parts_that_the_table_names_and_on_no_other(provider
         ("azure_openai", "base_url=https://one.example.com/v1 model=big"),
         ("bedrock", f"provider=bedrock credential={KEY} region=us-east-1 model=big"),
         ("gemini", f"provider=gemini credential={KEY} model=big"),
-        ("anthropic", f"provider=anthropic credential={KEY}"),
+        ("anthropic", f"provider=anthropic credential={KEY} model=big"),
+        ("mistral", f"provider=mistral credential={KEY}"),
         ("ollama", "base_url=https://one.example.com/v1"),
     ],
 )
@@ -155,8 +147,8 @@ def test_without_a_key_the_base_url_stands_in(provider: str) -> None:
 
 
 def test_until_a_key_is_reported_its_variable_stands_for_it() -> None:
-    one, two = (connection("anthropic", api_key_env=name) for name in ("ONE", "TWO"))
-    assert lane_identity(one, "big") == lane_identity(connection("anthropic", api_key_env="ONE"), "small")
+    one, two = (connection("mistral", api_key_env=name) for name in ("ONE", "TWO"))
+    assert lane_identity(one, "big") == lane_identity(connection("mistral", api_key_env="ONE"), "small")
     assert lane_identity(one, "big") != lane_identity(two, "big")
     assert lane_identity(one, "big", KEY) == lane_identity(two, "big", KEY)
 
@@ -171,9 +163,9 @@ def test_credentials_that_workers_find_around_them_are_one(scheme: str) -> None:
 def test_a_scope_that_is_stated_counts() -> None:
     whole = connection("openai", lane_scope="connection")
     assert lane_identity(whole, "big", KEY) == lane_identity(whole, "small", KEY)
-    apart = connection("anthropic", lane_scope="model")
+    apart = connection("mistral", lane_scope="model")
     assert lane_identity(apart, "big", KEY) != lane_identity(apart, "small", KEY)
-    assert lane_identity(apart, "big", KEY) != identity("anthropic")
+    assert lane_identity(apart, "big", KEY) != identity("mistral")
 
 
 names = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs"]), min_size=1, max_size=12)

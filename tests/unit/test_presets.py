@@ -87,8 +87,9 @@ class TestWhatAPresetSays:
         assert [each["loc"] for each in caught.value.errors()] == [("structured_output",)]
 
     def test_what_errors_mean_is_added_to_what_is_known(self) -> None:
-        assert connection("groq", error_map={"418": "invalid"}).error_map == {
-            "498": "overloaded",
+        assert connection("qwen", error_map={"418": "invalid"}).error_map == {
+            "insufficient_quota": "rate_limited",
+            "arrearage": "quota",
             "418": "invalid",
         }
         assert connection("groq", error_map={"498": "timed_out"}).error_map == {"498": "timed_out"}

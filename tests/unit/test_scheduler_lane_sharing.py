@@ -102,7 +102,7 @@ def test_one_variable_is_one_key_before_any_worker_has_reported_it(real_redis: R
 
 
 def test_where_all_models_share_a_limit_so_do_connections(real_redis: Redis) -> None:
-    there = Rollout(real_redis, named("ONE", "ONE", protocol="anthropic"))
+    there = Rollout(real_redis, named("ONE", "ONE", protocol="replicate"))
     assert (there.lane("a:x"), there.lane("b:y")) == ("a", "a")
 
 

@@ -32,6 +32,7 @@ api_key_env = "OPENAI_API_KEY"
 [connections.claude]
 protocol = "anthropic"
 base_url = "https://api.anthropic.com"
+lane_scope = "connection"
 [lanes."OpenAI:gpt-4o"]
 requests_per_minute = 10000
 max_concurrency = 200

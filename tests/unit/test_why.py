@@ -133,7 +133,7 @@ def test_a_held_lane_says_what_its_provider_said(asked: Asked) -> None:
     d.report(attempt, Feedback("limited", reason="crossed budget", hints=Hints(exhausted="day")), done=False)
     found = asked.why(LANE)
     assert (found.constraint, found.until_ms) == ("held", d.now_ms + MINUTE_MS)
-    assert found.sentence.startswith("sim:fast is held (crossed budget): its provider asked to come back in ")
+    assert found.sentence.startswith("sim:fast is held (crossed budget): its quota is used up; one call asks")
 
 
 def test_a_worker_that_cannot_use_the_connection_says_why_nobody_serves_its_lane(asked: Asked) -> None:

@@ -211,6 +211,40 @@ def test_a_failure_that_nobody_was_asked_about_teaches_nothing() -> None:
     assert decision(PermanentFailure("the template misses 'q'")).feedback.signal == "none"
 
 
+@pytest.mark.parametrize(
+    ("outcome", "cost"),
+    [
+        (PermanentFailure("over its allowance", 400), "rejected"),
+        (PermanentFailure("more credits, or fewer max_tokens", 402), "rejected"),
+        (PermanentFailure("not found", 404, doubtful=True), "doubtful"),
+        (PermanentFailure("no such page", 404, doubtful=True, of_proxy=True), "absent"),
+    ],
+)
+def test_a_rejection_that_may_be_the_lanes_is_weighed_there(outcome: PermanentFailure, cost: str) -> None:
+    made = decide(outcome, Claim(0, 0, 0, weighed=True), POLICY, random.Random(1))
+    assert isinstance(made, Defer)
+    assert (made.cost, made.max_attempts) == (cost, 0 if cost == "rejected" else 3)
+
+
+@pytest.mark.parametrize(
+    "outcome",
+    [
+        PermanentFailure("your prompt was flagged", 400, content=True),
+        PermanentFailure("larger than the limit", 413),
+        PermanentFailure("the template misses 'q'"),
+    ],
+)
+def test_a_rejection_of_one_row_ends_it_at_once(outcome: PermanentFailure) -> None:
+    assert isinstance(decide(outcome, Claim(0, 0, 0, weighed=True), POLICY, random.Random(1)), Finish)
+
+
+def test_an_older_claim_says_nothing_of_its_lane() -> None:
+    reply = b'{"attempts":0,"rate_limits":0,"waited_ms":0,"sendable":true,"good_ms":0,"unproven":0}'
+    claim = Claim.of(reply)
+    assert claim is not None
+    assert not claim.weighed
+
+
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 429])
 @pytest.mark.parametrize("reason", ["auth", "quota"])
 def test_denied_access_costs_an_attempt_only_where_others_have_it(reason: Any, status: int) -> None:

@@ -89,11 +89,12 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "unproven", "denied", "absent", "attempt"]
+Cost = Literal["nothing", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
 that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
 answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
-lane has answered before, else an attempt."""
+lane has answered before, else an attempt. "rejected" and "doubtful": an unproven one where the lane may
+reject all calls alike, else an attempt, with which a rejected job ends."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +147,16 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case PermanentFailure(of_proxy=True):
             return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
-            return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
+            feedback = _feedback(outcome, "answered")
+            doubt: Cost = "doubtful" if claim.weighed and feedback.refusal else "attempt"
+            return _again(feedback, doubt, claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
-            return Finish(_feedback(outcome, signal), attempts, outcome.message)
+            feedback = _feedback(outcome, signal)
+            if claim.weighed and feedback.refusal:
+                return replace(_again(feedback, "rejected", claim, policy, rng), max_attempts=0)
+            return Finish(feedback, attempts, outcome.message)
         case UnsupportedParameter(failure=failure) if failure is not None:
             return _undecided(_decided(failure, claim, policy, rng))
         case UnsupportedParameter():
@@ -204,18 +210,25 @@ def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
     )
 
 
-REFUSALS = frozenset({400, 401, 403, 404, 405, 410, 422})
-"""Statuses with which providers reject a model or a parameter. A 413 is about one row's size."""
+NO_MONEY = 402
+REFUSALS = frozenset({400, 401, NO_MONEY, 403, 404, 405, 410, 422})
+"""Statuses with which providers reject a model or a parameter. A 413 is about one row's size, a 402 about a
+``max_tokens`` that the account's credits do not pay for."""
 
 _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
 """A request's own id in a provider's message: equal refusals differ in it."""
+_NUMBER = re.compile(r"[0-9]+")
+"""What an account can afford sinks with each answer."""
 
 
 def _refusal(outcome: PermanentFailure) -> str:
     """The status and the words without ids; "" if it rejected only this row's content."""
     if outcome.content or not (outcome.textless or outcome.status in REFUSALS):
         return ""
-    return f"{outcome.status} {without_ids(outcome.message)}"
+    words = without_ids(outcome.message)
+    if outcome.status == NO_MONEY:
+        words = _NUMBER.sub("…", words)
+    return f"{outcome.status} {words}"
 
 
 def without_ids(message: str) -> str:

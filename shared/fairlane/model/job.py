@@ -139,7 +139,8 @@ class Claim:
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
     others. ``own``: whether they are its own and not its lane's, and with "last", one more ends it.
-    ``unkept`` are the answers to the job so far, none of which was kept.
+    ``unkept`` are the answers to the job so far, none of which was kept. ``weighed``: the lane has answered
+    such a call of the run before, so that a rejection may be the lane's.
     """
 
     attempts: int
@@ -154,6 +155,7 @@ class Claim:
     alone: int = 0
     own: Literal["", "own", "last"] = ""
     unkept: Unkept = NO_UNKEPT
+    weighed: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -179,6 +181,7 @@ class Claim:
             claim.get("alone", 0),
             claim.get("own", ""),
             Unkept.from_list(claim.get("unkept")),
+            claim.get("weighed", False),
         )
 
 

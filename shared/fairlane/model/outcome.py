@@ -180,6 +180,7 @@ class AccessDenied:
     """Bad credentials or spent money (401, 402, 403, ``insufficient_quota``).
 
     It parks a lane whose every call meets it. Where others are answered, it costs its job an attempt.
+    ``retry_after_ms``: until the provider grants access again, as it states.
 
     Spent money is known by types, codes or first words of a message, with any 4xx. A 403 on a lane of several
     models is a `PermanentFailure`: others may be served.

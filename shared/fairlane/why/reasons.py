@@ -40,7 +40,7 @@ IN_SHORT = {
     "gap": "least gap",
     "reserved": "the rest is reserved for other teams",
     "circuit": "circuit open",
-    "held": "held: asked to wait too long, or its quota is used up",
+    "held": "held: its quota is used up, or its provider asked for a long wait",
     "probing": "circuit half-open: one probe is in flight",
     "doubt": "calls fail or take too long, and none is answered: few calls start",
     "refused": "429s: one call tests whether the lane opens",
@@ -117,12 +117,13 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             return f"{lane} is paused by an operator; `fairlane lanes resume {lane}` resumes it"
         case "parked":
             remedy = f"once that is fixed, `fairlane lanes resume {lane}` tries it"
-            return f"{lane} is parked: {view.parked}; {remedy}"
+            again = "" if hold.until_ms is None else f"one call asks again {when}, and "
+            return f"{lane} is parked: {view.parked}; {again}{remedy}"
         case "circuit":
             return f"{_down_in_words(view)}: its circuit is open, one call tries again {when}"
         case "held":
-            asked = until(view.held_until_ms or view.now_ms, view.now_ms)
-            cause = f"its provider asked to come back {asked}, or its quota is used up"
+            end = until(view.held_until_ms or view.now_ms, view.now_ms)
+            cause = f"its provider asked to come back {end}" if view.held_named else "its quota is used up"
             words = f"{lane} is held{_last_words(view)}: {cause}"
             return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
         case "probing":

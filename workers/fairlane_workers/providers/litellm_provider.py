@@ -65,7 +65,7 @@ class LiteLLMProvider:
         self._reading = Reading(
             connection.limit_headers,
             connection.error_map,
-            OpenAIChat.late_statuses,
+            late_statuses=OpenAIChat.late_statuses,
             shared=connection.scope != "model",
             reasoning_tags=connection.reasoning_tags,
         )

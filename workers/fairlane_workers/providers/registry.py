@@ -57,14 +57,20 @@ def build_provider(
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
         else _authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
-        reading=Reading(
-            connection.limit_headers,
-            connection.error_map,
-            shared=connection.scope != "model",
-            reasoning_tags=connection.reasoning_tags,
-        ),
+        reading=reading_of(connection),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
+    )
+
+
+def reading_of(connection: Connection) -> Reading:
+    """How the errors of a connection are read: by its settings, then by the habits of its provider."""
+    return Reading(
+        connection.limit_headers,
+        connection.error_map,
+        preset.statuses if (preset := connection.preset) else {},
+        shared=connection.scope != "model",
+        reasoning_tags=connection.reasoning_tags,
     )
 
 

@@ -53,7 +53,8 @@ class LaneReport:
         if hold is None:
             return ""
         if hold.reason == "parked":
-            return f"parked: {self.view.parked}"
+            again = f"; asks again {self._when(hold.until_ms)}" if hold.until_ms is not None else ""
+            return f"parked: {self.view.parked}{again}"
         words = IN_SHORT.get(hold.reason, hold.reason)
         if hold.reason == "blocked" and self.view.asked_to_wait:
             words = "blocked, as the provider asked"

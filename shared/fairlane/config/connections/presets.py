@@ -45,6 +45,7 @@ class Preset:
     ``base_url`` may hold ``{region}`` and ``{project}``. It is ``None`` where every account has its own, as
     ``example`` shows. ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
     ``settings`` are further fields of a connection, ``limits`` fields of a lane's limits besides ``charge``.
+    ``statuses`` gives the class of an error by its HTTP status, where its names and words say no more.
     ``output_factors`` are patterns of models (as `fnmatch` has them) whose output tokens count several times.
     """
 
@@ -59,6 +60,7 @@ class Preset:
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
+    statuses: Mapping[int, str] = field(default_factory=dict)
     output_factors: tuple[tuple[str, float], ...] = ()
 
     @property
@@ -181,7 +183,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "anthropic",
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
-        _ACCOUNT,
+        _MODEL,
         limit_headers="anthropic",
     ),
     "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
@@ -191,7 +193,8 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "GROQ_API_KEY",
         _MODEL,
         "groq",
-        settings={**_NO_SCHEMA, "error_map": {"498": "overloaded"}},  # its flex tier has no capacity
+        settings=_NO_SCHEMA,
+        statuses={498: "overloaded"},  # its flex tier has no capacity
     ),
     "deepseek": _openai(
         "DeepSeek",
@@ -206,7 +209,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "Qwen (Alibaba Cloud Model Studio)",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
-        _ACCOUNT,
+        _MODEL,
         # Its 429s say `insufficient_quota` of a minute's tokens; debts are a 400.
         settings={
             **_NO_SCHEMA,
@@ -222,7 +225,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "Together",
         "https://api.together.ai/v1",
         "TOGETHER_API_KEY",
-        _ACCOUNT,
+        _MODEL,
         "together",
         settings=_NO_SCHEMA,
     ),
@@ -250,8 +253,9 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "OpenRouter",
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
-        _ACCOUNT,
-        settings={**_NO_SCHEMA, "error_map": {"403": "permanent"}},  # a prompt that moderation flagged
+        _MODEL,
+        settings=_NO_SCHEMA,
+        statuses={403: "permanent"},  # a prompt that moderation flagged
     ),
     "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
@@ -279,7 +283,7 @@ LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
     "openai": PRESETS["openai"].lane,
     "openai_responses": PRESETS["openai"].lane,
     "azure_openai": PRESETS["azure_openai"].lane,
-    "anthropic": _ACCOUNT,
+    "anthropic": _MODEL,
     "gemini": _MODEL,
     "vertex": PRESETS["vertex"].lane,
     "bedrock": PRESETS["bedrock"].lane,

@@ -31,8 +31,12 @@ from fairlane_workers.providers.errors.error_class import (
     remedy_of_redirect,
 )
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up
-from fairlane_workers.providers.errors.retry_after import retry_after_ms, wait_in_words_ms
-from fairlane_workers.providers.errors.spent import is_spent
+from fairlane_workers.providers.errors.retry_after import (
+    retry_after_ms,
+    stated_date_ms,
+    wait_in_words_ms,
+)
+from fairlane_workers.providers.errors.spent import affordable_tokens, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits import (
     asked_wait_ms,
@@ -49,8 +53,9 @@ class Reading:
     """How the errors of a connection are read.
 
     ``limits`` names the dialect of its rate-limit headers (`fairlane_workers.providers.limits`); the headers
-    may prove another one. ``error_map`` gives the class of an error by its type, code (lower case) or status,
-    ahead of all rules. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane. There a
+    may prove another one. ``error_map``, the operator's, gives the class of an error by its type, code (lower
+    case) or status, ahead of all rules. ``statuses``, the preset's, gives it by status after an error's names
+    and words. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane. There a
     403 that does not name the key rejects the model that was asked for; the lane stays open to others.
     ``reasoning_tags``: an answer may begin with reasoning between ``<think>`` and ``</think>``, which no
     outcome has.
@@ -58,6 +63,7 @@ class Reading:
 
     limits: str | None = None
     error_map: Mapping[str, str] = field(default_factory=dict)
+    statuses: Mapping[int, str] = field(default_factory=dict)
     late_statuses: Mapping[str, int] = field(default_factory=dict)
     shared: bool = False
     reasoning_tags: bool = True
@@ -172,7 +178,7 @@ def classify(
 
 def passing(error: ErrorBody, status: int, message: str, wait_ms: int | None) -> Outcome | None:
     """The outcome of an error that passes, by its words and its HTTP status; ``None`` for all others."""
-    match class_of(error, status, {}, shared=False):
+    match class_of(error, status, {}, {}, shared=False):
         case ErrorClass.OVERLOADED:
             return Overloaded(message, status, wait_ms)
         case ErrorClass.TIMED_OUT:
@@ -213,7 +219,12 @@ def _outcome(
     brief = azure and wait_ms is not None and wait_ms <= _AZURE_SHORT_MS
     meant = meant_status(error, status, headers, reading.late_statuses)
     error_class = configured_class(error, status, reading.error_map) or class_of(
-        error, meant, headers, shared=reading.shared, brief=brief and status == TOO_MANY_REQUESTS
+        error,
+        meant,
+        headers,
+        reading.statuses,
+        shared=reading.shared,
+        brief=brief and status == TOO_MANY_REQUESTS,
     )
     if error_class is ErrorClass.PERMANENT and headers.get(_REPEAT) == "true":
         error_class = ErrorClass.SERVER_ERROR
@@ -238,6 +249,8 @@ def _outcome(
         case ErrorClass.TIMED_OUT:
             return TimedOut(message, status, wait_ms, hints)
         case ErrorClass.PERMANENT:
+            if tokens := affordable_tokens(error):
+                message = f"{message} (set max_tokens to {tokens} or less, or add credits)"
             content = rejects_content(error)
             doubtful = not content and is_doubtful(error, meant)
             of_proxy = doubtful and is_of_proxy(error, status)
@@ -245,6 +258,7 @@ def _outcome(
         case ErrorClass.TOO_LONG:
             return PermanentFailure(message, status, hints=hints, content=True)
         case ErrorClass.QUOTA:
+            wait_ms = wait_ms or stated_date_ms(error.message, now_ms)
             return AccessDenied(message, status, "quota", wait_ms, hints)
         case ErrorClass.AUTH:
             return AccessDenied(message, status, "auth", wait_ms, hints)

@@ -21,7 +21,7 @@ from fairlane_workers.providers.errors.server_state import (
     states_fault,
     states_overload,
 )
-from fairlane_workers.providers.errors.spent import is_shut, is_spent
+from fairlane_workers.providers.errors.spent import LEAST_ANSWER, affordable_tokens, is_shut, is_spent
 from fairlane_workers.providers.errors.too_long import is_too_long
 
 
@@ -96,7 +96,7 @@ _PASSING = frozenset({408, 429, 503, 504, 529})
 
 _OF_MODEL = 424
 _NO_MONEY = 402
-_TOO_LONG = re.compile(r"prompt tokens limit exceeded: ", re.IGNORECASE)
+_PROMPT_BEYOND_CREDITS = re.compile(r"prompt tokens limit exceeded: ", re.IGNORECASE)
 """OpenRouter's 402 for one prompt that is longer than the account's credits allow: shorter ones may pass."""
 _LOGIN = re.compile(r"/(?:cdn-cgi/access/)?(?:log-?in|sign-?in|sso|oauth2?)(?:[/?]|$)", re.IGNORECASE)
 """Where a proxy sends who is not logged in, as Cloudflare Access and oauth2-proxy do."""
@@ -108,13 +108,15 @@ def class_of(
     error: ErrorBody,
     status: int,
     headers: Mapping[str, str],
+    statuses: Mapping[int, str],
     *,
     shared: bool,
     brief: bool = False,
 ) -> ErrorClass:
     """The class of an error with the status that it means (`meant_status`).
 
-    ``shared``: several models share its lane. ``brief``: it names a short wait, so no money is missing.
+    ``statuses``: what the provider means by some, where an error's names and words say no more. ``shared``:
+    several models share its lane. ``brief``: it names a short wait, so no money is missing.
     """
     if (worded := _worded(error, status)) is not None:
         return worded
@@ -128,6 +130,8 @@ def class_of(
             return ErrorClass.AUTH
     if status == FORBIDDEN and passes(error):
         return ErrorClass.OVERLOADED
+    if status in statuses:
+        return ErrorClass(statuses[status])
     if shared and (status == FORBIDDEN or any(kind.endswith(_MODEL_DENIED) for kind in kinds)):
         return ErrorClass.PERMANENT
     if status == 503 and "resource_exhausted" in kinds:
@@ -188,7 +192,9 @@ def _worded(error: ErrorBody, status: int) -> ErrorClass | None:
         return ErrorClass.OVERLOADED
     if status // 100 == 4 and is_of_gateway(error, status):
         return ErrorClass.PERMANENT
-    if status == _NO_MONEY and _TOO_LONG.match(error.message or ""):
+    if status == _NO_MONEY and _PROMPT_BEYOND_CREDITS.match(error.message or ""):
+        return ErrorClass.TOO_LONG
+    if status == _NO_MONEY and affordable_tokens(error) >= LEAST_ANSWER:
         return ErrorClass.PERMANENT
     return ErrorClass.SERVER_ERROR if states_fault(error, status) else None
 

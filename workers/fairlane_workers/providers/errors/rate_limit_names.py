@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.errors.spent import BEHIND_LITELLM
+from fairlane_workers.providers.errors.spent import BEHIND_LITELLM, YOU_HAVE
 
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
@@ -99,6 +99,11 @@ _OF_SETTING = re.compile(
 )
 _LITELLMS = re.compile(BEHIND_LITELLM + r"budget has been exceeded! ", re.IGNORECASE)
 """LiteLLM's sentence, which its own proxy and those before it send with a 400, too."""
+_USAGE = re.compile(
+    rf"{BEHIND_LITELLM}{YOU_HAVE}(?:reached|exceeded|hit|used up) your [\w() -]{{0,40}}?\busage limits?\b",
+    re.IGNORECASE,
+)
+"""As in: You've reached your weekly usage limit. No wrong request has such a message, whatever its status."""
 _QUOTATION = re.compile(r"[\"`\n]|(?<!\w)'|'(?!\w)|[.!?](?:\s|$)")
 """Where what a message says by itself ends; the apostrophe in "You've" ends nothing."""
 # As in: litellm.RateLimitError, Spike arrest violation, Requests throttling triggered
@@ -157,7 +162,8 @@ def is_used_up(error: ErrorBody, status: int) -> bool:
     names = [part for kind in error.kinds for part in _plain(kind)]
     if any(name.endswith(_BUDGET) for name in names):
         return True
-    if error.message is not None and _LITELLMS.match(error.message):
+    said = error.message or ""
+    if _LITELLMS.match(said) or _USAGE.match(said):
         return True
     opening = _opening(error.message)
     if status in _WORDED and (not _QUOTAS.isdisjoint(names) or _QUOTA_WORDS.search(opening)):

@@ -32,6 +32,14 @@ _WAIT = re.compile(
     re.IGNORECASE,
 )
 # As in: resets at 2026-05-15T15:00:00Z, please try after 2026-05-15T15:00:00Z
+_DATE = re.compile(
+    r"\b(?:regain|access|resets?|renews?|available|again)\b[^.\n]{0,30}? (?:on|at|after) "
+    r"([0-9]{4}-[0-9]{2}-[0-9]{2})(?:(?: at |[ T])([0-9]{2}:[0-9]{2}(?::[0-9]{2})?))? ?(?:UTC\b|GMT\b|Z\b)",
+    re.IGNORECASE,
+)
+"""As in: You will regain access on 2026-12-01 at 00:00 UTC. A time without its zone may be hours off."""
+_LATEST_DATE_MS = 100 * 86_400_000
+"""Budgets are renewed after a month, or a quarter of a year."""
 _MOMENT = re.compile(
     r"\b(?:try|retry|resets?|renews)(?: again)? (?:at|after|on):? "
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
@@ -114,6 +122,18 @@ def wait_in_words_ms(message: str | None, now_ms: int) -> int | None:
     unit_ms = 1.0 if unit.startswith(("ms", "milli")) else _UNIT_MS[unit[0]]
     total_ms = int(hours or 0) * _UNIT_MS["h"] + int(minutes or 0) * _UNIT_MS["m"] + amount * unit_ms
     return math.ceil(round(total_ms, 6)) if total_ms <= _LONGEST_IN_WORDS_MS else None
+
+
+def stated_date_ms(message: str | None, now_ms: int) -> int | None:
+    """Milliseconds until the day and time in UTC from which a sentence grants access again.
+
+    ``None`` where it states none, one that is past, or one later than `_LATEST_DATE_MS`.
+    """
+    found = _DATE.search((message or "")[:_LENGTH])
+    if found is None:
+        return None
+    until_ms = wait_ms(f"{found[1]}T{found[2] or '00:00'}+00:00", now_ms)
+    return until_ms if until_ms is not None and until_ms <= _LATEST_DATE_MS else None
 
 
 def _number_ms(text: str, now_ms: int, *, unit_ms: int) -> int | None:

@@ -13,6 +13,7 @@ _KINDS = frozenset(
         *("billing", "billingdisabled", "billinghardlimitreached", "billingnotactive"),
         # Groq's for its spend limit, and one-api's for a user's and a key's quota
         *("blockedapiaccess", "insufficientuserquota", "preconsumetokenquotafailed"),
+        "allocationquota.freetieronly",  # DashScope's
     }
 )
 _ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
@@ -22,12 +23,23 @@ BEHIND_LITELLM = (
     r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
 )
 """What LiteLLM's proxy may put before a message: its own name of the error, and the answer's beginning."""
-# Sentences of services whose types say no more than "bad request" or "rate limit": Anthropic's, DeepSeek's,
-# Z.ai's, SiliconFlow's, xAI's, Google's, Fireworks' and OpenRouter's. Only how one begins counts, as what
-# follows may quote a prompt.
+YOU_HAVE = r"you(?: \(\S{1,64}\))?(?:['’]ve| have) "
+_IS_GONE = r"(?:is|are|was|has been|have been) (?:exhausted|used up|exceeded|depleted|reached)\b"
+# Sentences of services whose types say no more than "bad request" or "rate limit", by their grammar: who has
+# reached which limit, or has no credits left. Anthropic's, DeepSeek's, Z.ai's, SiliconFlow's, xAI's,
+# Google's, Fireworks', DashScope's and OpenRouter's. Only how one begins counts, as what follows may quote a
+# prompt.
 _BEGINNINGS = re.compile(
     BEHIND_LITELLM + r"(?:your credit balance is too low\b"
-    r"|you have reached your specified api usage limits\b"
+    # As in: You have reached your specified workspace API usage limits, You've exceeded your spending limit
+    rf"|{YOU_HAVE}(?:reached|exceeded|hit) your (?:specified [\w -]{{0,40}}?\busage|[\w -]{{0,40}}?"
+    r"\b(?:spend(?:ing)?|credits?|billing)) (?:limits?|cap)\b"
+    # As in: You have run out of credits
+    rf"|{YOU_HAVE}(?:run out of|used (?:up )?all (?:of )?your|no (?:more )?(?:remaining )?)"
+    r"(?: ?[\w-]{1,20}){0,2} ?\bcredits?\b"
+    # As in: The free tier of the model has been exhausted
+    rf"|(?:the |your )?free (?:tier|trial|quota)(?: [\w-]{{1,30}}){{0,4}}? {_IS_GONE}"
+    rf"|(?:[\w-]{{1,30}} ){{0,3}}?credits? (?:balance )?{_IS_GONE}"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
     r"|sorry, your account balance is insufficient\b"
@@ -53,6 +65,25 @@ def is_spent(error: ErrorBody) -> bool:
     if any(_names_it(kind) for kind in error.kinds):
         return True
     return error.message is not None and _BEGINNINGS.match(error.message) is not None
+
+
+LEAST_ANSWER = 16
+"""Tokens that money has to pay for at least: less is no answer, so the account has none left."""
+
+_CAN_AFFORD = re.compile(
+    r"this request requires more credits, or fewer max_tokens\b"
+    r"[^\n]{0,120}?\bcan only afford ([0-9]{1,12})\b",
+    re.IGNORECASE,
+)
+
+
+def affordable_tokens(error: ErrorBody) -> int:
+    """Tokens that an account still pays for, where it says that one request asks for more: OpenRouter's 402.
+
+    0 where it does not say so.
+    """
+    found = _CAN_AFFORD.match(error.message or "")
+    return int(found[1]) if found else 0
 
 
 def is_shut(error: ErrorBody) -> bool:

@@ -207,6 +207,8 @@ class Cluster:
     def _run_now(self) -> None:
         """Send reports to Redis, tick schedulers that are due, start the calls that they granted."""
         self._send(self.simulated.take_calls())
+        while led_to := self.simulated.take_calls():  # a worker finishes a job that a reply has ended
+            self._send(led_to)
         for process in self.processes:
             if process.running and process.due_ms <= self.now_ms:
                 wait = process.scheduler.tick(process.teams)

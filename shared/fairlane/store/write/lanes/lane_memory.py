@@ -17,7 +17,10 @@ _OF_LANE = (
     "window", "window_by", "window_age_ms", "window_step", "late_ms", "concurrency_reported", "day_rate",
 )  # fmt: skip
 _OF_DAY = ("day_used", "day_until_ms", "day_shut_ms")
-_SHUT = ("paused", "parked", "blocked_ms", "circuit", "open_ms", "held_until_ms")
+_SHUT = (
+    *("paused", "parked", "parked_ms", "retry_ms", "blocked_ms", "circuit", "open_ms"),
+    *("held_until_ms", "held_from_ms", "held_named"),
+)
 LEARNED = (*(f"{axis}_{part}" for axis in AXES for part in _OF_AXIS), *_OF_LANE)
 """Fields of a lane that it has learned of its provider's limits."""
 REMEMBERED = (*LEARNED, *_OF_DAY, *_SHUT)

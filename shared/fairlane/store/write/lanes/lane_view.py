@@ -82,8 +82,8 @@ class LaneView:
     shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
     that the lane uses after an outage, ``latency_ms`` how long a call takes lately. At ``started_ms`` a call
     was last granted. ``pending`` of the calls in flight hold no worker's slot. It has answered nobody since
-    ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane was
-    asked by its provider to wait until ``held_until_ms``.
+    ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane waits until
+    ``held_until_ms``: ``held_named`` where its provider named that time, else as its quota is used up.
     """
 
     lane: str
@@ -112,6 +112,7 @@ class LaneView:
     last_error: str | None = None
     last_error_ms: int | None = None
     held_until_ms: int | None = None
+    held_named: bool = False
 
     @property
     def failed_share(self) -> float:
@@ -166,6 +167,7 @@ def read_view(
         in_flight=count("inflight"),
         pending=count("pending"),
         held_until_ms=_whole(_number(state, "held_until_ms")),
+        held_named=state.get("held_named") == "1",
         granted=count("granted"),
         succeeded=count("seen_ok"),
         limited=count("seen_limited"),

@@ -1,7 +1,7 @@
 -- Denied access: a key that the provider does not accept, an account without money, or one call that a firewall stops.
 -- A lane that answers others has access, so a denied call is a failure like others, and opens the circuit where it
--- meets every call. It parks the lane that has answered nobody yet, and the one whose probe is denied, too. In a
--- lane's hash:
+-- meets every call. It parks the lane that has answered nobody yet, and the one whose probe is denied, too: that one
+-- asks again by itself (circuit/hold). In a lane's hash:
 --   parked, parked_n    the provider's words, and the permit of the call that parked the lane
 --   denials, denied     denied calls since the last that succeeded, and their job: MANY where there are several
 -- GIVES: judge_access denied_alone
@@ -18,7 +18,8 @@ end
 -- provider erred.
 local function reopen(row, lane, lease)
   if not lane.parked or lease.n <= (row.parked_n or math.huge) then return nil end
-  redis.call('HDEL', KEY.lane, 'parked')
+  redis.call('HDEL', KEY.lane, 'parked', 'parked_ms', 'retry_ms')
+  lease.reopened = true
   return 'reopened'
 end
 

@@ -36,6 +36,7 @@ local function count_failure(row, limits, lease, answered_then, now)
   row.failed_for = math.max(row.failed_for or 0, now - (lease.claimed_ms or lease.granted_ms))
   if (row.circuit or 'closed') ~= 'closed' then return end
   if not known(row.first_n) then begin_failures(row, lease, now) end
+  if lease.alike then return open_circuit(row, limits, now) end
   row.fails = row.fails + 1
   if row.failures == 0 or lease.granted_ms >= row.failed_ms + CIRCUIT_APART_MS then
     row.failures, row.failed_ms = row.failures + 1, lease.granted_ms

@@ -32,7 +32,7 @@ SLOWEST_CALLS = 1000 -- calls in which the memory of a slow one fades to a third
 -- circuit/hold
 LONGEST_WAIT_S = 3600 -- s: an hour; what providers ask for is mostly minutes, and the end of a day is no wait
 HELD_DAY_MS = 86400000 -- ms: by then a day's limit is renewed, wherever that day ends
-DAY_FIRST_MS = 60000 -- ms until the first probe: what was read as a day's limit may be another one's
+DAY_FIRST_MS = 60000 -- ms until the first probe: what was read or named as a day's limit may be a minute's
 LATEST_MS = 253402214400000 -- ms: the last day of the year 9999, beyond which there are no dates
 
 -- circuit/own_limits

@@ -1,7 +1,11 @@
--- Holds: waits that a provider asks for and that are too long to be believed, and used-up days of which nobody says
--- when they end. A held lane asks again with one probe at a time, by its circuit; an operator's resume ends the hold.
+-- Holds: waits that a provider asks for and that are too long to be believed, used-up days of which nobody says when
+-- they end, and denied access of a lane that has answered with its key (circuit/access). Such a lane asks again with
+-- one probe at a time, by its circuit; an operator's resume ends the hold.
 --   held_until_ms   until when the provider asked to wait, or when its day has ended at the latest
+--   held_from_ms    since when it is held; held_named is 1 where its provider asked for it
 --   resumed_ms      when an operator resumed the lane: reports of earlier calls hold it no more
+--   parked_ms       since when it is parked, and retry_ms when its next probe goes; empty where none does
+--   key_ms          when its credential last changed while it was parked
 -- GIVES: longest_wait hold end_waits
 -- USES: buckets/buckets circuit/circuit_constants lane/state
 
@@ -9,22 +13,45 @@ function longest_wait(limits)
   return (limits.longest_wait_seconds or LONGEST_WAIT_S) * 1000
 end
 
--- Holds the lane until `until_ms`; its first probe starts after `probe_ms`.
-local function shut(row, until_ms, probe_ms, now)
-  row.circuit, row.open_ms = 'open', now + probe_ms
+-- Until the next probe: with each in vain the time since `from_ms` doubles, up to the longest wait.
+local function probe_ms(from_ms, limits, now)
+  return math.min(math.max(DAY_FIRST_MS, now - from_ms), longest_wait(limits))
+end
+
+-- Lets a lane that is parked ask again: at the time that its provider states, or soon. One that was never answered with
+-- its key stays parked: the key is wrong, and somebody has to change it.
+local function ask_again(row, limits, lease, asked_ms, now)
+  if not lease.probe and not rawget(row, 'parked') then return end
+  if not row.answered_ms or row.answered_ms < (row.key_ms or 0) then
+    row.parked_ms, row.retry_ms = '', ''
+    return
+  end
+  row.parked_ms = known(row.parked_ms) or now
+  local wait_ms = probe_ms(row.parked_ms, limits, now)
+  row.retry_ms = math.min(now + (asked_ms > 0 and math.max(DAY_FIRST_MS, asked_ms) or wait_ms), LATEST_MS)
+  row.circuit, row.open_ms, row.held_until_ms = 'open', row.retry_ms, ''
+end
+
+-- Holds the lane until `until_ms`, which the provider has `named` or not; `from_ms` is since when it is held already.
+local function shut(row, limits, until_ms, named, from_ms, now)
+  row.held_from_ms, row.held_named = from_ms or now, named and 1 or 0
+  row.circuit, row.open_ms = 'open', math.min(now + probe_ms(row.held_from_ms, limits, now), until_ms)
   row.held_until_ms = math.min(until_ms, LATEST_MS)
+  if not named then return end
+  row.blocked_ms, row.named_ms = row.open_ms, row.open_ms
+  empty_buckets(row, limits, row, now) -- they earn from now on: the probe does not wait for the named end
 end
 
 -- Holds a lane whose provider asks to wait for too long, or whose limit a day is used up while nobody says when the day
--- ends; not after calls from before an operator resumed it. `held_until_ms` is the end of the hold so far, if any: with
--- each probe in vain the time since a used-up day began doubles, up to the longest wait.
+-- ends; not after calls from before an operator resumed it. `held_until_ms` is the end of the hold so far, if any.
 function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
-  if lease.granted_ms < (row.resumed_ms or 0) then return end
-  local longest_ms = longest_wait(limits)
-  if asked_ms > longest_ms then return shut(row, now + asked_ms, longest_ms, now) end
+  if lease.granted_ms < (row.resumed_ms or 0) or lease.reopened then return end
+  if row.parked then return ask_again(row, limits, lease, asked_ms, now) end
+  local from_ms = held_until_ms and known(row.held_from_ms)
+  if asked_ms > longest_wait(limits) then return shut(row, limits, now + asked_ms, true, from_ms, now) end
   if asked_ms > 0 or hints.exhausted ~= 'day' or hints.day and hints.day[3] > 0 then return end
   local until_ms = held_until_ms and held_until_ms > now and held_until_ms or now + HELD_DAY_MS
-  shut(row, until_ms, math.min(math.max(DAY_FIRST_MS, now + HELD_DAY_MS - until_ms), longest_ms), now)
+  shut(row, limits, until_ms, false, from_ms, now)
 end
 
 -- Ends every wait of the lane at `key`; only its pause, where it is paused and not held: a block outlasts a pause. A

@@ -22,7 +22,7 @@ function begin_probe(row, limits, team, now)
     row.probes, row.overdue_n = probes, row.granted - 1
   end
   row.circuit, row.overdue_ms = 'half-open', ''
-  if silent and not known(row.held_until_ms) then
+  if silent and not known(row.held_until_ms) and not row.parked then
     row.overdue_ms = now + math.max(silent, probe_delay_ms(limits, probes + 1))
   end
   if blamed and blamed ~= team then row.trial_n = row.granted end

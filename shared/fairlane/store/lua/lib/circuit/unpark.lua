@@ -5,6 +5,7 @@
 -- Opens the lane whose state is at `key`; returns whether it was parked. A paused lane stays paused.
 function unpark(key, now)
   if redis.call('HDEL', key, 'parked') == 0 then return false end
+  redis.call('HDEL', key, 'parked_ms', 'retry_ms')
   redis.call('HSET', key, 'resumed_ms', whole(now))
   -- A probe that is in flight already is the single one.
   if redis.call('HGET', key, 'circuit') ~= 'half-open' then

@@ -11,7 +11,8 @@ function admission_of(row, limits, room, most, now)
     row = row, limits = limits, now = now, taken = 0, room = room, most = most,
     buckets = buckets_of(row, limits, now), day = allowed(row, limits, 'day') or math.huge, day_used = day_used,
     day_until = day_until, day_shut = day_shut, window = concurrency_limit(row, limits),
-    cluster = redis.call('ZCARD', KEY.leases), probing = (row.circuit or 'closed') ~= 'closed',
+    cluster = redis.call('ZCARD', KEY.leases),
+    probing = row.parked ~= nil or (row.circuit or 'closed') ~= 'closed',
   }
 end
 

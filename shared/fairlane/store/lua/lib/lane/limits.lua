@@ -36,7 +36,10 @@ end
 -- when a call may try it, if one may.
 function shut_reason(lane, now)
   if lane.paused == 1 then return 'paused', 0 end
-  if lane.parked then return 'parked', 0 end
+  if lane.parked and lane.circuit ~= 'half-open' then
+    local retry_ms = known(lane.retry_ms)
+    if not retry_ms or now < retry_ms then return 'parked', retry_ms or 0 end
+  end
   if lane.circuit == 'half-open' then
     local overdue_ms = known(lane.overdue_ms)
     if not overdue_ms or now < overdue_ms then return 'probing', overdue_ms or 0 end

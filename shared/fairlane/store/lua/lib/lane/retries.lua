@@ -34,13 +34,15 @@ local function rejected_back(spent, row)
 end
 
 -- Whether others go before the next retry of an offer's run: it was rejected or failed, while the lane's circuit is not
--- closed, or it failed and most retries fail, but for every RETRY_TURN-th call. And whether that was drawn.
+-- closed or its latest calls were rejected alike, or it failed and most retries fail, but for every RETRY_TURN-th call.
+-- And whether that was drawn.
 function steps_back(offer, row)
   local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false, false end
   local spent = attempt_counts(offer.jobs, parse_entry(text).job)
   local failed = spent.attempts + spent.unproven > 0
-  if (row.circuit or 'closed') ~= 'closed' then return spent.rejected > 0 or failed, false end
+  local shut = (row.circuit or 'closed') ~= 'closed' or (row.alike_from or 0) > (row.answered_n or 0)
+  if shut then return spent.rejected > 0 or failed, false end
   if spent.rejected > 0 then return rejected_back(spent, row) end
   return failed and often_flawed(row, OFTEN_FLAWED) and (row.granted or 0) % RETRY_TURN ~= 0, false
 end

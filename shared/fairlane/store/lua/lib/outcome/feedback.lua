@@ -27,7 +27,8 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' and not own then
     suspect_team(row, lane, lease, retry_after_ms, now)
-    news = rejected(row, limits, lease, hints, wait_ms, now)
+    local held = lease.probe and known(row.held_until_ms) -- its probes show nothing of the rate
+    if not held then news = rejected(row, limits, lease, hints, wait_ms, now) end
   elseif signal == 'overloaded' and not own then
     wait_ms = overloaded(row, lease, wait_ms, now)
   end

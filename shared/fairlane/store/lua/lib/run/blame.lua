@@ -3,7 +3,7 @@
 -- costs no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served, or
 -- once only such jobs are left (lib/circuit/own_failures.lua).
 -- GIVES: prove_failures charge_attempt charge_rejection shown_signal
--- USES: circuit/access circuit/own_failures job/attempt_counts job/rejections
+-- USES: circuit/access circuit/alike circuit/own_failures job/attempt_counts job/rejections
 -- NEEDS: KEY.jobs KEY.lane
 
 -- Decides unproven failures of a lease's job, if the lane has answered a later call since: they cost attempts, or
@@ -22,15 +22,18 @@ end
 
 -- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" one, a "denied" one (an attempt where
 -- this job alone is denied access, else unproven), or an "absent" one (unproven where the lane has answered before).
--- Returns its counts, which are not saved yet.
-function charge_attempt(lease, cost, now)
+-- One whose request was "rejected", or is "doubtful", is an attempt where that is the row's own (circuit/alike), by
+-- `refusal`; a rejected job then ends. Returns its counts, which are not saved yet; with `ends`, its attempts.
+function charge_attempt(lease, cost, now, refusal)
   local spent = attempt_counts(KEY.jobs, lease.job)
   prove_failures(spent, lease)
   if cost == 'denied' then cost = denied_alone(lease) and 'attempt' or 'unproven' end
   if cost == 'absent' then cost = redis.call('HGET', KEY.lane, 'answered_n') and 'unproven' or 'attempt' end
+  local rejected = cost == 'rejected'
+  if rejected or cost == 'doubtful' then cost = weigh_rejection(lease, spent, refusal) end
   if cost == 'unproven' then
     local before = spent.last
-    spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n)
+    spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n, lease.alike or 0)
     prove_failures(spent, lease)
     if spent.unproven > 0 then weigh_failure(spent.attempts > 0, before) end
     if spent.unproven > 0 and fails_of_its_own(now) then
@@ -39,6 +42,7 @@ function charge_attempt(lease, cost, now)
   elseif cost == 'attempt' then
     spent.attempts = spent.attempts + 1
   end
+  spent.ends = rejected and cost == 'attempt' and spent.attempts or nil
   return spent
 end
 

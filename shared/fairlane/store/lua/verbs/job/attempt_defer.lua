@@ -8,7 +8,8 @@
 -- USES: core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
--- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); `limited` (0 or 1) is
+-- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a job that is rejected
+-- may end whatever is left of them. `limited` (0 or 1) is
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call (0: it
 -- did not), and `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
 -- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
@@ -16,11 +17,13 @@ local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local lease, outcome = reported(now)
 if not lease then return false end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
-local spent, max_attempts = charge_attempt(lease, cost, now), tonumber(ARG.max_attempts)
+local spent, max_attempts = charge_attempt(lease, cost, now, ARG.refusal), tonumber(ARG.max_attempts)
+if spent.ends then return reply_of('', false, spent.ends) end
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
 
 -- An answer that costs its job nothing named a parameter, without which the next call is made: that one decides.
 outcome.undecided = cost == 'nothing'
+if lease.alike then outcome.signal = 'server_error' end
 local goes_on = ARG.handle ~= ''
 local news = end_reported(lease, outcome, not goes_on and outcome.used or nil, now)
 local again = cost ~= 'nothing' or outcome.late or outcome.signal == 'overloaded'

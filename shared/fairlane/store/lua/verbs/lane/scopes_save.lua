@@ -16,6 +16,7 @@ for connection, record in pairs(cjson.decode(ARG.records)) do
 end
 for i, name in ipairs(cjson.decode(ARG.names)) do
   if unpark(KEY.lanes[i], now) then
+    redis.call('HSET', KEY.lanes[i], 'key_ms', whole(now))
     opened[#opened + 1] = name
     wake(KEY.dirty, ARG.channel, name)
   end

@@ -1,0 +1,81 @@
+-- Rejections alike on a lane that has answered the run before. A 4xx is its row's own, unless the provider rejects all
+-- calls in these words: a spent budget, a key's cap, a model that was taken away. Whose it is, the next answer shows:
+-- until then it costs its job nothing, and enough jobs that are rejected alike open the circuit. In a lane's hash:
+--   alike, alike_jobs      status and words of most of the latest rejections, without digits, and the jobs that met
+--                          them at their first call, less those that met others
+--   alike_from, alike_all  the permit of the first of all rejections, which ended where a call that started later was
+--                          answered, and how many jobs met one at their first call
+--   alike_opened           the latest permit when they opened the circuit: until a later call is answered they cost
+--                          no job anything
+--   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
+-- GIVES: weigh_rejection
+-- USES: run/model_refusals
+-- NEEDS: KEY.lane
+
+local LONGEST = 200 -- bytes of a rejection's words: what follows is mostly of the row
+local MOST_CALLS = 3 -- of a job: the last rows of a run may be rejected, and no answer shows whose fault that is
+local OWN_TIMES = 3 -- times until words count as their rows' own: their rows need no second call
+local DOUBTED = 3 -- jobs, mostly rejected, until such words are doubted again
+
+local function without_digits(refusal)
+  return string.sub(refusal, 1, 3) .. string.gsub(string.sub(refusal, 4, LONGEST), '%d+', '#')
+end
+
+-- {answered_n, shut, alike, from, jobs, own, own_n, all, opened, granted} of the lane.
+local function read_past()
+  local values = redis.call('HMGET', KEY.lane, 'answered_n', 'circuit', 'alike', 'alike_from', 'alike_jobs',
+    'rows_own', 'rows_own_n', 'alike_all', 'alike_opened', 'granted')
+  return {
+    answered_n = tonumber(values[1] or 0), shut = (values[2] or 'closed') ~= 'closed', alike = values[3],
+    from = tonumber(values[4] or 0), jobs = tonumber(values[5] or 0), own = values[6],
+    own_n = tonumber(values[7] or 0), all = tonumber(values[8] or 0),
+    opened = tonumber(values[9] or 0), granted = tonumber(values[10] or 0),
+  }
+end
+
+-- How often these words have been their rows' own; once more if `again`.
+local function own_times(past, words, again)
+  local times = past.own == words and past.own_n or 0
+  if not again then return times end
+  redis.call('HSET', KEY.lane, 'rows_own', words, 'rows_own_n', times + 1)
+  return times + 1
+end
+
+-- Counts a rejection, of a job's `first` call (1) or not (0). The words that most have are found by a majority vote
+-- (Boyer and Moore, 1981): each rejection in other words takes a vote. Returns the votes for these words, and whether
+-- most calls since the first rejection were rejected: those that are still out had as much time.
+local function vote(past, words, same, going_on, lease, first)
+  local from, votes, all = lease.n, 0, 0
+  if going_on then from, votes, all = past.from, past.jobs, past.all end
+  all = all + first
+  local most = 2 * all > lease.n - from + 1
+  local others = going_on and not same and votes > 0
+  votes = votes + (others and -first or first)
+  redis.call('HSET', KEY.lane, 'alike', others and past.alike or words, 'alike_from', from, 'alike_jobs', votes,
+    'alike_all', all)
+  return others and 0 or votes, most
+end
+
+-- Weighs the rejection of a lease's call, whose job has `spent` so much before: an 'attempt' where it is the row's own,
+-- else 'unproven'. Where it shows that the lane rejects all calls, `lease.alike` is `alike_opened`.
+function weigh_rejection(lease, spent, refusal)
+  local words, past = without_digits(refusal), read_past()
+  local same, going_on = past.alike == words, past.from > past.answered_n
+  if same and past.opened > past.answered_n then
+    lease.alike = past.opened
+    return 'unproven'
+  end
+  if lease.learns then return 'attempt' end
+  local later = lease.n < past.answered_n
+  local times = own_times(past, words, later or same and not going_on and past.jobs > 0)
+  if past.shut or later then return 'attempt' end
+  local before = spent.attempts + spent.unproven
+  if before + 1 >= MOST_CALLS then return 'attempt' end
+  local jobs, most = vote(past, words, same, going_on, lease, before == 0 and 1 or 0)
+  if jobs >= ENOUGH_REFUSALS and most then
+    lease.alike = past.granted
+    redis.call('HSET', KEY.lane, 'alike_opened', past.granted)
+  end
+  local own = times >= OWN_TIMES or before > 0 and times > 0
+  return own and not (jobs >= DOUBTED and most) and 'attempt' or 'unproven'
+end
