@@ -1,8 +1,7 @@
 -- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect
---       concurrency/concurrency_limit lane/advance lane/limits rate/constants refusal/reopening tokens/amounts
---       tokens/token_charges
+-- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect concurrency/concurrency_limit
+--       lane/advance lane/limits rate/constants refusal/reopening tokens/amounts tokens/token_charges
 -- NEEDS: KEY.leases
 
 function admission_of(row, limits, room, most, now)
