@@ -84,7 +84,7 @@ class Runner:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
-            except (RedisError, OSError) as error:
+            except RedisError as error:
                 why = in_words(error)
                 self._watch.failed(why)
                 if not self._away_s:
@@ -98,14 +98,14 @@ class Runner:
                 self._recover()
         try:
             self._scheduler.resign()
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError) as error:  # also of a broker whose connection has ended
             log.warning(Event.STORE_UNREACHABLE, error=str(error))
 
     def _relieve(self) -> None:
         """Let teams cancel and pause while Redis is full."""
         try:
             self._scheduler.relieve()
-        except (RedisError, OSError):
+        except RedisError:
             pass  # the next pass tries again
         except Exception:
             log.exception(Event.TICK_FAILED)

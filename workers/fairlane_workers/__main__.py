@@ -3,7 +3,9 @@
 from fairlane.core.startup import lasting_imports
 
 with lasting_imports():
+    from fairlane.telemetry.log_stream import own_streams
     from fairlane_workers.command import main
 
 if __name__ == "__main__":
+    own_streams()
     raise SystemExit(main())

@@ -20,6 +20,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
+from fairlane.telemetry.log_stream import drain_streams, own_streams
 from fairlane.telemetry.logs import configure_logging, get_logger
 from fairlane_workers.engine import Engine
 from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
@@ -109,6 +110,7 @@ class WorkerProcess:
             signal_.connect(essential(receiver), weak=False)
 
     def _set_up_logging(self, **_: Any) -> None:
+        own_streams()
         configure_logging(self._settings.log, self.engine.name)
 
     def _start(self, instance: Any, **_: Any) -> None:
@@ -131,6 +133,7 @@ class WorkerProcess:
 
     def _close(self, **_: Any) -> None:
         self.engine.close()
+        drain_streams()  # after SIGHUP Celery replaces the program, without an exit
 
 
 def _freeze(**_: Any) -> None:

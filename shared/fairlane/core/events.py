@@ -109,4 +109,5 @@ class Event(StrEnum):
     METRICS_SERVED = "metrics_served"  # url
     METRICS_UNSERVED = "metrics_unserved"  # host, port, error
     METRICS_REQUEST_BROKEN = "metrics_request_broken"
+    LOG_LINES_LOST = "log_lines_lost"  # lines
     FLOWER_NAVIGATION_UNKNOWN = "flower_navigation_unknown"  # template
