@@ -93,6 +93,8 @@ class Event(StrEnum):
     WORKER_STOPPING = "worker_stopping"  # busy
     WORKER_DRAINING = "worker_draining"  # busy
     WORKER_RESUMED = "worker_resumed"  # busy
+    LOOP_STANDS = "loop_stands"
+    LOOP_TURNS = "loop_turns"
     WORKER_LOST = "worker_lost"  # worker, leases
     LANES_SERVED = "lanes_served"  # app, lanes
     HEARTBEAT_FAILED = "heartbeat_failed"  # worker
