@@ -311,3 +311,17 @@ def test_a_connection_that_a_worker_cannot_use_is_a_failure_with_its_reason() ->
     (finding,) = [each for each in examine(replace(WELL, beats=(beat,))) if "cannot use" in each.detail]
 
     assert (finding.grade, finding.detail) == (Grade.FAIL, "w1 cannot use sim: ca_file: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("clients", "most", "warned"), [(81, 100, True), (80, 100, False), (5, 0, False), (0, 0, False)]
+)
+def test_connections_are_compared_with_the_most_that_the_server_takes(
+    clients: int, most: int, warned: bool
+) -> None:
+    found = list(check_server(replace(SOUND, clients=clients, most_clients=most)))
+    crowded = [each for each in found if each.check == "redis connections"]
+    assert len(crowded) == warned
+    if warned:
+        assert crowded[0].grade is Grade.WARN
+        assert "81 of the 100 connections" in crowded[0].detail

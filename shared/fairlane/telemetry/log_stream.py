@@ -19,7 +19,7 @@ MOST_WAITING = 4 * 1024 * 1024
 """Characters that may wait for a reader: a minute of a busy worker's lines. Then lines are lost."""
 
 GATHER_S = 0.05
-"""Lines wait so long for others, which spares a wake-up and a system call each. A killed process loses them."""
+"""Lines wait so long for others, which spares wake-ups and system calls. A killed process loses them."""
 
 AGAIN_S = 5.0
 """Lost lines are reported with the next line, or after so long."""

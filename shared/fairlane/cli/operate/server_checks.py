@@ -12,6 +12,7 @@ from fairlane.store.read.overview import ServerView
 OLDEST_SERVER = (6, 2)
 CLOCKS_APART_MS = 1000
 MEMORY_NEARLY_FULL = 0.8
+CONNECTIONS_NEARLY_ALL = 0.8
 
 
 def check_server(server: ServerView | None) -> Iterator[Finding]:
@@ -32,6 +33,10 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
         yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
     yield _check_persistence(server)
     yield _check_memory(server)
+    if server.clients > server.most_clients * CONNECTIONS_NEARLY_ALL > 0:
+        detail = f"{server.clients:,} of the {server.most_clients:,} connections of maxclients are open"
+        remedy = "Raise maxclients: beyond it Redis refuses scheduler, workers and clients."
+        yield Finding("redis connections", Grade.WARN, detail, remedy)
 
 
 def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:

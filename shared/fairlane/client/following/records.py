@@ -30,7 +30,7 @@ class Records:
     def __init__(self, deployment: Deployment, spec: RunSpec, closure: Closure | None = None) -> None:
         self._deployment, self._spec, self._closure = deployment, spec, closure
         self._ref = RunRef(spec.team, spec.run)
-        self._patience = deployment.patience()
+        self._patience = deployment.patience(spec.run)
         self._reader = deployment.records(spec)
 
     def in_item_order(self) -> Iterator[Record]:
