@@ -1,6 +1,9 @@
 """``python -m fairlane_workers``: a worker process with its own options."""
 
-from fairlane.core.startup import lasting_imports
+from fairlane.core.startup import end_when_asked, lasting_imports
+
+if __name__ == "__main__":
+    end_when_asked()
 
 with lasting_imports():
     from fairlane.telemetry.log_stream import own_streams
