@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -44,6 +44,23 @@ class DeploymentMetrics(Collector):
         yield _labelled("team_waiting", "Jobs that could start", "team", leader_sample.waiting)
         yield _labelled("team_weight", "What its share is in proportion to", "team", leader_sample.weights)
         yield from _budgets(leader_sample, self._metrics.budgets)
+
+
+class ArchiveMetrics(Collector):
+    """What waits for the archive; no samples while another scheduler leads."""
+
+    def __init__(self, leader: Leader, unmoved: Callable[[], tuple[int, float]]) -> None:
+        self._leader, self._unmoved = leader, unmoved
+
+    def describe(self) -> Iterable[Metric]:
+        """Nothing; see `DeploymentMetrics`."""
+        return ()
+
+    def collect(self) -> Iterator[Metric]:
+        """Both families."""
+        runs, late_s = self._unmoved() if self._leader.leads else (None, None)
+        yield _gauge("archive_waiting_runs", "Finished runs that are due and not moved", runs)
+        yield _gauge("archive_late_seconds", "How long the first of them has been due", late_s)
 
 
 def _runs(sample: DeploymentSample | None) -> Iterator[Metric]:

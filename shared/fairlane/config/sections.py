@@ -121,6 +121,12 @@ class ArchiveSettings(Section):
         description="Seconds that a finished run stays in Redis before it moves. "
         "A new run can continue it there.",
     )
+    hold_seconds: float = Field(
+        default=30 * 86_400.0,
+        ge=0,
+        description="Seconds after its end for which a run stays in Redis that could not be moved, at least: "
+        "it does not expire meanwhile, unless Redis is nearly full.",
+    )
 
 
 class AuditSettings(Section):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen
+from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen, Unmoved
 from fairlane.core.clock import span
 from fairlane.store.connection.server_states import FULL
 from fairlane.store.read.overview import ServerView
@@ -46,6 +46,19 @@ def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
     elif frees_in_background is False:
         detail = "Redis serves nobody while it frees an expired run: 1 ms for about 1,500 results"
         yield Finding("redis expiry", Grade.WARN, detail, "Set `lazyfree-lazy-expire yes`.")
+
+
+def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
+    """Do finished runs get into the archive?"""
+    if unmoved is None:
+        return
+    if not unmoved.runs:
+        yield Finding("archive", Grade.OK, "no finished run waits to be moved")
+        return
+    ago = span(max(0, now_ms - unmoved.oldest_ms))
+    detail = f"{unmoved.runs:,} finished runs wait to be moved; the first ended {ago} ago"
+    remedy = "See archive_failed in the leader's log. They expire archive.hold_seconds after their end."
+    yield Finding("archive", Grade.FAIL, detail, remedy)
 
 
 def check_broker(seen: Seen) -> Iterator[Finding]:
