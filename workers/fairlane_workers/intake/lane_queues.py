@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
 from typing import Any, ClassVar, Protocol
 
 from celery import bootsteps
+from celery.exceptions import CPendingDeprecationWarning
 from celery.worker.consumer import Consumer
 from kombu.message import Message
 from redis.exceptions import RedisError
@@ -303,7 +305,10 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """See Celery's consumer."""
-        super().on_connection_error_after_connected(exc)
+        with warnings.catch_warnings():
+            # Of a setting for messages of a lost connection, which leases recover here.
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
         self._refused(exc)
 
     def _refused(self, exc: Exception) -> bool:
