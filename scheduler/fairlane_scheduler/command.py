@@ -24,7 +24,6 @@ from fairlane.store.connection.connect import open_store, require_rights, requir
 from fairlane.telemetry.logs import configure_logging
 from fairlane_scheduler.dispatch.publisher import Publisher
 from fairlane_scheduler.feed.tokenizers import load_tokenizers
-from fairlane_scheduler.monitoring.deployment_metrics import ArchiveMetrics
 from fairlane_scheduler.monitoring.serving import Monitoring
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
@@ -69,10 +68,11 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     except FairlaneError as error:
         print(error, file=sys.stderr)  # noqa: T201 - what is wrong is the configuration
         return 2
-    if archiver is not None and metrics is not None:
-        metrics.registry.register(ArchiveMetrics(scheduler.leader, lambda: archiver.unmoved))
     runner = Runner(scheduler, redis, clock, monitoring.health, stop)
-    monitoring.start(scheduler.leader)
+    if archiver is None:
+        monitoring.start(scheduler.leader)
+    else:
+        monitoring.start(scheduler.leader, lambda: archiver.unmoved)
     gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
     monitoring.stop()

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import structlog
@@ -24,10 +24,11 @@ from fairlane.core.errors import ArchiveUnavailable, ConfigurationError, StoreUn
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.store.write.attempts import run_keys
-from fairlane_scheduler.monitoring.deployment_metrics import ArchiveMetrics
+from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from fairlane_scheduler.upkeep import archiver as module
 from fairlane_scheduler.upkeep.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
 from tests.support.archives import ArchivedStage, sqlite_url
+from tests.support.registries import ScheduledMetrics
 from tests.support.wait import wait_until
 
 
@@ -299,11 +300,12 @@ def test_another_leader_counts_what_waits(stage: ArchivedStage, monkeypatch: pyt
 
 
 def test_the_gauges_of_the_archive_are_the_leader_s() -> None:
-    registry, leader = CollectorRegistry(), SimpleNamespace(leads=True)
-    registry.register(ArchiveMetrics(leader, lambda: (3, 12.5)))  # type: ignore[arg-type]
+    made = ScheduledMetrics()
+    registry, shown = CollectorRegistry(), cast(Any, made)
+    registry.register(DeploymentMetrics(shown.leader, made.metrics, made.sampler, lambda: (3, 12.5)))
     assert registry.get_sample_value("fairlane_archive_waiting_runs") == 3
     assert registry.get_sample_value("fairlane_archive_late_seconds") == 12.5
-    leader.leads = False
+    made.leader.epoch = 0
     assert registry.get_sample_value("fairlane_archive_waiting_runs") is None
 
 
