@@ -69,7 +69,10 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         print(error, file=sys.stderr)  # noqa: T201 - what is wrong is the configuration
         return 2
     runner = Runner(scheduler, redis, clock, monitoring.health, stop)
-    monitoring.start(scheduler.leader)
+    if archiver is None:
+        monitoring.start(scheduler.leader)
+    else:
+        monitoring.start(scheduler.leader, lambda: archiver.unmoved)
     gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
     monitoring.stop()

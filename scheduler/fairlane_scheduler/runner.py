@@ -21,6 +21,7 @@ log = get_logger("runner")
 
 QUANTUM_MS = 4  # one tick answers all wake-ups within so many milliseconds
 AWAY_FIRST_S, AWAY_MOST_S = 0.1, 1.0
+WARN_EVERY_MS = 60_000
 READ_AT_ONCE = 1000
 INBOX = "inbox:"
 
@@ -69,6 +70,7 @@ class Runner:
         self._watch = watch or Unwatched()
         self._stop = stop or threading.Event()
         self._away_s = 0.0
+        self._warned_ms = 0
         self._on_ready: Callable[[], None] | None = None
 
     def stop(self) -> None:
@@ -84,11 +86,10 @@ class Runner:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
-            except (RedisError, OSError) as error:
+            except RedisError as error:
                 why = in_words(error)
                 self._watch.failed(why)
-                if not self._away_s:
-                    log.warning(Event.STORE_UNREACHABLE, error=why)
+                self._warn(why)
                 if is_full(error):
                     self._relieve()
                 self._recover()
@@ -98,14 +99,21 @@ class Runner:
                 self._recover()
         try:
             self._scheduler.resign()
-        except (RedisError, OSError) as error:
+        except (RedisError, OSError) as error:  # also of a broker whose connection has ended
             log.warning(Event.STORE_UNREACHABLE, error=str(error))
+
+    def _warn(self, why: str) -> None:
+        """Log what is wrong at Redis: at once, and every `WARN_EVERY_MS` while no pass succeeds."""
+        now_ms = self._clock.monotonic_ms()
+        if not self._away_s or now_ms - self._warned_ms >= WARN_EVERY_MS:
+            self._warned_ms = now_ms
+            log.warning(Event.STORE_UNREACHABLE, error=why)
 
     def _relieve(self) -> None:
         """Let teams cancel and pause while Redis is full."""
         try:
             self._scheduler.relieve()
-        except (RedisError, OSError):
+        except RedisError:
             pass  # the next pass tries again
         except Exception:
             log.exception(Event.TICK_FAILED)

@@ -186,6 +186,7 @@ class Scheduler:
         self._housekeeping_ms = 0
         self._heartbeat_ms = 0
         self._remember_ms = 0
+        self._elected = 0  # the last epoch whose election was logged
 
     @property
     def wake_channel(self) -> str:
@@ -239,7 +240,9 @@ class Scheduler:
         before, won = self.leader.epoch, self.leader.tick(now, self._time.argument())
         if stepped_ms := self.leader.take_stepped_ms():
             log.warning(Event.CLOCK_STEPPED, back_s=stepped_ms / 1000)
-        if self.leader.epoch != before:
+        # After a pass that failed it reads everything anew in the same term, which is no news.
+        if self.leader.epoch != before and not (won and self.leader.epoch == self._elected):
+            self._elected = self.leader.epoch
             log.info(Event.LEADER_ELECTED if won else Event.LEADER_LOST, epoch=self.leader.epoch or before)
         if won:
             self._begin_term()

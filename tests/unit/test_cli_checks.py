@@ -9,8 +9,8 @@ import pytest
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.operate.checks import check_leader, check_workers, counts, examine
-from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen
-from fairlane.cli.operate.server_checks import check_clocks, check_server
+from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen, Unmoved
+from fairlane.cli.operate.server_checks import check_archive, check_clocks, check_server
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.server_states import Refusal
@@ -311,3 +311,37 @@ def test_a_connection_that_a_worker_cannot_use_is_a_failure_with_its_reason() ->
     (finding,) = [each for each in examine(replace(WELL, beats=(beat,))) if "cannot use" in each.detail]
 
     assert (finding.grade, finding.detail) == (Grade.FAIL, "w1 cannot use sim: ca_file: cannot be read")
+
+
+@pytest.mark.parametrize(
+    ("clients", "most", "warned"), [(81, 100, True), (80, 100, False), (5, 0, False), (0, 0, False)]
+)
+def test_connections_are_compared_with_the_most_that_the_server_takes(
+    clients: int, most: int, warned: bool
+) -> None:
+    found = list(check_server(replace(SOUND, clients=clients, most_clients=most)))
+    crowded = [each for each in found if each.check == "redis connections"]
+    assert len(crowded) == warned
+    if warned:
+        assert crowded[0].grade is Grade.WARN
+        assert "81 of the 100 connections" in crowded[0].detail
+
+
+@pytest.mark.parametrize(
+    ("unmoved", "grade", "words"),
+    [
+        (None, None, ""),
+        (Unmoved(0, 0), Grade.OK, "no finished run"),
+        (
+            Unmoved(12, NOW - 3 * 3_600_000),
+            Grade.FAIL,
+            "12 finished runs wait to be moved; the first ended 3 h",
+        ),
+    ],
+)
+def test_runs_that_do_not_get_into_the_archive_are_a_failure(
+    unmoved: Unmoved | None, grade: Grade | None, words: str
+) -> None:
+    found = list(check_archive(unmoved, NOW))
+    assert [each.grade for each in found] == ([] if grade is None else [grade])
+    assert all(words in each.detail for each in found)

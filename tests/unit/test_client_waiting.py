@@ -119,6 +119,24 @@ def test_a_redis_that_stays_away_is_given_up(stage: Stage) -> None:
     assert 60 <= sum(stage.waits) <= 62
 
 
+def test_whoever_gives_up_is_told_that_the_run_goes_on_and_how_to_wait_again(stage: Stage) -> None:
+    run = submit(stage)
+    for read in (run.wait, lambda: list(run.stream())):
+        connect(stage, connected=True)
+        stage.then(lambda: connect(stage, connected=False))
+        with pytest.raises(StoreUnavailable) as raised:
+            read()
+        assert f"Run {run.id} goes on without this client; `fairlane watch {run.id}`" in str(raised.value)
+        assert "fairlane up" not in str(raised.value)
+
+
+def test_who_never_reached_redis_is_told_to_start_one(stage: Stage) -> None:
+    run = submit(stage)
+    connect(stage, connected=False)
+    with pytest.raises(StoreUnavailable, match="`fairlane up`"):
+        run.wait()
+
+
 def test_a_timeout_holds_while_redis_is_away(stage: Stage) -> None:
     run = submit(stage)
     stage.then(lambda: connect(stage, connected=False))

@@ -164,3 +164,53 @@ def test_a_pulse_is_silent_since_it_beat_last() -> None:
     pulse.beat()
     clock.advance(2.5)
     assert pulse.silent_s() == 2.5
+
+
+def connected(server: MetricsServer, count: int, said: bytes = b"") -> list[socket.socket]:
+    assert server.url is not None
+    host, port = server.url.removeprefix("http://").split(":")
+    made = [socket.create_connection((host, int(port)), timeout=5) for _ in range(count)]
+    for each in made:
+        each.sendall(said)
+    return made
+
+
+def close(connections: list[socket.socket]) -> None:
+    for each in connections:
+        each.close()
+
+
+@pytest.mark.parametrize("count", [8, 64, 300])
+def test_silent_connections_take_nobody_s_place(count: int) -> None:
+    with served() as server:
+        silent = connected(server, count)
+        assert get(server, "/healthz")[0] == 200
+        assert get(server, "/metrics")[0] == 200
+        close(silent)
+
+
+def test_probes_have_places_of_their_own() -> None:
+    with served() as server:
+        begun = connected(server, MOST_REQUESTS, b"GET /metrics HTTP/1.1\r\n")
+        wait_until(lambda: server._server._places._value == 0)  # type: ignore[union-attr]
+        for _ in range(20):
+            assert get(server, "/healthz")[0] == 200
+            assert get(server, "/readyz")[0] == 200
+        close(begun)
+
+
+def test_a_silent_connection_is_closed_after_a_while(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("fairlane.telemetry.metrics_server.REQUEST_TIMEOUT_S", 0.05)
+    with served() as server:
+        (silent,) = connected(server, 1)
+        assert silent.recv(1) == b""
+        assert get(server, "/healthz")[0] == 200
+        silent.close()
+
+
+def test_a_server_that_stops_closes_silent_connections() -> None:
+    with served() as server:
+        (silent,) = connected(server, 1)
+        assert get(server, "/healthz")[0] == 200
+    assert silent.recv(1) == b""
+    silent.close()

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from redis import Redis
@@ -15,12 +18,20 @@ from redis.exceptions import (
     ResponseError,
 )
 
+import fairlane
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import StoreRefuses
 from fairlane.store.connection import connect
 from fairlane.store.connection.connect import require_rights, require_usable, unavailable
-from fairlane.store.connection.misfits import CLUSTERED, misfit_of, missing_right
+from fairlane.store.connection.misfits import (
+    CLUSTERED,
+    COMMANDS,
+    OF_QUEUES,
+    misfit_of,
+    missing_commands,
+    missing_right,
+)
 from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.keys import Keys
 
@@ -189,3 +200,55 @@ def test_whoever_uses_a_refused_password_or_database_reads_which(
             ask()
         assert "wrong" not in str(raised.value).replace("***", "")
     deployment.close()
+
+
+def test_a_server_has_all_commands_that_are_asked_for_and_says_which_it_lacks(real_redis: Redis) -> None:
+    assert missing_commands(real_redis, (*COMMANDS, *OF_QUEUES)) == []
+    assert missing_commands(real_redis, ("GET", "NOSUCH", "SET", "NEITHER")) == ["NOSUCH", "NEITHER"]
+
+
+def test_every_command_of_a_script_is_asked_for() -> None:
+    text = "".join(path.read_text() for path in Path(fairlane.__file__).parent.rglob("*.lua"))
+    called = set(re.findall(r"redis\.p?call\('([A-Z]+)'", text))
+    assert len(called) > 30
+    assert called <= set(COMMANDS)
+
+
+class Renamed:
+    """A client of a server that has lost a command, or does not say which it has."""
+
+    def __init__(self, answer: Any) -> None:
+        self._answer = answer
+
+    def execute_command(self, *_: str) -> Any:
+        if isinstance(self._answer, Exception):
+            raise self._answer
+        return self._answer
+
+
+def test_a_renamed_command_is_named_before_a_role_starts() -> None:
+    told = [None if name == "SCAN" else [name] for name in COMMANDS]
+    missing = missing_right(Renamed(told), KEYS, broker=False)  # type: ignore[arg-type]
+    assert missing is not None
+    assert missing.problem == "this server has no SCAN"
+    assert "rename-command" in missing.remedy
+
+
+@pytest.mark.parametrize("answer", [ResponseError("unknown command 'COMMAND'"), [], None, b"OK"])
+def test_a_server_that_does_not_say_what_it_has_is_believed_to_have_all(answer: Any) -> None:
+    assert missing_commands(Renamed(answer), COMMANDS) == []  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "unknown command 'SCAN', with args beginning with: '0' ",
+        "unknown command `SCAN`, with args beginning with: `0`",
+        "Command # 1 (SCAN 0) of pipeline caused error: unknown command 'SCAN', with args beginning with:",
+        "ERR unknown command 'scan'",
+    ],
+)
+def test_an_unknown_command_is_a_misfit_wherever_it_comes_up(said: str) -> None:
+    found = misfit_of(ResponseError(said))
+    assert found is not None
+    assert found.problem == "this server has no SCAN"

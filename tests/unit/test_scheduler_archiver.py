@@ -4,23 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import structlog
+from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.apps.archive.opening import Archive
+from fairlane.cli.operate.doctor import _unmoved
+from fairlane.client.deployment import Deployment
 from fairlane.config.sections import ArchiveSettings, RedisSettings, SchedulerSettings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
-from fairlane.core.errors import ConfigurationError, StoreUnavailable
+from fairlane.core.errors import ArchiveUnavailable, ConfigurationError, StoreUnavailable
 from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.store.write.attempts import run_keys
+from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from fairlane_scheduler.upkeep import archiver as module
 from fairlane_scheduler.upkeep.archiver import AGAIN_S, LOOK_EVERY_S, Archiver, Stopping, start_archiver
 from tests.support.archives import ArchivedStage, sqlite_url
+from tests.support.registries import ScheduledMetrics
 from tests.support.wait import wait_until
 
 
@@ -191,3 +199,120 @@ def test_a_defect_does_not_end_the_thread(stage: ArchivedStage, monkeypatch: pyt
     archiver.thread.start()
     wait_until(lambda: len(asked) >= 3)
     archiver.thread.stop()
+
+
+class Away:
+    """An archive whose database does not answer."""
+
+    def __init__(self, archive: Archive) -> None:
+        self._archive = archive
+
+    def mover(self, *given: Any) -> Any:
+        made = self._archive.mover(*given)
+
+        def fail(ref: RunRef) -> None:
+            raise ArchiveUnavailable("connection refused")
+
+        made.move = fail  # type: ignore[method-assign,assignment]
+        return made
+
+    def close(self) -> None:
+        self._archive.close()
+
+
+def left_s(stage: ArchivedStage, run: Any) -> set[int]:
+    """The seconds after which the keys of a run expire, to five."""
+    ref = stage.ref(run)
+    names = (name for name in run_keys(stage.keys, ref).items() if name[0] != "active")
+    left = (stage.redis.pttl(key) for _, key in names)
+    return {round(each / 5000) * 5 for each in left if each != -2}
+
+
+def expire_soon(stage: ArchivedStage, run: Any, seconds: int) -> None:
+    for name, key in run_keys(stage.keys, stage.ref(run)).items():
+        if name != "active":
+            stage.redis.expire(key, seconds)
+
+
+def test_what_cannot_be_moved_does_not_expire_and_is_counted(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away: Any = Away(stage.archive)
+    archiver, run = archiver_of(stage, monkeypatch, archive=away), completed(stage)
+    stage.clock.advance(60 + 3600)
+    expire_soon(stage, run, 2 * 86_400)
+    assert archiver.tick() == AGAIN_S
+    assert left_s(stage, run) == {2 * 86_400}, "it has time"
+    assert archiver.unmoved == (1, pytest.approx(3600, abs=1))
+
+    expire_soon(stage, run, 3600)
+    archiver.tick()
+
+    assert left_s(stage, run) == {2 * 86_400}
+    assert stage.redis.exists(stage.keys.results(stage.ref(run)))
+
+
+def test_a_run_is_held_for_so_long_after_its_end_and_no_longer(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away: Any = Away(stage.archive)
+    archiver, run = archiver_of(stage, monkeypatch, archive=away), completed(stage)
+    stage.clock.advance(30 * 86_400 + 1)
+    expire_soon(stage, run, 3600)
+    archiver.tick()
+    assert left_s(stage, run) == {3600}
+
+
+def test_nothing_is_held_while_redis_is_nearly_full(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    full = SimpleNamespace(memory_used=81, memory_limit=100)
+    monkeypatch.setattr("fairlane.store.read.overview.DeploymentReader.server", lambda _: full)
+    away: Any = Away(stage.archive)
+    archiver, run = archiver_of(stage, monkeypatch, archive=away), completed(stage)
+    stage.clock.advance(120)
+    expire_soon(stage, run, 3600)
+    archiver.tick()
+    assert left_s(stage, run) == {3600}
+
+
+def test_where_runs_are_kept_shortly_the_archive_is_tried_before_they_expire(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    away: Any = Away(stage.archive)
+    archiver, run = archiver_of(stage, monkeypatch, archive=away, after=1, kept=20), completed(stage)
+    stage.clock.advance(5)
+    expire_soon(stage, run, 9)
+    assert archiver.tick() <= 5
+    assert left_s(stage, run) == {20}
+
+
+def test_another_leader_counts_what_waits(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
+    leads, away = [True], Away(stage.archive)
+    archiver = archiver_of(stage, monkeypatch, archive=away, leads=lambda: leads[0])  # type: ignore[arg-type]
+    completed(stage)
+    stage.clock.advance(120)
+    archiver.tick()
+    assert archiver.unmoved.runs == 1
+    leads[0] = False
+    archiver.tick()
+    assert archiver.unmoved.runs == 0
+
+
+def test_the_gauges_of_the_archive_are_the_leader_s() -> None:
+    made = ScheduledMetrics()
+    registry, shown = CollectorRegistry(), cast(Any, made)
+    registry.register(DeploymentMetrics(shown.leader, made.metrics, made.sampler, lambda: (3, 12.5)))
+    assert registry.get_sample_value("fairlane_archive_waiting_runs") == 3
+    assert registry.get_sample_value("fairlane_archive_late_seconds") == 12.5
+    made.leader.epoch = 0
+    assert registry.get_sample_value("fairlane_archive_waiting_runs") is None
+
+
+def test_the_doctor_sees_what_waits_for_the_archive(stage: ArchivedStage) -> None:
+    deployment = Deployment(settings_of(stage.url), stage.redis, archive=stage.archive)
+    completed(stage)
+    seen = _unmoved(deployment)
+    assert seen is not None
+    assert seen.runs == 1
+    assert _unmoved(Deployment(settings_of(None), stage.redis)) is None

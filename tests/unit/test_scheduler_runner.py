@@ -11,9 +11,10 @@ import fakeredis
 import pytest
 from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.core.clock import SystemClock
+from fairlane.core.clock import ManualClock, SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
 from fairlane_scheduler.command import stopped_by_signals
@@ -192,3 +193,28 @@ def test_a_signal_while_the_scheduler_starts_ends_it_before_its_first_tick(numbe
     with fakeredis.FakeRedis() as redis:
         Runner(cast(Scheduler, scheduler), redis, SystemClock(), stop=stop).run()
     assert (scheduler.teams, scheduler.resigned) == ([], 1)
+
+
+def test_a_fault_that_lasts_is_logged_again(fake_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = ManualClock()
+
+    def fail() -> int:
+        clock.advance(25)
+        raise ResponseError("unknown command 'SCAN'")
+
+    scheduler = ScriptedScheduler(*[fail] * 8)
+    scheduler.runner = Runner(cast(Scheduler, scheduler), fake_redis, clock)
+    with capture_logs() as logs:
+        scheduler.runner.run()
+
+    said = [line["error"] for line in logs if line["event"] == "store_unreachable"]
+    assert [each.partition(".")[0] for each in said] == ["this server has no SCAN"] * 3, "of 200 s"
+
+
+def test_a_fault_of_no_redis_is_a_defect_and_is_survived(fake_redis: Redis) -> None:
+    scheduler = ScriptedScheduler(raises(BrokenPipeError(32, "Broken pipe")), wait())
+
+    with capture_logs() as logs:
+        drive(scheduler, fake_redis)
+
+    assert [line["event"] for line in logs] == ["tick_failed", "store_back"]

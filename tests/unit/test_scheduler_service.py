@@ -103,6 +103,18 @@ def test_a_scheduler_runs_on_the_servers_clock(fake_redis: Redis) -> None:
     assert scheduler.leader.leads
 
 
+def test_a_leader_whose_passes_fail_is_logged_once(fake_redis: Redis) -> None:
+    settings, clock = Settings.model_validate({"redis": {"deployment": "test"}}), ManualClock()
+    scheduler = Scheduler(fake_redis, settings, clock, "first", CollectingPublisher(), VirtualTime(clock))
+
+    with capture_logs() as logs:
+        for _ in range(3):
+            scheduler.tick()
+            scheduler.store_came_back()
+
+    assert [line["epoch"] for line in logs if line["event"] == "leader_elected"] == [1]
+
+
 def test_the_log_says_who_leads_and_who_leads_no_more(fake_redis: Redis) -> None:
     settings, clock = Settings.model_validate({"redis": {"deployment": "test"}}), ManualClock()
     first, second = (

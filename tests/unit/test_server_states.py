@@ -34,7 +34,10 @@ SAID = [
 ]
 
 
-@pytest.mark.parametrize(("error", "words"), SAID)
+CROWDED = (ConnectionError("max number of clients reached"), "takes no more connections")
+
+
+@pytest.mark.parametrize(("error", "words"), [*SAID, CROWDED])
 def test_each_state_has_words_of_its_own_and_no_advice_to_start_a_server(
     error: RedisError, words: str
 ) -> None:

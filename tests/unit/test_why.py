@@ -271,6 +271,27 @@ def test_a_run_that_is_not_admitted_waits_for_that(asked: Asked) -> None:
     assert asked.why(f"{ref.run}/2").constraint == "admission"
 
 
+def test_a_run_that_no_scheduler_admits_is_announced_again_by_whoever_asks(asked: Asked) -> None:
+    from tests.support.deployment import make_spec
+
+    d = asked.d
+    ref = d.upload(make_spec("search", "r1", 3, 0, d.now_ms))
+    d.redis.rpush(d.keys.inbox("search"), '{"op": "submit", "run": "r1"}')
+    with d.redis.pubsub(ignore_subscribe_messages=True) as heard:
+        heard.subscribe(d.keys.wake)
+        heard.get_message(timeout=1)
+        assert asked.why(ref.run).sentence.endswith("as a rule for less than a second")
+        assert heard.get_message(timeout=0.05) is None
+        d.clock.advance(12)
+
+        found = asked.why(ref.run)
+
+        message = heard.get_message(timeout=1)
+    assert found.sentence.endswith("no scheduler has acted on its request for 12 s")
+    assert message is not None
+    assert message["data"] == b"inbox:search"
+
+
 def test_a_run_that_is_over_says_how(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=2)

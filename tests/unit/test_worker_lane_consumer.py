@@ -8,6 +8,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from celery.exceptions import Reject
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.config.settings import Settings
@@ -24,7 +25,7 @@ class Message:
     headers = {"task": TASK_NAME, "id": "x"}  # noqa: RUF012
 
     def __init__(self) -> None:
-        self.acknowledged = False
+        self.acknowledged = self.requeued = False
 
     def decode(self) -> Any:
         return [[], ATTEMPT.to_message(), {}]
@@ -32,6 +33,10 @@ class Message:
     def ack(self) -> None:
         assert not self.acknowledged
         self.acknowledged = True
+
+    def requeue(self) -> None:
+        self.ack()
+        self.requeued = True
 
 
 class Place:
@@ -83,3 +88,9 @@ def test_one_of_a_connection_that_was_lost_is_left_alone(place: Place) -> None:
     place.frees[0]()
     place.consumer.on_iteration()
     assert not place.message.acknowledged
+
+
+def test_a_message_whose_attempt_the_loop_has_not_begun_goes_back(place: Place) -> None:
+    place.future.set_exception(Reject("not begun", requeue=True))
+    place.consumer.on_iteration()
+    assert (place.message.requeued, place.consumer._in_hand) == (True, set())

@@ -358,3 +358,69 @@ def test_a_lost_connection_is_not_polled_less(queues: LaneQueues) -> None:
     for settle in lost.later:
         settle()
     assert new.channel.brpop_timeout == POLL_S
+
+
+class Loop:
+    """An event loop that stands still when a test says so."""
+
+    def __init__(self) -> None:
+        self.stands, self.put_backs = False, 0
+
+    def stands_still(self) -> bool:
+        return self.stands
+
+    def put_back(self) -> None:
+        self.put_backs += 1
+
+
+def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_waits(
+    announced: list[frozenset[str]],
+) -> None:
+    loop, consumer = Loop(), Consumer()
+    queues = LaneQueues(announced.append, loop)
+    queues.want(["sim:a"])
+    attach(queues, consumer)
+    consumer.run()
+    assert consumer.consumed == [queue_name("sim:a")]
+
+    loop.stands = True
+    consumer.run()
+    assert (consumer.consumed, loop.put_backs) == ([queue_name("sim:a")], 0), "it may have been suspended"
+    consumer.run()
+    assert (consumer.consumed, loop.put_backs, queues.listening) == ([], 1, False)
+    assert announced[-1] == frozenset()
+    queues.want(["sim:b"])
+    consumer.run()
+    assert (consumer.consumed, loop.put_backs) == ([], 2)
+
+    loop.stands = False
+    consumer.run()
+    assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
+    assert (queues.listening, loop.put_backs) == (True, 2)
+
+
+def test_a_worker_that_drains_takes_nothing_once_its_loop_turns_again(
+    announced: list[frozenset[str]],
+) -> None:
+    loop, consumer = Loop(), Consumer()
+    queues = LaneQueues(announced.append, loop)
+    queues.want(["sim:a"])
+    attach(queues, consumer)
+    queues.hold(True)
+    for loop.stands in (True, True, True, False, False):
+        consumer.run()
+        assert consumer.consumed == []
+    queues.hold(False)
+    consumer.run()
+    assert consumer.consumed == [queue_name("sim:a")]
+
+
+def test_a_consumer_that_has_gone_looks_no_more(announced: list[frozenset[str]]) -> None:
+    loop, before = Loop(), Consumer()
+    queues = LaneQueues(announced.append, loop)
+    attach(queues, before)
+    queues.detach()
+    loop.stands = True
+    for _ in range(5):
+        before.run()
+    assert (before.soon, loop.put_backs) == ([], 0)

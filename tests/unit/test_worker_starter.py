@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 
 import pytest
+from celery.exceptions import Reject
 
 from fairlane_workers.intake.starter import Starter
 
@@ -103,3 +104,18 @@ def test_a_loop_that_is_closed_takes_nothing(loop: asyncio.AbstractEventLoop) ->
     loop.close()
     with pytest.raises(RuntimeError):
         Starter(loop).start(lambda: number(1))
+
+
+def test_what_the_loop_has_not_begun_goes_back_to_its_queue(loop: asyncio.AbstractEventLoop) -> None:
+    starter = Starter(loop)
+    futures = [starter.start(lambda n=n: number(n)) for n in range(1, 4)]  # type: ignore[misc]
+
+    starter.put_back()
+
+    for future in futures:
+        error = future.exception(0)
+        assert isinstance(error, Reject)
+        assert error.requeue
+    later = starter.start(lambda: number(5))
+    ended(loop, [later])
+    assert later.result() == "5"

@@ -87,7 +87,7 @@ class Engine:
         self._catalog = catalog or ImportedFunctions(settings.worker.modules)
         self.worker = uuid.uuid4().hex[:12]
         self.name = name or f"worker@{socket.gethostname()}-{os.getpid()}"
-        self.queues = LaneQueues(self._on_subscribed)
+        self.queues = LaneQueues(self._on_subscribed, self)
         self.reported: Future[None] = Future()
         self._thread: threading.Thread | None = None
         self._loop: asyncio.AbstractEventLoop
@@ -146,6 +146,14 @@ class Engine:
         ``free_slot`` is called on the engine's thread if the attempt needs its slot no longer before that.
         """
         return self._starter.start(partial(self._executor.execute, attempt, free_slot))
+
+    def stands_still(self) -> bool:
+        """Whether the event loop has not turned for `worker_timeout_seconds`."""
+        return self._thread is not None and self._health.lost
+
+    def put_back(self) -> None:
+        """Put back on their queues the attempts that the loop has not begun; for the consumer's thread."""
+        self._starter.put_back()
 
     def begin_stop(self) -> None:
         """Stop warmly: take nothing new, requeue what has not finished within the grace period.

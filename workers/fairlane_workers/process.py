@@ -7,6 +7,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -20,6 +21,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
+from fairlane.telemetry.log_stream import drain_streams, own_streams
 from fairlane.telemetry.logs import configure_logging, get_logger
 from fairlane_workers.engine import Engine
 from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
@@ -55,14 +57,18 @@ class WorkerProcess:
         self._settings = settings
         self._secrets = secrets
         self._controller: Any = None
+        self._warm = False
         self.engine = Engine(settings, secrets, name, end=_stop_warmly)
         self.app = self._make_app()
         self._connect_signals()
 
     @property
     def exit_code(self) -> int:
-        """What the process returns once its Celery worker has ended: 0 after a warm stop alone."""
-        return int(getattr(self._controller, "exitcode", None) or 0)
+        """What the process returns once its Celery worker has ended: 0 after a warm stop alone.
+
+        Celery itself returns 1 after SIGINT.
+        """
+        return 0 if self._warm else int(getattr(self._controller, "exitcode", None) or 0)
 
     def run(self, *, task_events: bool = False) -> int:
         """Run until a signal ends the process; its exit code. ``task_events``: send events, for Flower.
@@ -101,7 +107,7 @@ class WorkerProcess:
         receivers: dict[Any, Callable[..., None]] = {
             signals.setup_logging: self._set_up_logging,
             signals.celeryd_after_setup: self._start,
-            signals.worker_ready: _freeze,
+            signals.worker_ready: _ready,
             signals.worker_shutting_down: self._begin_stop,
             signals.worker_shutdown: self._close,
         }
@@ -109,6 +115,7 @@ class WorkerProcess:
             signal_.connect(essential(receiver), weak=False)
 
     def _set_up_logging(self, **_: Any) -> None:
+        own_streams()
         configure_logging(self._settings.log, self.engine.name)
 
     def _start(self, instance: Any, **_: Any) -> None:
@@ -126,15 +133,22 @@ class WorkerProcess:
             log.warning(Event.MODULE_MISSING, module=module, folder=str(Path.cwd()))
         self.engine.start()
 
-    def _begin_stop(self, **_: Any) -> None:
+    def _begin_stop(self, how: str = "", **_: Any) -> None:
+        self._warm = how == "Warm"
         self.engine.begin_stop()
 
     def _close(self, **_: Any) -> None:
         self.engine.close()
+        drain_streams()  # after SIGHUP Celery replaces the program, without an exit
 
 
-def _freeze(**_: Any) -> None:
-    """Keep what is there for good out of garbage collections, which took 100 ms of every call's wait."""
+def _ready(**_: Any) -> None:
+    """Stop warmly at SIGQUIT too, at which Celery abandons its tasks and returns 0.
+
+    Keep what is there for good out of garbage collections, which took 100 ms of every call's wait.
+    """
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGQUIT, signal.getsignal(signal.SIGTERM))
     gc.freeze()
 
 

@@ -24,7 +24,7 @@ from fairlane_scheduler.state.server_time import Moment
 TICK_MS = 100  # then the remaining requests wait for the next tick
 TURN_MS = 25  # then it is another team's turn
 COSTLY_MS = 50  # a request that takes longer to read throttles its team
-SEARCH_MS = 500  # how long a new leader searches for inboxes at a time
+SEARCH_MS = 50  # of each tick, until a new leader has searched all keys for inboxes
 MOST_ANNOUNCED = 10_000
 
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -55,7 +55,8 @@ class Receiver:
         self._waiting: dict[str, None] = {}
         self._awaited_ms: dict[str, int] = {}  # by team: when to look again for what a child compiles
         self._known: set[str] = set()
-        self._cursor: int | None = None
+        self._cursor = 0
+        self._searched = False  # a whole scan has ended in this term
         self._relieved = ""  # the team that `relieve` served last
 
     def forget_all(self) -> None:
@@ -64,14 +65,14 @@ class Receiver:
         self._awaited_ms.clear()
         self._admission.forget_all()
         self._known.clear()
-        self._cursor = None
+        self._cursor, self._searched = 0, False
 
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
         """Act on the requests of ``teams``; ``None``: of all teams.
 
-        Returns milliseconds until it must look again: 0 if requests are left, ``None`` if nobody has any. If
-        all teams that have some are throttled or wait for a child, it is the least wait. Raises `NotLeader`
-        if another scheduler leads; then no request is dropped.
+        Returns milliseconds until it must look again: 0 if requests are left or not all keys are searched
+        yet, ``None`` if nobody has any. If all teams that have some are throttled or wait for a child, it is
+        the least wait. Raises `NotLeader` if another scheduler leads; then no request is dropped.
         """
         started_ms = self._clock.monotonic_ms()
         self._admission.begin_tick()
@@ -80,6 +81,8 @@ class Receiver:
         else:
             # Announced teams go first; their number is bounded.
             self._waiting = dict.fromkeys([*islice(teams, MOST_ANNOUNCED), *self._waiting])
+            if self._searching:
+                self._waiting |= dict.fromkeys(self._filled(self._search()))
         later: dict[str, None] = {}
         while self._waiting:
             now_ms = self._clock.monotonic_ms()
@@ -93,6 +96,8 @@ class Receiver:
             elif _TEAM.fullmatch(team) and self._serve(team, moment):
                 self._waiting[team] = None  # behind the others
         self._waiting = later
+        if self._searching:
+            return 0
         now_ms = self._clock.monotonic_ms()
         return min((self._wait_ms(team, now_ms) for team in later), default=None)
 
@@ -117,16 +122,29 @@ class Receiver:
                 self._serve(team, moment)
 
     def _filled_inboxes(self) -> list[str]:
-        known = dict.fromkeys([*self._inbox.teams(), *self._configured, *self._search()])
-        return self._inbox.filled([name for name in known if _TEAM.fullmatch(name)])
+        return self._filled([*self._inbox.teams(), *self._configured, *self._search()])
+
+    def _filled(self, teams: Iterable[str]) -> list[str]:
+        named = dict.fromkeys(team for team in teams if _TEAM.fullmatch(team))
+        return self._inbox.filled(list(named)) if named else []
+
+    @property
+    def _searching(self) -> bool:
+        """Whether the first scan of the term has begun and not ended."""
+        return self._cursor != 0 and not self._searched
 
     def _search(self) -> list[str]:
-        """Teams whose inboxes a scan of all keys finds. The first scan is complete, later ones partial."""
-        started_ms, first, found = self._clock.monotonic_ms(), self._cursor is None, list[str]()
+        """Teams whose inboxes the next part of a scan of all keys finds.
+
+        The first scan of a term takes `SEARCH_MS` at a time: what was announced before the term waits for
+        it. Later scans take a page at a time.
+        """
+        started_ms, found = self._clock.monotonic_ms(), list[str]()
         while True:
-            self._cursor, some = self._inbox.search(self._cursor or 0)
+            self._cursor, some = self._inbox.search(self._cursor)
             found += some
-            if not (first and self._cursor) or self._clock.monotonic_ms() - started_ms >= SEARCH_MS:
+            self._searched = self._searched or self._cursor == 0
+            if self._searched or self._clock.monotonic_ms() - started_ms >= SEARCH_MS:
                 return found
 
     def _serve(self, team: str, moment: Moment) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
@@ -19,8 +19,15 @@ from fairlane_scheduler.monitoring.metrics import LeaderSample, SchedulerMetrics
 class DeploymentMetrics(Collector):
     """While another scheduler leads, families have no samples, so that nothing counts twice."""
 
-    def __init__(self, leader: Leader, metrics: SchedulerMetrics, sampler: DeploymentSampler) -> None:
-        self._leader, self._metrics, self._sampler = leader, metrics, sampler
+    def __init__(
+        self,
+        leader: Leader,
+        metrics: SchedulerMetrics,
+        sampler: DeploymentSampler,
+        unmoved: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
+    ) -> None:
+        """``unmoved``: runs that wait for the archive, and the seconds for which the first has been due."""
+        self._leader, self._metrics, self._sampler, self._unmoved = leader, metrics, sampler, unmoved
 
     def describe(self) -> Iterable[Metric]:
         """Nothing, so that registering collects nothing: see `Collector`."""
@@ -44,6 +51,9 @@ class DeploymentMetrics(Collector):
         yield _labelled("team_waiting", "Jobs that could start", "team", leader_sample.waiting)
         yield _labelled("team_weight", "What its share is in proportion to", "team", leader_sample.weights)
         yield from _budgets(leader_sample, self._metrics.budgets)
+        runs, late_s = self._unmoved() if self._leader.leads else (None, None)
+        yield _gauge("archive_waiting_runs", "Finished runs that are due and not moved", runs)
+        yield _gauge("archive_late_seconds", "How long the first of them has been due", late_s)
 
 
 def _runs(sample: DeploymentSample | None) -> Iterator[Metric]:

@@ -23,6 +23,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import Grant, Offer
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.workers import Workers
+from fairlane.telemetry.log_stream import LostLines
 from fairlane.telemetry.metrics_server import LabelValues
 from fairlane_scheduler.monitoring.resting_runs import resting
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
@@ -86,6 +87,7 @@ class SchedulerMetrics:
         self.max_in_flight = max_in_flight
 
         ProcessCollector(registry=registry)
+        LostLines.register(registry)
         info = Gauge("fairlane_build_info", "1", ["version", "role"], registry=registry)
         info.labels(version("fairlane"), "scheduler").set(1)
         self.tick_seconds = Histogram(

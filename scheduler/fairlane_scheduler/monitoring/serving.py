@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import open_store
@@ -33,8 +35,11 @@ class Monitoring:
         """The server's URL; ``None`` if metrics are disabled."""
         return self._server.url
 
-    def start(self, leader: Leader) -> None:
-        """Serve metrics, and sample the deployment as long as ``leader`` leads."""
+    def start(self, leader: Leader, unmoved: Callable[[], tuple[int, float]] = lambda: (0, 0.0)) -> None:
+        """Serve metrics, and sample the deployment as long as ``leader`` leads.
+
+        ``unmoved``: runs that wait for the archive, and the seconds for which the first has been due.
+        """
         if not self._settings.metrics.enabled:
             return
         answer_s = self._settings.scheduler.leader_answer_s
@@ -47,7 +52,7 @@ class Monitoring:
             self._clock,
             lambda: leader.leads,
         )
-        self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler))
+        self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler, unmoved))
         self._sampler.thread.start()
         self._server.start()
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
+from typing import NamedTuple
 
 from redis.exceptions import RedisError
 
@@ -15,6 +17,7 @@ from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient, open_store
 from fairlane.store.write.audit import Auditor
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.state.periodic_thread import PeriodicThread
@@ -25,11 +28,20 @@ LOOK_EVERY_S = 5.0
 AGAIN_S = 30.0  # until the next try while the database cannot be reached
 PUT_OFF_S = 300.0  # until the next try for a run that failed to move, and sooner where it expires soon
 TRIES = 9  # of such a run before it expires
+LEAST_LEFT_MS = 86_400_000  # a run that waits for the archive is kept for so long still, and twice that
+NEARLY_FULL = 0.8  # of Redis' maxmemory: then what waits for the archive expires as other runs do
 PAUSE_S = 0.01  # between two portions, because ticks in this process need the interpreter too
 
 
 class Stopping(Exception):
     """The process is stopping. If a copy is incomplete, the next leader copies that run again."""
+
+
+class Unmoved(NamedTuple):
+    """Finished runs that were due at the last look, and the seconds for which the first of them has been."""
+
+    runs: int
+    late_s: float
 
 
 class Archiver:
@@ -46,11 +58,15 @@ class Archiver:
         self._redis, self._archive, self._clock, self._leads = redis, archive, clock, leads
         self._deployment = Deployment(settings, redis, clock, waiter=self)
         self._inbox = Inbox(redis, self._deployment.keys)
+        self._stubs = ArchiveStubs(redis, self._deployment.keys)
         self._mover = archive.mover(self._deployment, lambda: self.wait(PAUSE_S), _auditor(settings))
         after_s, kept_s = settings.archive.after_seconds, settings.scheduler.finished_ttl_seconds
         self._after_ms = round(after_s * 1000)
         self._put_off_ms = round(min(PUT_OFF_S, (kept_s - after_s) / TRIES) * 1000)
         self._put_off: dict[RunRef, int] = {}
+        self._least_left_ms = min(LEAST_LEFT_MS, round(kept_s * 500))
+        self._hold_ms = round(settings.archive.hold_seconds * 1000)
+        self.unmoved = Unmoved(0, 0.0)
         self.thread = PeriodicThread("archiver", self._look_and_log, self._close)
 
     def wait(self, seconds: float) -> None:
@@ -62,18 +78,32 @@ class Archiver:
         """Move every run that is due. Returns the seconds until the next pass."""
         try:
             if self._leads():
-                upto_ms = self._deployment.runs.now_ms() - self._after_ms
-                for team in self._inbox.teams():
-                    for ref in self._mover.due(team, upto_ms):
-                        if not self._leads():
-                            return LOOK_EVERY_S
-                        self._move(ref)
+                now_ms = self._deployment.runs.now_ms()
+                upto_ms = now_ms - self._after_ms
+                due = [ref for team in self._inbox.teams() for ref in self._mover.due(team, upto_ms)]
+                self._hold(due, now_ms)
+                for ref in due:
+                    if not self._leads():
+                        return LOOK_EVERY_S
+                    self._move(ref)
+            else:
+                self.unmoved = Unmoved(0, 0.0)
         except (ArchiveUnavailable, ConfigurationError) as error:
             log.warning(Event.ARCHIVE_FAILED, error=str(error))
-            return AGAIN_S
+            return min(AGAIN_S, self._least_left_ms / 2000)
         except (StoreUnavailable, RedisError) as error:
             log.warning(Event.ARCHIVE_FAILED, error=str(error))
         return LOOK_EVERY_S
+
+    def _hold(self, due: list[RunRef], now_ms: int) -> None:
+        """Keep runs that wait to be moved from expiring, and note how many there are."""
+        server = self._deployment.reader.server() if due else None
+        room = server is None or server.memory_used <= NEARLY_FULL * (server.memory_limit or math.inf)
+        since_ms = now_ms - self._hold_ms if room else now_ms
+        least_ms = self._least_left_ms
+        oldest_ms = self._stubs.prolong(due, least_ms, 2 * least_ms, since_ms)
+        late_ms = 0 if oldest_ms is None else max(0, now_ms - self._after_ms - oldest_ms)
+        self.unmoved = Unmoved(len(due), late_ms / 1000)
 
     def _move(self, ref: RunRef) -> None:
         now_ms = self._clock.monotonic_ms()

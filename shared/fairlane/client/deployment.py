@@ -166,9 +166,13 @@ class Pace:
 class Patience:
     """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer."""
 
-    def __init__(self, url: str, clock: Clock, checkpoint: Callable[[], None] = lambda: None) -> None:
-        self._url, self._clock, self._checkpoint = url, clock, checkpoint
+    def __init__(
+        self, url: str, clock: Clock, checkpoint: Callable[[], None] = lambda: None, run: str | None = None
+    ) -> None:
+        """``run``: the run that is waited for."""
+        self._url, self._clock, self._checkpoint, self._run = url, clock, checkpoint, run
         self._silent_since: int | None = None
+        self._answered = False
 
     @property
     def silence_s(self) -> float:
@@ -188,14 +192,23 @@ class Patience:
             if self._silent_since is None:
                 self._silent_since = self._clock.monotonic_ms()
             if self.silence_s >= SILENCE_BORNE_S:
-                raise StoreUnavailable(
-                    self._url, f"no answer for {self.silence_s:.0f} s ({error})"
-                ) from error
+                raise self._given_up(error) from error
             return None
         except RedisError as error:
             raise unavailable(self._url, error) from error
-        self._silent_since = None
+        self._silent_since, self._answered = None, True
         return answer
+
+    def _given_up(self, error: RedisError) -> StoreUnavailable:
+        cause = f"no answer for {self.silence_s:.0f} s ({error})"
+        if not self._answered:
+            return StoreUnavailable(self._url, cause)
+        remedy = "It answered before: it restarts or fails over, or the network to it is down"
+        if self._run is not None:
+            remedy += (
+                f". Run {self._run} goes on without this client; `fairlane watch {self._run}` waits again"
+            )
+        return StoreUnavailable(self._url, cause, remedy)
 
     def insisting(self, read: Callable[[], T]) -> Steps[T]:
         """The steps to the result of ``read``, after a wait for Redis if necessary."""
@@ -262,9 +275,9 @@ class Deployment:
         except RedisError as error:
             raise unavailable(self.url, error) from error
 
-    def patience(self) -> Patience:
-        """Reads that wait while Redis is away for a while."""
-        return Patience(self.url, self.clock, self.checkpoint)
+    def patience(self, run: str | None = None) -> Patience:
+        """Reads that wait while Redis is away for a while. ``run``: the run that they are of."""
+        return Patience(self.url, self.clock, self.checkpoint, run)
 
     @property
     def weights(self) -> Mapping[str, float]:

@@ -255,7 +255,7 @@ class Run(RunOutputs):
         timeout: float | None = None,
         held: Held | None = None,
     ) -> Steps[RunStatus]:
-        clock, patience, pace = self._deployment.clock, self._deployment.patience(), Pace()
+        clock, patience, pace = self._deployment.clock, self._deployment.patience(self.id), Pace()
         started_ms, submission = clock.monotonic_ms(), None
         standstill = Standstill(clock, self._ask_why) if view is not None else None
         while True:

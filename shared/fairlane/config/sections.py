@@ -122,6 +122,12 @@ class ArchiveSettings(Section):
         description="Seconds that a finished run stays in Redis before it moves. "
         "A new run can continue it there.",
     )
+    hold_seconds: float = Field(
+        default=30 * 86_400.0,
+        ge=0,
+        description="Seconds after its end for which a run stays in Redis that could not be moved, at least: "
+        "it does not expire meanwhile, unless Redis is nearly full.",
+    )
 
 
 class AuditSettings(Section):
@@ -330,7 +336,7 @@ class MetricsSettings(Section):
         default="127.0.0.1",
         min_length=1,
         description="Address to listen on. The metrics show the names of lanes and teams. "
-        "0.0.0.0: all addresses of this machine.",
+        "0.0.0.0: all addresses of this machine; :: also those of IPv6.",
     )
     scheduler_port: int = Field(
         default=9460,
@@ -354,6 +360,13 @@ class MetricsSettings(Section):
         le=2000,
         description='Most teams with a label of their own. The others share "(other)".',
     )
+
+    @field_validator("host")
+    @classmethod
+    def _has_no_brackets(cls, host: str) -> str:
+        if host.startswith("[") or host.endswith("]"):
+            raise ValueError(f"an address is written without brackets, as {host.strip('[]')!r}")
+        return host
 
 
 class TracingSettings(Section):

@@ -93,6 +93,8 @@ class Event(StrEnum):
     WORKER_STOPPING = "worker_stopping"  # busy
     WORKER_DRAINING = "worker_draining"  # busy
     WORKER_RESUMED = "worker_resumed"  # busy
+    LOOP_STANDS = "loop_stands"
+    LOOP_TURNS = "loop_turns"
     WORKER_LOST = "worker_lost"  # worker, leases
     LANES_SERVED = "lanes_served"  # app, lanes
     HEARTBEAT_FAILED = "heartbeat_failed"  # worker
@@ -109,4 +111,5 @@ class Event(StrEnum):
     METRICS_SERVED = "metrics_served"  # url
     METRICS_UNSERVED = "metrics_unserved"  # host, port, error
     METRICS_REQUEST_BROKEN = "metrics_request_broken"
+    LOG_LINES_LOST = "log_lines_lost"  # lines
     FLOWER_NAVIGATION_UNKNOWN = "flower_navigation_unknown"  # template

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import sys
+from collections.abc import Sequence
+from functools import partial
 from typing import Any, TextIO, cast
 
 import structlog
@@ -15,6 +17,7 @@ from fairlane.config.sections import LogSettings
 from fairlane.core.events import Event
 from fairlane.core.redaction import mask_value
 from fairlane.core.terminal_text import visible, visible_json, visible_line
+from fairlane.telemetry.log_stream import LogStream
 
 # At "info" these write a line or more for every call, which our own events already cover.
 _WORDY_LIBRARIES = ("aiohttp.access", "celery.app.trace", "celery.worker.strategy", "httpx", "kombu")
@@ -29,7 +32,8 @@ _CALLS = {"all": _EVERY_CALL, "ends": frozenset((Event.RELEASED,)), "none": froz
 def configure_logging(settings: LogSettings, process: str, stream: TextIO | None = None) -> None:
     """Send every log line of this process to ``stream`` (standard error), marked with ``process``.
 
-    Call it once, at an entry point. It also covers standard `logging`.
+    Call it once, at an entry point. It also covers standard `logging`. A `LogStream` then reports the lines
+    that it loses in a line like others.
     """
     out = sys.stderr if stream is None else stream
     level = logging.getLevelNamesMapping()[settings.level.upper()]
@@ -46,6 +50,16 @@ def configure_logging(settings: LogSettings, process: str, stream: TextIO | None
         logger_factory=structlog.WriteLoggerFactory(file=out),
     )
     _route_standard_logging(shared, finish, level, out)
+    if isinstance(out, LogStream):
+        out.notice = partial(_line_of_loss, [*shared, *finish])
+
+
+def _line_of_loss(processors: Sequence[Processor], lines: int) -> str:
+    """The line that says how many lines are lost, as these steps make it."""
+    event: Any = {"event": Event.LOG_LINES_LOST, "source": "log", "lines": lines}
+    for step in processors:
+        event = step(None, "warning", event)
+    return f"{event}\n"
 
 
 def log_through_the_application(settings: LogSettings) -> None:

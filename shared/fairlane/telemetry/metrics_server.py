@@ -6,6 +6,7 @@ import json
 import selectors
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -26,6 +27,12 @@ PORTS_TRIED = 20
 """The configured port and those after it: so many processes of one role can share a machine."""
 REQUEST_TIMEOUT_S = 5.0
 MOST_REQUESTS = 8
+MOST_PROBES = 4
+"""Concurrent requests of probes, which have places of their own: a restart follows three that fail."""
+
+MOST_SILENT = 64
+"""Connections that have sent nothing yet, as load balancers' checks; the oldest gives way to another."""
+
 STOP_S = 5.0
 
 OTHER = "(other)"
@@ -89,7 +96,10 @@ class Pulse:
 
 
 class MetricsServer:
-    """One listening thread, and one for each of at most eight concurrent requests; it closes others."""
+    """One listening thread, and one for each of at most twelve concurrent requests; it closes others.
+
+    A connection is a request once it has sent something.
+    """
 
     def __init__(self, settings: MetricsSettings, port: int, registry: CollectorRegistry, health: Health):
         self._settings, self._port = settings, port
@@ -152,11 +162,14 @@ class _Server(ThreadingHTTPServer):
     daemon_threads = True
     block_on_close = False
     allow_reuse_address = True
+    request_queue_size = 128  # a burst beyond it waits a second for its next attempt to connect
 
     def __init__(self, host: str, port: int, pages: dict[str, Callable[[str], _Page]]) -> None:
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         self.pages = pages
         self._places = threading.BoundedSemaphore(MOST_REQUESTS)
+        self._probes = threading.BoundedSemaphore(MOST_PROBES)
+        self._silent: dict[socket.socket, tuple[float, Any]] = {}  # until when, and whose; oldest first
         self._wake, self._woken = socket.socketpair()
         super().__init__((host, port), _Handler)
 
@@ -165,8 +178,46 @@ class _Server(ThreadingHTTPServer):
         with selectors.DefaultSelector() as ready:
             ready.register(self, selectors.EVENT_READ)
             ready.register(self._woken, selectors.EVENT_READ)
-            while all(key.fileobj is self for key, _ in ready.select()):
-                self._handle_request_noblock()  # type: ignore[attr-defined]
+            while True:
+                for key, _ in ready.select(self._patience_s()):
+                    if key.fileobj is self._woken:
+                        return
+                    if key.fileobj is self:
+                        self._accept(ready)
+                    elif key.fileobj in self._silent:
+                        self._begin(ready, key.fileobj)
+                while self._silent and not self._patience_s():
+                    self._drop_oldest(ready)
+
+    def _patience_s(self) -> float | None:
+        """Seconds until the oldest silent connection is closed; ``None`` if there is none."""
+        until_s = next((until_s for until_s, _ in self._silent.values()), None)
+        return None if until_s is None else max(0.0, until_s - time.monotonic())
+
+    def _accept(self, ready: selectors.BaseSelector) -> None:
+        try:
+            request, address = self.get_request()
+        except OSError:
+            return
+        if len(self._silent) >= MOST_SILENT:
+            self._drop_oldest(ready)
+        self._silent[request] = (time.monotonic() + REQUEST_TIMEOUT_S, address)
+        ready.register(request, selectors.EVENT_READ)
+
+    def _begin(self, ready: selectors.BaseSelector, request: socket.socket) -> None:
+        ready.unregister(request)
+        _, address = self._silent.pop(request)
+        try:
+            self.process_request(request, address)
+        except (OSError, RuntimeError):  # no more threads, perhaps
+            self.handle_error(request, address)
+            self.shutdown_request(request)
+
+    def _drop_oldest(self, ready: selectors.BaseSelector) -> None:
+        request = next(iter(self._silent))
+        del self._silent[request]
+        ready.unregister(request)
+        self.shutdown_request(request)
 
     def end(self) -> None:
         """End `serve_until_ended`; safe on any thread."""
@@ -174,6 +225,8 @@ class _Server(ThreadingHTTPServer):
 
     def server_close(self) -> None:
         super().server_close()
+        while self._silent:
+            self.shutdown_request(self._silent.popitem()[0])
         self._wake.close()
         self._woken.close()
 
@@ -183,20 +236,35 @@ class _Server(ThreadingHTTPServer):
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        if self._places.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        places = self._probes if _is_probe(request) else self._places
+        if not places.acquire(blocking=False):
             self.shutdown_request(request)
-
-    def process_request_thread(self, request: Any, client_address: Any) -> None:
+            return
         try:
-            super().process_request_thread(request, client_address)
+            serve = threading.Thread(target=self._serve, args=(request, client_address, places), daemon=True)
+            serve.start()
+        except BaseException:
+            places.release()
+            raise
+
+    def _serve(self, request: Any, client_address: Any, places: threading.BoundedSemaphore) -> None:
+        try:
+            self.process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            places.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Log at debug: clients that disconnect or stay silent for five seconds are normal."""
         log.debug(Event.METRICS_REQUEST_BROKEN, exc_info=True)
+
+
+def _is_probe(request: socket.socket) -> bool:
+    """Whether a request that has begun is for a page of health."""
+    try:
+        begun = request.recv(16, socket.MSG_PEEK)
+    except OSError:
+        return False
+    return begun.startswith((b"GET /healthz", b"GET /readyz", b"HEAD /healthz", b"HEAD /readyz"))
 
 
 class _Handler(BaseHTTPRequestHandler):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from fairlane.core.clock import until
+from fairlane.core.clock import span, until
 from fairlane.core.errors import LaneNotFound
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import RunStatus
@@ -15,6 +15,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.runs.inbox import OVERDUE_MS, Outbox
 from fairlane.why.held_teams import all_held, held_teams
 from fairlane.why.queues import RunQueue
 from fairlane.why.reasons import Reason
@@ -59,7 +60,7 @@ def explain_lane(
 def explain_run(
     redis: RedisClient, keys: Keys, status: RunStatus, weights: Mapping[str, float], now_ms: str | int = ""
 ) -> Waiting:
-    """Why the jobs of a run wait, lane by lane."""
+    """Why the jobs of a run wait, lane by lane. Announces the request again that no scheduler has read."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
     here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
     in_flight = Counter(flight.lane for flight in traces.flights())
@@ -81,8 +82,11 @@ def explain_run(
     )
     parts = tuple(_after_tasks(part, parts) for part in parts)
     reason, eta = _whole(status, here, parts, bounds)
-    if status.state is RunState.SUBMITTED and RunReader(redis, keys).is_lost(ref):
-        reason, eta = Reason("admission", _LOST), Eta(None, True)
+    if status.state is RunState.SUBMITTED:
+        if RunReader(redis, keys).is_lost(ref):
+            reason, eta = Reason("admission", _LOST), Eta(None, True)
+        elif here.now_ms - status.submitted_ms >= OVERDUE_MS:
+            Outbox(redis, keys).announce(ref.team)
     ahead = max((part.ahead for part in parts if part.ahead is not None), default=None)
     return Waiting(status.run, "run", status.state, *reason, None, ahead, eta, parts, here.now_ms)
 
@@ -181,7 +185,7 @@ def _whole(
     if not here.led:
         return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
     if status.state is RunState.SUBMITTED:
-        return Reason("admission", "the run waits to be admitted, as a rule for less than a second"), Eta()
+        return _unread(max(0, here.now_ms - status.submitted_ms)), Eta()
     if held := bounds.paused():
         return held, Eta(None, True)
     waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
@@ -194,6 +198,14 @@ def _whole(
     last = max(waiting, key=lambda part: float("inf") if part.eta.at_ms is None else part.eta.at_ms)
     at_least = last.eta.at_least or any(part.eta.at_least for part in waiting)
     return Reason(last.constraint, last.sentence, last.until_ms), Eta(last.eta.at_ms, at_least)
+
+
+def _unread(waited_ms: int) -> Reason:
+    """Why a run is not admitted while a scheduler leads."""
+    words = "the run waits to be admitted, as a rule for less than a second"
+    if waited_ms >= OVERDUE_MS:
+        words = f"{words}: no scheduler has acted on its request for {span(waited_ms)}"
+    return Reason("admission", words)
 
 
 def ended(status: RunStatus) -> Reason:

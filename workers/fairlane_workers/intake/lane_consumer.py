@@ -10,6 +10,7 @@ from concurrent.futures import Future, wait
 from contextlib import contextmanager
 from typing import Any
 
+from celery.exceptions import Reject
 from kombu.message import Message
 from kombu.messaging import Consumer
 from kombu.mixins import ConsumerMixin
@@ -176,14 +177,15 @@ class LaneConsumer(ConsumerMixin):
 
         begun = self._start_attempt(attempt, free)
         self._in_hand.add(begun)
-        begun.add_done_callback(lambda ended: self._end(ended, free))
+        begun.add_done_callback(lambda ended: self._end(ended, message, consumer))
 
-    def _end(self, ended: Future[str], free: Callable[[], None]) -> None:
-        """Free the slot of an attempt that is reported."""
+    def _end(self, ended: Future[str], message: Message, consumer: Consumer | None) -> None:
+        """Free the slot of an attempt that is reported; put back one that the loop has not begun."""
         self._in_hand.discard(ended)
-        free()
+        back = not ended.cancelled() and isinstance(ended.exception(), Reject)
+        self.call_soon(lambda: self._acknowledge(message, consumer, back=back))
 
-    def _acknowledge(self, message: Message, consumer: Consumer | None) -> None:
+    def _acknowledge(self, message: Message, consumer: Consumer | None, *, back: bool = False) -> None:
         """Acknowledge a message once, so that the next one comes; never one of a lost connection."""
         if consumer is self.task_consumer and not message.acknowledged:
-            message.ack()
+            message.requeue() if back else message.ack()

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import threading
 import time
+import warnings
 from collections.abc import Callable
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 from celery import bootsteps
+from celery.exceptions import CPendingDeprecationWarning
 from celery.worker.consumer import Consumer
 from kombu.message import Message
 from redis.exceptions import RedisError
@@ -45,15 +47,38 @@ RECONNECT_S = 2.0
 _DELAYS = "celery.worker.consumer.delayed_delivery:DelayedDelivery"
 
 
-class LaneQueues:
-    """The lanes whose queues this worker consumes. Any thread may change them."""
+LOOP_LOOK_S = 1.0
+"""How often the consumer's thread looks whether the event loop turns."""
 
-    def __init__(self, on_change: Callable[[frozenset[str]], None]) -> None:
-        self._on_change = on_change
+STANDING_LOOKS = 2
+"""After a process was suspended, the first look may come before the loop has had its turn."""
+
+
+class Loop(Protocol):
+    """The event loop that starts attempts, as the consumer's thread sees it."""
+
+    def stands_still(self) -> bool:
+        """Whether it has not turned for so long that the scheduler counts this worker as lost."""
+        ...
+
+    def put_back(self) -> None:
+        """Put back on their queues the messages that wait for it."""
+        ...
+
+
+class LaneQueues:
+    """The lanes whose queues this worker consumes. Any thread may change them.
+
+    Consumes none while the event loop does not turn: this thread would take messages that nobody starts.
+    """
+
+    def __init__(self, on_change: Callable[[frozenset[str]], None], loop: Loop | None = None) -> None:
+        self._on_change, self._loop = on_change, loop
         self._lock = threading.Lock()
         self._consumer: Any = None
         self._wanted: set[str] = set()
-        self._held = False
+        self._drained = False
+        self._standing_looks = 0  # in a row at which the loop stood still
         self._consumed: frozenset[str] = frozenset()
         self._added: frozenset[str] = frozenset()
 
@@ -61,6 +86,10 @@ class LaneQueues:
     def listening(self) -> bool:
         """Whether a consumer takes the lanes' messages."""
         return self._consumer is not None and not self._held
+
+    @property
+    def _held(self) -> bool:
+        return self._drained or self._standing_looks >= STANDING_LOOKS
 
     @property
     def consumed(self) -> frozenset[str]:
@@ -87,7 +116,7 @@ class LaneQueues:
     def hold(self, held: bool) -> None:
         """Consume no lane's queue while ``held``, so that other workers take those messages."""
         with self._lock:
-            changed, self._held = held != self._held, held
+            changed, self._drained = held != self._drained, held
             consumer = self._consumer
         if changed and consumer is not None:
             consumer.call_soon(self._apply)
@@ -104,6 +133,24 @@ class LaneQueues:
         self._leave_unwanted(consumer)
         # Not at once: RabbitMQ would deliver before Celery has set its message handler.
         consumer.call_soon(self._apply)
+        if self._loop is not None:
+            consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, self._loop))
+
+    def _look(self, consumer: Any, loop: Loop) -> None:
+        """Hold the queues while the loop stands still, and put back what it has not started."""
+        if consumer is not self._consumer:
+            return
+        standing = loop.stands_still()
+        with self._lock:
+            before = self._held
+            self._standing_looks = self._standing_looks + 1 if standing else 0
+            held = self._held
+        if held != before:
+            log.warning(Event.LOOP_STANDS if held else Event.LOOP_TURNS)
+            self._apply()
+        if standing and held:
+            loop.put_back()
+        consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, loop))
 
     def _leave_unwanted(self, consumer: Any) -> None:
         """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
@@ -258,7 +305,10 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """See Celery's consumer."""
-        super().on_connection_error_after_connected(exc)
+        with warnings.catch_warnings():
+            # Of a setting for messages of a lost connection, which leases recover here.
+            warnings.simplefilter("ignore", CPendingDeprecationWarning)
+            super().on_connection_error_after_connected(exc)
         self._refused(exc)
 
     def _refused(self, exc: Exception) -> bool:

@@ -9,6 +9,8 @@ from concurrent.futures import Future
 from functools import partial
 from typing import Any, TypeAlias
 
+from celery.exceptions import Reject
+
 Start: TypeAlias = Callable[[], Coroutine[Any, Any, str]]
 
 
@@ -32,11 +34,28 @@ class Starter:
             self._loop.call_soon_threadsafe(self._begin)
         return future
 
+    def put_back(self) -> None:
+        """Have what the loop has not begun go back to its queue: each future raises Celery's `Reject`.
+
+        Any thread may call it, but not the loop's.
+        """
+        while (waiting := self._next()) is not None:
+            try:
+                raise Reject("the event loop of this worker stands still", requeue=True)  # noqa: TRY301
+            except Reject as error:  # raised, since Celery reads its traceback
+                waiting[1].set_exception(error)
+
+    def _next(self) -> tuple[Start, Future[str]] | None:
+        try:
+            return self._waiting.popleft()
+        except IndexError:
+            return None
+
     def _begin(self) -> None:
         # First: what is added from now on wakes the loop again.
         self._woken = False
-        while self._waiting:
-            start, future = self._waiting.popleft()
+        while (waiting := self._next()) is not None:
+            start, future = waiting
             task = self._loop.create_task(start())
             task.add_done_callback(partial(_hand_back, future))
 

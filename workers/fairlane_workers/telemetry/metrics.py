@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Proc
 
 from fairlane.model.job import TERMINAL, JobState
 from fairlane.model.outcome import Aborted, Outcome, Success
+from fairlane.telemetry.log_stream import LostLines
 from fairlane.telemetry.metrics_server import LabelValues
 from fairlane_workers.execution.batcher import AWAY_MOST_S, Absence, Batcher, Command
 from fairlane_workers.execution.reporter import FinishedCall
@@ -51,6 +52,7 @@ class WorkerMetrics:
         for lane in lanes:
             self._lanes.of(lane)
         ProcessCollector(registry=registry)
+        LostLines.register(registry)
         info = Gauge("fairlane_build_info", "1", ["version", "role"], registry=registry)
         info.labels(version("fairlane"), "worker").set(1)
         for name, meaning, read in (

@@ -52,6 +52,12 @@ class WorkerHealth:
             return None
         return f"the event loop has not turned for {silent_s:.0f} s"
 
+    @property
+    def lost(self) -> bool:
+        """Whether the loop has not turned for so long that the scheduler counts this worker as lost."""
+        silent_s = self._turned.silent_s()
+        return silent_s is not None and silent_s > self._timeout_s
+
     def unready(self) -> str | None:
         """See `Health`."""
         if self.stopping:

@@ -9,7 +9,13 @@ from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
 from fairlane.cli.operate.connection_views import lacks_besides_key
 from fairlane.cli.operate.findings import Finding, Grade, Seen
-from fairlane.cli.operate.server_checks import check_broker, check_clocks, check_expiry, check_server
+from fairlane.cli.operate.server_checks import (
+    check_archive,
+    check_broker,
+    check_clocks,
+    check_expiry,
+    check_server,
+)
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
 from fairlane.store.connection.server_states import Refusal
@@ -24,6 +30,7 @@ def examine(seen: Seen) -> list[Finding]:
         *check_server(seen.server),
         *check_expiry(seen.frees_in_background),
         *check_broker(seen),
+        *check_archive(seen.unmoved, seen.clocks.server_ms),
         check_clocks(seen.clocks),
         check_leader(seen.leader, seen.clocks.server_ms),
         *check_workers(seen),

@@ -6,13 +6,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 
 import typer
+from redis.exceptions import NoPermissionError
 from rich.text import Text
 
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.lanes.lanes import read_lanes
 from fairlane.cli.operate.checks import counts, examine
-from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen
+from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen, Unmoved
 from fairlane.cli.output import emit, print_rows, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.loader import load_secrets
@@ -26,8 +27,13 @@ from fairlane.store.connection.connect import without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
 from fairlane.store.write.acl import user_name
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
+from fairlane.store.write.runs.inbox import Inbox
 
 app = typer.Typer()
+
+LATE_MS = 15 * 60_000
+"""Longer than an archive that works leaves a run that is due."""
 
 MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
 
@@ -101,7 +107,26 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         broker=_broker(settings),
         carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
         frees_in_background=deployment.reader.frees_in_background(),
+        unmoved=_unmoved(deployment),
     )
+
+
+def _unmoved(deployment: Deployment) -> Unmoved | None:
+    """Runs that have been due for the archive for `LATE_MS`; ``None`` without one, or for a team's user."""
+    if deployment.archive is None:
+        return None
+    inbox, stubs = Inbox(deployment.redis, deployment.keys), ArchiveStubs(deployment.redis, deployment.keys)
+    after_ms = round(deployment.settings.archive.after_seconds * 1000)
+    upto_ms, runs, oldest_ms = deployment.now_ms() - after_ms - LATE_MS, 0, list[int]()
+    try:
+        for team in inbox.teams():
+            briefs = stubs.briefs(stubs.listed(team))
+            due = [each.finished_ms for each in briefs if each.unmoved and each.finished_ms <= upto_ms]
+            runs += len(due)
+            oldest_ms += [min(due)] if due else []
+    except NoPermissionError:
+        return None
+    return Unmoved(runs, min(oldest_ms, default=0))
 
 
 def _clocks(deployment: Deployment, clock: Clock) -> Clocks:

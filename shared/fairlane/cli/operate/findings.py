@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import NamedTuple
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -59,12 +60,20 @@ class BrokerView:
     remedy: str = "Start it, or correct celery.broker_url."
 
 
+class Unmoved(NamedTuple):
+    """Finished runs that should have been moved to the archive, and when the first of them ended."""
+
+    runs: int
+    oldest_ms: int
+
+
 @dataclass(frozen=True, slots=True)
 class Seen:
     """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
 
     ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
     ``frees_in_background``: whether Redis does that with expired runs; ``None`` where it does not say.
+    ``unmoved``: runs that are long due to be archived; ``None`` without an archive.
     """
 
     settings: Settings
@@ -79,3 +88,4 @@ class Seen:
     broker: BrokerView | None = None
     carriers: Mapping[str, str] = field(default_factory=dict)
     frees_in_background: bool | None = None
+    unmoved: Unmoved | None = None

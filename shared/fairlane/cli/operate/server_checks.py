@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen
+from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen, Unmoved
 from fairlane.core.clock import span
 from fairlane.store.connection.server_states import FULL
 from fairlane.store.read.overview import ServerView
@@ -12,6 +12,7 @@ from fairlane.store.read.overview import ServerView
 OLDEST_SERVER = (6, 2)
 CLOCKS_APART_MS = 1000
 MEMORY_NEARLY_FULL = 0.8
+CONNECTIONS_NEARLY_ALL = 0.8
 
 
 def check_server(server: ServerView | None) -> Iterator[Finding]:
@@ -32,6 +33,10 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
         yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
     yield _check_persistence(server)
     yield _check_memory(server)
+    if server.clients > server.most_clients * CONNECTIONS_NEARLY_ALL > 0:
+        detail = f"{server.clients:,} of the {server.most_clients:,} connections of maxclients are open"
+        remedy = "Raise maxclients: beyond it Redis refuses scheduler, workers and clients."
+        yield Finding("redis connections", Grade.WARN, detail, remedy)
 
 
 def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
@@ -41,6 +46,19 @@ def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
     elif frees_in_background is False:
         detail = "Redis serves nobody while it frees an expired run: 1 ms for about 1,500 results"
         yield Finding("redis expiry", Grade.WARN, detail, "Set `lazyfree-lazy-expire yes`.")
+
+
+def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
+    """Do finished runs get into the archive?"""
+    if unmoved is None:
+        return
+    if not unmoved.runs:
+        yield Finding("archive", Grade.OK, "no finished run waits to be moved")
+        return
+    ago = span(max(0, now_ms - unmoved.oldest_ms))
+    detail = f"{unmoved.runs:,} finished runs wait to be moved; the first ended {ago} ago"
+    remedy = "See archive_failed in the leader's log. They expire archive.hold_seconds after their end."
+    yield Finding("archive", Grade.FAIL, detail, remedy)
 
 
 def check_broker(seen: Seen) -> Iterator[Finding]:

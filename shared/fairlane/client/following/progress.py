@@ -316,6 +316,8 @@ def _mishaps(status: RunStatus) -> str:
 
 
 def _silence(seconds: float) -> str:
+    if seconds < 1:
+        return "Redis does not answer; trying again"
     return f"Redis has not answered for {seconds:.0f} s; trying again"
 
 

@@ -13,6 +13,7 @@ from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import BLOCK, SessionRecord
 from fairlane.store.read.reading import RESULTS_AT_ONCE
+from fairlane.store.write.runs.inbox import OVERDUE_MS
 
 ITEMS_LISTED_AT_ONCE = 1000
 
@@ -29,7 +30,7 @@ class Records:
     def __init__(self, deployment: Deployment, spec: RunSpec, closure: Closure | None = None) -> None:
         self._deployment, self._spec, self._closure = deployment, spec, closure
         self._ref = RunRef(spec.team, spec.run)
-        self._patience = deployment.patience()
+        self._patience = deployment.patience(spec.run)
         self._reader = deployment.records(spec)
 
     def in_item_order(self) -> Iterator[Record]:
@@ -166,18 +167,23 @@ class Place:
 
 
 class Submission:
-    """Notices that a submission was lost, so that nobody waits for it for ever."""
+    """Announces a submission again that no scheduler has heard of, and notices that one was lost."""
 
     def __init__(self, deployment: Deployment, ref: RunRef) -> None:
         self._deployment, self._ref = deployment, ref
-        self._next_ms = deployment.clock.monotonic_ms() + LOST_AFTER_MS
+        now_ms = deployment.clock.monotonic_ms()
+        self._announce_ms, self._next_ms = now_ms + OVERDUE_MS, now_ms + LOST_AFTER_MS
 
     def check(self) -> None:
-        """Raise `RunLost` for a run that is still submitted after a while, if nothing asks for it."""
-        if self._deployment.clock.monotonic_ms() < self._next_ms:
+        """Announce a run that is still submitted after a while. Raise `RunLost` if nothing asks for it."""
+        now_ms, patience = self._deployment.clock.monotonic_ms(), self._deployment.patience()
+        if now_ms >= self._announce_ms:
+            self._announce_ms = now_ms + LOST_AFTER_MS
+            patience.ask(lambda: self._deployment.outbox.announce(self._ref.team))
+        if now_ms < self._next_ms:
             return
         self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS
-        if self._deployment.patience().ask(lambda: self._deployment.runs.is_lost(self._ref)):
+        if patience.ask(lambda: self._deployment.runs.is_lost(self._ref)):
             raise RunLost(self._ref.run, "the request to start it")
 
 

@@ -6,6 +6,7 @@ Waiting mends neither, so a role ends with these words before it starts.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 
 from redis.exceptions import (
     AuthenticationError,
@@ -64,6 +65,31 @@ _OF_BROKER = ("fairlane.lane.", "_kombu.nothing")
 _CHANNELS_OF_BROKER = ("/0.nothing",)
 
 
+_NEEDED = (
+    "BITCOUNT DEL EVAL EVALSHA EXEC EXISTS EXPIRE GET GETBIT GETRANGE HDEL HEXISTS HGET HGETALL HINCRBY "
+    "HINCRBYFLOAT HKEYS HMGET HSET HSETNX HSTRLEN HVALS LINDEX LLEN LPOP LRANGE LTRIM MGET MULTI PERSIST "
+    "PEXPIRE PING PUBLISH RPUSH SADD SCAN SCRIPT SET SETBIT SISMEMBER SMEMBERS SPOP SREM SSCAN STRLEN "
+    "SUBSCRIBE TIME TTL TYPE UNLINK XADD XRANGE XREAD XREVRANGE ZADD ZCARD ZRANGE ZRANGEBYSCORE ZRANK ZREM "
+    "ZREVRANGE ZSCORE"
+)
+COMMANDS = tuple(_NEEDED.split())
+"""What scheduler, workers, clients and their scripts cannot do without. A proxy may lack some of it, and
+``rename-command`` takes them away.
+"""
+
+OF_QUEUES = ("BRPOP", "HLEN", "LPUSH", "WATCH", "ZREVRANGEBYSCORE")
+"""What Celery's queues on Redis need besides."""
+
+# What Redis, Valkey and proxies say to a command that they do not have.
+_UNKNOWN = re.compile(r"unknown command\W+(\w+)", re.IGNORECASE)
+
+
+def lacking(commands: Sequence[str]) -> Refusal:
+    """The refusal of a server that does not have these commands."""
+    remedy = "Take its rename-command lines away, or name a Redis that is behind no proxy, in redis.url"
+    return Refusal(f"this server has no {', '.join(commands)}", remedy)
+
+
 def misfit_of(error: BaseException) -> Refusal | None:
     """Why the server does not suit, if an error says so; ``None`` for any other error."""
     if isinstance(error, (MovedError, ClusterCrossSlotError)):
@@ -72,6 +98,8 @@ def misfit_of(error: BaseException) -> Refusal | None:
         return _NO_PASSWORD if _UNAUTHENTICATED.search(str(error)) else _WRONG_PASSWORD
     if isinstance(error, ResponseError) and _DATABASE.search(str(error)):
         return NO_DATABASE
+    if isinstance(error, ResponseError) and (unknown := _UNKNOWN.search(str(error))):
+        return lacking([unknown[1].upper()])
     said = _PLACE.sub("", str(error).rpartition(OF_PIPELINE)[2]).rstrip(".")
     denied = isinstance(error, ResponseError) and _DENIED_IN_SCRIPT.search(said)
     if not denied and not isinstance(error, NoPermissionError):
@@ -93,11 +121,24 @@ def is_clustered(redis: RedisClient) -> bool:
         return False  # this user may not ask, or an imitation cannot answer
 
 
+def missing_commands(redis: RedisClient, commands: Sequence[str]) -> list[str]:
+    """Those of ``commands`` that the server does not have; none where it does not say."""
+    try:
+        told = redis.execute_command("COMMAND INFO", *commands)
+    except ResponseError:
+        return []  # this user may not ask, or an imitation cannot answer
+    if not isinstance(told, list) or len(told) != len(commands):
+        return []
+    return [name for name, known in zip(commands, told, strict=True) if not known]
+
+
 def missing_right(redis: RedisClient, keys: Keys, *, broker: bool) -> Refusal | None:
     """The first right that this user lacks for a role, as far as it can be tried without an effect.
 
-    ``broker``: the server has Celery's queues, too.
+    Also the commands that the server does not have. ``broker``: it has Celery's queues, too.
     """
+    if missing := missing_commands(redis, (*COMMANDS, *(OF_QUEUES if broker else ()))):
+        return lacking(missing)
     names = (f"{keys.prefix}nothing", *(_OF_BROKER if broker else ()))
     channels = (keys.wake, *(_CHANNELS_OF_BROKER if broker else ()))
     try:

@@ -46,6 +46,14 @@ LONELY = Refusal(
     f"Start its replicas, or lower min-replicas-to-write; {_RESUMES}",
 )
 
+CROWDED = Refusal(
+    "Redis takes no more connections: as many as its maxclients allows are open",
+    f"Raise maxclients, or end processes that need no connection; {_RESUMES}",
+)
+
+# Redis and Valkey say it to a new connection, in place of its first reply.
+_CROWDED = re.compile(r"(ERR )?max number of clients reached")
+
 # Error codes of Redis and Valkey: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors
 _STATES = {
     "OOM": FULL,
@@ -85,7 +93,10 @@ def refusing_state(error: BaseException) -> Refusal | None:
             return _STATES[code]
     if not isinstance(error, RedisError):
         return None
-    found = _CODE.search(str(error).rpartition(OF_PIPELINE)[2])
+    said = str(error).rpartition(OF_PIPELINE)[2]
+    if _CROWDED.match(said):
+        return CROWDED
+    found = _CODE.search(said)
     return None if found is None else _STATES[found[1]]
 
 

@@ -31,7 +31,10 @@ class LeaderView:
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """A server as it reports itself; ``None`` and empty where it does not. Memory in bytes, limit 0: none."""
+    """A server as it reports itself; ``None`` and empty where it does not. Memory in bytes, limit 0: none.
+
+    ``clients``: open connections, of ``most_clients``; 0 where it does not say.
+    """
 
     program: str
     version: str
@@ -43,6 +46,8 @@ class ServerView:
     memory_limit: int
     refused: Refusal | None = None
     """Why it refused a write without effect, where this user may try one."""
+    clients: int = 0
+    most_clients: int = 0
 
     @property
     def refusing(self) -> Refusal | None:
@@ -175,4 +180,6 @@ def _server(info: Mapping[str, Any], refused: Refusal | None) -> ServerView:
         memory_used=int(info.get("used_memory", 0)),
         memory_limit=int(info.get("maxmemory", 0)),
         refused=refused,
+        clients=int(info.get("connected_clients", 0)),
+        most_clients=int(info.get("maxclients", 0)),
     )

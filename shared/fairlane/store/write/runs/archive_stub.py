@@ -7,7 +7,7 @@ from enum import IntEnum
 from typing import NamedTuple
 
 from fairlane.core.errors import RunArchived, RunNotFound
-from fairlane.model.run import RunRef
+from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, RunStates
@@ -16,6 +16,9 @@ from fairlane.store.write.attempts import run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 AT_ONCE = 1000
+
+_NOT_OWNED = frozenset(("active",))
+"""The keys of a run's scripts that are no run's own: ``lib/run/close.lua`` has all others expire."""
 
 
 class StubOutcome(IntEnum):
@@ -41,6 +44,13 @@ class ArchiveFields(NamedTuple):
     state: str | None
     finished_ms: int
     archived: bool
+
+    @property
+    def unmoved(self) -> bool:
+        """Whether the run has ended with results that are not in the archive."""
+        if self.state is None or self.archived or self.state == RunState.REFUSED:
+            return False
+        return RunState(self.state).finished
 
 
 class ArchiveStubs:
@@ -72,6 +82,31 @@ class ArchiveStubs:
                 for ref, run in zip(some, runs, strict=True)
             ]
         return found
+
+    def prolong(self, refs: Sequence[RunRef], least_ms: int, to_ms: int, ended_after_ms: int) -> int | None:
+        """Have runs that expire within ``least_ms`` expire after ``to_ms``, if they ended after that moment.
+
+        Returns when the first of all ended (server milliseconds); ``None`` without any.
+        """
+        oldest_ms = None
+        for first in range(0, len(refs), AT_ONCE):
+            some = refs[first : first + AT_ONCE]
+            pipeline = self._redis.pipeline(transaction=False)
+            for ref in some:
+                pipeline.pttl(self._keys.state(ref))
+                pipeline.hget(self._keys.state(ref), "finished_ms")
+            found = pipeline.execute()
+            for ref, left_ms, ended in zip(some, found[::2], found[1::2], strict=True):
+                if ended is None:
+                    continue
+                ended_ms = int(float(ended))
+                oldest_ms = ended_ms if oldest_ms is None else min(oldest_ms, ended_ms)
+                if 0 <= left_ms < least_ms and ended_ms > ended_after_ms:
+                    for name, key in run_keys(self._keys, ref).items():
+                        if name not in _NOT_OWNED:
+                            pipeline.pexpire(key, to_ms)
+            pipeline.execute()
+        return oldest_ms
 
     def results(self, ref: RunRef, jobs: Sequence[int]) -> list[bytes | None]:
         """Stored results of a run that still holds them all. Raises `RunNotFound` and `RunArchived`."""

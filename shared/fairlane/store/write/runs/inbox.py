@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import islice
 from typing import Any, Literal
 
@@ -23,6 +24,10 @@ ENTRY_BYTES = 1024  # a longer entry is no request
 BY_CHARS = 100  # of the name in a request
 SEARCHED_AT_ONCE = 1000
 NOTED_AT_ONCE = 64
+
+OVERDUE_MS = 1000
+"""A request is read in less time, as a rule. From then on whoever waits for its run announces it again: Redis
+delivers an announcement at most once, and only to a scheduler that listens."""
 
 SENT_PER_WAITING = 8
 """While an upload grows, so do its requests: a page waits for others where eight times as many are sent.
@@ -175,6 +180,14 @@ class Outbox:
         pipeline.execute()
         self._ask(ref, "submit")
 
+    def announce(self, team: str) -> None:
+        """Publish once more that a team's inbox has requests, in case no scheduler heard it.
+
+        Does nothing where this user only reads.
+        """
+        with suppress(NoPermissionError):
+            self._redis.publish(self._keys.wake, _announcement(team))
+
     def discard(self, ref: RunRef) -> None:
         """Delete an upload that was not submitted."""
         self._redis.unlink(self._keys.rows(ref), self._keys.spec(ref))
@@ -192,7 +205,7 @@ class Outbox:
         self._ask(ref, "resume", by=_shown(by))
 
     def _ask(self, ref: RunRef, op: str, **more: int | bool | str) -> None:
-        entry, announced = json.dumps({"op": op, "run": ref.run, **more}), f"inbox:{ref.team}"
+        entry, announced = json.dumps({"op": op, "run": ref.run, **more}), _announcement(ref.team)
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.rpush(self._keys.inbox(ref.team), entry)
         pipeline.publish(self._keys.wake, announced)
@@ -210,6 +223,11 @@ class Outbox:
             return bool(call.run(self._redis))
         except NoPermissionError:
             return False
+
+
+def _announcement(team: str) -> str:
+    """What the scheduler hears of a request."""
+    return f"inbox:{team}"
 
 
 def _shown(name: str) -> str:

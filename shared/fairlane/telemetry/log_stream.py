@@ -1,0 +1,263 @@
+"""Carries what a process says to its log: never raises, never waits, and counts the lines that are lost."""
+
+from __future__ import annotations
+
+import atexit
+import os
+import select
+import sys
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+
+from prometheus_client import CollectorRegistry
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
+
+MOST_WAITING = 4 * 1024 * 1024
+"""Characters that may wait for a reader: a minute of a busy worker's lines. Then lines are lost."""
+
+GATHER_S = 0.05
+"""Lines wait so long for others, which spares wake-ups and system calls. A killed process loses them."""
+
+AGAIN_S = 5.0
+"""Lost lines are reported with the next line, or after so long."""
+
+FLUSH_S = 2.0
+"""The longest that a process waits for its log's reader as it ends."""
+
+PIECE = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 4096
+"""Bytes that a pipe takes whole: lines of processes that share one are not mixed."""
+
+
+class LogStream:
+    """A text stream to a descriptor. Any thread may write to it, and a signal handler.
+
+    A thread of its own writes. What that cannot write, or what comes while `MOST_WAITING` characters wait, is
+    lost.
+    """
+
+    errors = "backslashreplace"
+    closed = False
+
+    def __init__(self, descriptor: int, encoding: str = "utf-8") -> None:
+        self._descriptor, self.encoding = descriptor, encoding
+        self.lost = 0
+        """Lines that were lost since the process started."""
+        self.notice: Callable[[int], str] = _in_words
+        """The line that says how many were lost."""
+        self._untold = 0
+        self._lock = threading.RLock()  # a signal handler may write while its own thread does
+        self._waiting: deque[str] = deque()
+        self._size = 0
+        self._woken = False
+        self._torn = False
+        self._wake, self._hurry, self._idle = threading.Event(), threading.Event(), threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def write(self, text: str) -> int:
+        """Pass on ``text``, soon. Returns its length, as a stream does, also if it is lost."""
+        with self._lock:
+            if self._size + len(text) > MOST_WAITING:
+                self._lose(text.count("\n"))
+                return len(text)
+            self._waiting.append(text)
+            self._size += len(text)
+            if not self._woken:
+                self._woken = True
+                self._idle.clear()
+                self._wake.set()
+                if self._thread is None:
+                    self._start()
+        return len(text)
+
+    def writelines(self, lines: Iterable[str]) -> None:
+        """Pass on texts."""
+        for line in lines:
+            self.write(line)
+
+    def flush(self) -> None:
+        """Do nothing: the lines leave by themselves. See `drain`."""
+
+    def drain(self, timeout_s: float = FLUSH_S) -> bool:
+        """Wait until all is written or lost; false if that takes longer than ``timeout_s``."""
+        if self._thread is None or not self._woken:
+            return True
+        self._hurry.set()
+        try:
+            return self._idle.wait(timeout_s)
+        finally:
+            self._hurry.clear()
+
+    def fileno(self) -> int:
+        """The descriptor, for a child process; who writes to it may wait for its reader."""
+        return self._descriptor
+
+    def isatty(self) -> bool:
+        """Whether the descriptor is a terminal."""
+        try:
+            return os.isatty(self._descriptor)
+        except OSError:
+            return False
+
+    def readable(self) -> bool:
+        """No."""
+        return False
+
+    def writable(self) -> bool:
+        """Yes."""
+        return True
+
+    def _start(self) -> None:
+        self._thread = threading.Thread(target=self._serve, name="fairlane-log", daemon=True)
+        try:
+            self._thread.start()
+        except RuntimeError:  # no more threads, or the interpreter ends
+            self._thread = None
+            self._woken = False
+            self._lose(sum(text.count("\n") for text in self._take()))
+
+    def _serve(self) -> None:
+        while True:
+            self._wake.wait(AGAIN_S if self._untold else None)
+            self._hurry.wait(GATHER_S)
+            with self._lock:
+                self._wake.clear()
+                texts = self._take()
+            self._pass_on(texts)
+            with self._lock:
+                if self._waiting:
+                    self._wake.set()
+                else:
+                    self._woken = False
+                    self._idle.set()
+
+    def _take(self) -> list[str]:
+        texts = list(self._waiting)
+        self._waiting.clear()
+        self._size = 0
+        return texts
+
+    def _pass_on(self, texts: list[str]) -> None:
+        """Write texts, after a notice of those that were lost."""
+        if untold := self._untold:
+            if self._write_out(self._notice(untold)):
+                with self._lock:
+                    self._untold -= untold
+            else:
+                self._lose(sum(text.count("\n") for text in texts))
+                return
+        for piece in _pieces("".join(texts).encode(self.encoding, self.errors)):
+            if not self._write_out(piece):
+                self._lose(piece.count(b"\n"))
+
+    def _notice(self, lines: int) -> bytes:
+        return self.notice(lines).encode(self.encoding, self.errors)
+
+    def _write_out(self, data: bytes) -> bool:
+        """Write bytes, however long the reader takes; false if they cannot be written."""
+        left = memoryview(b"\n" + data if self._torn else data)
+        begun = False
+        while left:
+            try:
+                left = left[os.write(self._descriptor, left) :]
+                begun = True
+            except BlockingIOError:
+                _await_room(self._descriptor)
+            except (OSError, ValueError):
+                self._torn = self._torn or begun
+                return False
+        self._torn = False
+        return True
+
+    def _lose(self, lines: int) -> None:
+        with self._lock:
+            self.lost += lines
+            self._untold += lines
+
+
+class Unnumbered:
+    """A log stream without a descriptor: Celery's signal handlers would write to it, and wait."""
+
+    def __init__(self, stream: LogStream) -> None:
+        self.write, self.flush, self.isatty = stream.write, stream.flush, stream.isatty
+        self.encoding = stream.encoding
+
+
+def own_streams() -> None:
+    """Put log streams in place of this process' standard output and standard error.
+
+    Does nothing where a program has put streams of its own there already. At the exit the process waits for
+    its reader, `FLUSH_S` at most.
+    """
+    for descriptor in range(3):
+        _occupy(descriptor)
+    for descriptor, name in ((1, "stdout"), (2, "stderr")):
+        before = getattr(sys, name)
+        if before is not getattr(sys, f"__{name}__") or isinstance(before, LogStream):
+            continue
+        stream = LogStream(descriptor, getattr(before, "encoding", None) or "utf-8")
+        setattr(sys, name, stream)
+        setattr(sys, f"__{name}__", Unnumbered(stream))  # Celery prints to these
+        atexit.register(stream.drain)
+
+
+def drain_streams() -> None:
+    """Wait for the readers of the log, for a program that is about to end without an exit."""
+    for stream in _streams():
+        stream.drain()
+
+
+class LostLines(Collector):
+    """The counter of lines that this process' log streams have lost."""
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """See prometheus_client."""
+        lost = sum(stream.lost for stream in _streams())
+        yield CounterMetricFamily(
+            "fairlane_log_lines_lost", "Lines of the log that could not be written", value=lost
+        )
+
+    @classmethod
+    def register(cls, registry: CollectorRegistry) -> None:
+        """Have a registry show the counter."""
+        registry.register(cls())
+
+
+def _streams() -> list[LogStream]:
+    return [stream for stream in (sys.stdout, sys.stderr) if isinstance(stream, LogStream)]
+
+
+def _in_words(lines: int) -> str:
+    return f"{lines:,} lines before this one are lost: they could not be written\n"
+
+
+def _pieces(data: bytes) -> Iterator[bytes]:
+    """The data in pieces that end with a line, of `PIECE` bytes at most unless a line is longer."""
+    start = 0
+    while start < len(data):
+        end = data.rfind(b"\n", start, start + PIECE) + 1
+        if not end and len(data) - start > PIECE:
+            end = data.find(b"\n", start) + 1
+        end = end or len(data)
+        yield data[start:end]
+        start = end
+
+
+def _await_room(descriptor: int) -> None:
+    """Wait until a descriptor that does not block takes bytes again."""
+    try:
+        poll = select.poll()
+        poll.register(descriptor, select.POLLOUT)
+        poll.poll(1000)
+    except (OSError, AttributeError):
+        time.sleep(0.1)  # noqa: TID251 - there is no poll here; only this thread waits
+
+
+def _occupy(descriptor: int) -> None:
+    """Keep a closed descriptor from becoming a socket's."""
+    try:
+        os.fstat(descriptor)
+    except OSError:
+        os.open(os.devnull, os.O_RDWR)

@@ -1,0 +1,57 @@
+"""A worker whose event loop stands still leaves its lanes to others, and serves again once the loop turns."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+from fairlane.core.events import Event
+from fairlane.embedded.guard import Guard
+from fairlane.embedded.processes import Process
+from tests.support.cluster import all_succeeded, cluster, numbered
+from tests.support.wait import wait_until
+
+STANDS = """
+import signal, time
+from fairlane.telemetry.log_stream import own_streams
+from fairlane_workers import command, engine
+
+own_streams()
+engines, make = [], engine.Engine.__init__
+
+def noted(self, *given, **named):
+    make(self, *given, **named)
+    engines.append(self)
+
+engine.Engine.__init__ = noted
+signal.signal(signal.SIGUSR2, lambda *_: engines[0]._loop.call_soon_threadsafe(time.sleep, 12))
+raise SystemExit(command.main(["--name", "stands"]))
+"""
+
+
+def test_others_have_the_jobs_of_a_worker_whose_loop_stands_still(tmp_path: Path) -> None:
+    with cluster(tmp_path, workers=1, slots=10) as made:
+        guard = Guard()
+        log = tmp_path / "data" / "logs" / "stands.log"
+        environment = {**made.stack.environment, "FAIRLANE_WORKER__SLOTS": "10"}
+        worker = Process(
+            "stands", [sys.executable, "-P", "-c", STANDS], log=log, guard=guard, env=environment
+        )
+        worker.start()
+        try:
+            made.wait_ready(2)
+            model = made.new_model(latency_ms=300)
+            worker.kill(signal.SIGUSR2)
+            import time; t0 = time.time(); time.sleep(0.3)
+            run = made.client.submit(numbered(400), "question {{ n }}", model=f"sim:{model}")
+            all_succeeded(run, timeout=40)
+            print("TOOK", time.time() - t0, len(made.logged(Event.LEASE_RECOVERED)), made.logged(Event.LOOP_STANDS), len(made.logged(Event.STALE_CLAIM)))
+
+            made.wait_logged(Event.LOOP_TURNS)
+            wait_until(lambda: len(made.beats()) == 2, timeout=10)
+            all_succeeded(made.client.submit(numbered(100), "again {{ n }}", model=f"sim:{model}"))
+            worker.kill(signal.SIGTERM)
+            assert worker.join(15)
+        finally:
+            guard.close()
