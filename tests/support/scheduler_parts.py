@@ -42,7 +42,7 @@ LEASE_MS = 15_000
 WORKER_TIMEOUT_MS = 5000
 CONNECTIONS = {
     "sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"},
-    "shared": {"protocol": "anthropic", "base_url": "http://shared.invalid/v1"},
+    "shared": {"protocol": "anthropic", "base_url": "http://shared.invalid/v1", "lane_scope": "connection"},
 }
 UNLIMITED = {"requests_per_minute": 0}
 LANES = dict.fromkeys(("sim:fast", "sim:slow", "sim:judge"), UNLIMITED)

@@ -180,7 +180,7 @@ TALK = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question 
         ({"conversation": "who", "run_serially": True}, True, False, True),
         ({"conversation": "who", "run_serially": "first"}, True, False, True),
         ({"conversation": "who", "store_output_as": "x"}, True, False, True),
-        ({"prompt": "{{ question }}", "conversation": "who"}, False, False, False),
+        ({"prompt": "{{ question }}", "session": "who"}, False, False, False),
     ],
 )
 def test_conversations_go_side_by_side_unless_all_items_are_ordered(

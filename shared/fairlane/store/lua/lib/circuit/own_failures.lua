@@ -24,7 +24,8 @@ end
 -- A job's failure has turned out to be its own, for the first time.
 function note_flawed()
   local flawed, flawed_ok, ok = read_numbers('flawed', 'flawed_ok', 'seen_ok')
-  redis.call('HSET', KEY.lane, 'flawed', recent_flawed(flawed, flawed_ok, ok or 0) + 1, 'flawed_ok', ok or 0)
+  local flaws = recent_flawed(flawed, flawed_ok, ok or 0)
+  redis.call('HSET', KEY.lane, 'flawed', tostring(flaws + 1), 'flawed_ok', ok or 0)
 end
 
 -- Weighs a job that fails for the first time since the lane answered somebody: its failure before had the permit
@@ -36,7 +37,8 @@ function weigh_failure(again, before)
   local share = (flaws + 1) / (flaws + among + 2)
   local weight = again and share / FAILED_AGAIN or (1 - share) / (1 - FAILED_AGAIN)
   odds = (odds or -math.log(OUTAGE_BY_CHANCE)) + math.log(weight)
-  redis.call('HSET', KEY.lane, 'own_odds', math.max(math.log(OUTAGE_LEAST / OUTAGE_BY_CHANCE), odds))
+  odds = math.max(math.log(OUTAGE_LEAST / OUTAGE_BY_CHANCE), odds)
+  redis.call('HSET', KEY.lane, 'own_odds', tostring(odds))
 end
 
 -- Whether a failure that ends now is its own job's.

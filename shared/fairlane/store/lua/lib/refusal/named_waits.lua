@@ -41,7 +41,7 @@ end
 
 -- Judges such waits by the end of a call that started during one.
 function judge_wait(row, lease, signal, now)
-  if lease.n <= (row.wait_n or lease.n) or lease.granted_ms >= row.wait_until_ms then return end
+  if lease.n <= (row.wait_n or lease.n) or lease.granted_ms >= (row.wait_until_ms or 0) then return end
   local odds = row.wait_odds or 0
   if signal == 'ok' or signal == 'answered' then
     row.wait_odds, row.wait_vain = math.min(MOST_ODDS, odds + TRY_ANSWERED), 0
