@@ -154,7 +154,7 @@ class Scheduler:
             settings.connections,
             settings.prices,
             pool,
-            settings.judged_chars,
+            settings.worker.max_response_bytes,
         )
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)

@@ -20,11 +20,12 @@ LANE, MINUTE_MS, MORE = "sim:fast", 60_000, 3
 LIMITS: dict[str, tuple[Limit, bool, float, int]] = {
     "a bucket": (Bucket(600, 10), False, 0.3, 9),
     "a bucket, long calls": (Bucket(600, 10), False, 5.0, 7),
-    "a window that names its end": (Window(300), True, 0.3, 13),
+    "a window that names its end": (Window(300), True, 0.3, 16),
     "calls at once": (Places(8), False, 0.3, 12),
     "calls at once, long calls": (Places(16), False, 5.0, 22),
 }
-"""The limit, whether a 429 says when the minute ends, seconds a call, and 429s without suspicions."""
+"""The limit, whether a 429 says when the minute ends, seconds a call, and 429s without suspicions: of those
+that name a wait, a few meet calls that try whether the lane must wait so long."""
 
 
 @dataclass

@@ -69,8 +69,8 @@ class Model:
         keys = self.d.keys
         hot, fresh = self.d.list(keys.hot(ref, lane)), self.d.list(keys.fresh(ref, lane))
         counts = self.redis.hgetall(keys.jobs(ref))
-        rejected = {int(job) for job, text in counts.items() if _rejections(text.decode())}
-        return _Queues(hot, fresh, rejected)
+        failed = {int(job) for job, text in counts.items() if _failures(text.decode())}
+        return _Queues(hot, fresh, failed)
 
     def waiting(self) -> list[tuple[str, RunRef]]:
         """Lanes, and runs that have jobs queued on them."""
@@ -337,25 +337,25 @@ def _job(attempt: Attempt) -> tuple[RunRef, int]:
 
 
 class _Queues(NamedTuple):
-    """A run's entries on a lane, and its jobs that the lane has rejected."""
+    """A run's entries on a lane, and its jobs that failed or were rejected."""
 
     hot: list[str]
     fresh: list[str]
-    rejected: set[int]
+    failed: set[int]
 
     def take(self, entry: Entry) -> None:
-        """Check that a permit's entry is the next: hot, or fresh before a rejected hot one."""
+        """Check that a permit's entry is the next: hot, or fresh before a hot one that failed or was rejected."""
         if self.hot and Entry.parse(self.hot[0]) == entry:
             self.hot.pop(0)
             return
-        assert not self.hot or Entry.parse(self.hot[0]).job in self.rejected
+        assert not self.hot or Entry.parse(self.hot[0]).job in self.failed
         assert Entry.parse(self.fresh.pop(0)) == entry
 
 
-def _rejections(counts: str) -> int:
-    """Of a job's counts (lib/job/attempt_counts.lua), how often its lane rejected it; absent where 0."""
+def _failures(counts: str) -> int:
+    """Of a job's counts (lib/job/attempt_counts.lua): attempts, failures that may be its lane's, rejections."""
     parts = counts.split(":")
-    return int(parts[6]) if len(parts) > 6 else 0
+    return sum(int(parts[place]) for place in (1, 4, 6) if len(parts) > place)
 
 
 def _check_order(offers: Sequence[Offer], queued: dict[RunRef, _Queues], permits: Sequence[Permit]) -> None:

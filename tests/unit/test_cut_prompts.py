@@ -16,7 +16,7 @@ from fairlane.model.record import PROMPT_CUT
 from fairlane.model.results import TaskResult, assemble
 from fairlane.model.run import RunState
 from fairlane.model.tokens import Usage
-from fairlane_workers.execution.cut_prompts import with_note
+from fairlane_workers.execution.calls import with_note
 from tests.support.records import spec_of
 
 PROSE = "The quick brown fox jumps over lazy dog number {}, and nobody has ever asked it why. "

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import SubmissionError, exact_match
-from fairlane.client.submitting.row_checks import check_names_of_fields
+from fairlane.client.submitting.parameters import check_names_of_fields
 from fairlane.core.errors import TemplateError
 from fairlane.datasets.rows import read_rows
 from fairlane.evaluators.builders import similarity

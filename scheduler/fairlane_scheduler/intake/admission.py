@@ -18,7 +18,7 @@ from fairlane.config.sections import SchedulerSettings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.evaluators.builders import check_names
-from fairlane.model.run import PROMPT_CHARS, SPEC_VERSION, Plan, RunRef, RunSpec
+from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec, most_chars
 from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool
@@ -205,11 +205,11 @@ class Admission:
         connections: Mapping[str, Connection],
         prices: Mapping[str, Price],
         pool: Pool | None = None,
-        judged_chars: int = PROMPT_CHARS,
+        answer_bytes: int = 0,
     ) -> None:
         """``pool``: compiles templates; without one they are compiled at once.
 
-        ``judged_chars``: see `Plan`.
+        ``answer_bytes``: the longest output that a judge may be shown.
         """
         self._runs = runs
         self._backlog = backlog
@@ -218,7 +218,7 @@ class Admission:
         self._settings = settings
         self._prices = prices
         self._pool = pool
-        self._judged_chars = judged_chars
+        self._answer_bytes = answer_bytes
         self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
         self._tooled = tuple(name for name, each in connections.items() if each.tooled)
         self._unstructured = tuple(
@@ -313,8 +313,8 @@ class Admission:
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,
-            prompt_chars=self._settings.limits.prompt_chars,
-            judged_chars=self._judged_chars,
+            prompt_chars=most_chars(self._settings.limits.row_bytes),
+            judged_chars=most_chars(self._settings.limits.row_bytes, self._answer_bytes),
         )
         rendering = Rendering(plan, checked=self._pool is not None)
         if missing and not spec.open:

@@ -9,7 +9,6 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from fairlane.config.server_url import checked_broker, checked_redis
 from fairlane.core.section import Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
-from fairlane.model.run import PROMPT_CHARS
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
@@ -168,11 +167,6 @@ class PayloadLimits(Section):
         "for further models fail. A lane that is not used for a week is forgotten; where there are many, "
         "after an hour.",
     )
-
-    @property
-    def prompt_chars(self) -> int:
-        """Most characters of a rendered text: it may show a row twice."""
-        return max(PROMPT_CHARS, 2 * self.row_bytes)
 
 
 class SchedulerSettings(Section):

@@ -71,11 +71,6 @@ class Settings(Section):
         database = parse_qs(parts.query).get("db", ["0"])[0]
         return f"redis+socket://{parts.netloc}{parts.path}?virtual_host={database}"
 
-    @property
-    def judged_chars(self) -> int:
-        """Most characters of a rendered text that shows an output beside its row."""
-        return self.scheduler.limits.prompt_chars + self.worker.max_response_bytes
-
     def limits_of(self, lane: str) -> LaneLimits | None:
         """Limits of a lane before its first use: the operator's, completed by its provider's defaults.
 

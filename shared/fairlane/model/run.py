@@ -337,6 +337,11 @@ PROMPT_CHARS = 1 << 20
 """Least bound on a rendered text, in characters: 1 Mi is more than most contexts."""
 
 
+def most_chars(row_bytes: int, answer_bytes: int = 0) -> int:
+    """Most characters of a rendered text: it may show a row twice, and an answer beside it."""
+    return max(PROMPT_CHARS, 2 * row_bytes) + answer_bytes
+
+
 class Plan(StoredModel):
     """A run as the scheduler admitted it: the spec, and the lane of each evaluation.
 

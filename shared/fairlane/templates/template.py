@@ -85,7 +85,8 @@ class PlainTemplate:
                     return None
                 value = str(printed(value))
             length += len(value) + len(text)
-            bound.check(length)
+            if length > bound.chars:
+                bound.check(length)
             pieces += (value, text)
         return "".join(pieces)
 

@@ -12,7 +12,7 @@ from fairlane.apps.estimate.sampling import Sample, take_sample
 from fairlane.apps.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
 from fairlane.client.deployment import Deployment
 from fairlane.client.views.forecast import Forecast, LaneForecast, ModelForecast
-from fairlane.model.run import Plan, RunSpec
+from fairlane.model.run import Plan, RunSpec, most_chars
 from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
@@ -46,13 +46,14 @@ def estimate(
     tooled = tuple(name for name, each in connections if each.tooled)
     unstructured = tuple(name for name, each in connections if not (each.structured or each.tooled))
     responses = tuple(name for name, each in connections if each.takes_responses)
+    row_bytes = deployment.settings.scheduler.limits.row_bytes
     plan = Plan(
         spec=spec,
         unstructured=unstructured,
         tooled=tooled,
         responses=responses,
-        prompt_chars=deployment.settings.scheduler.limits.prompt_chars,
-        judged_chars=deployment.settings.judged_chars,
+        prompt_chars=most_chars(row_bytes),
+        judged_chars=most_chars(row_bytes, deployment.settings.worker.max_response_bytes),
     )
     rendering = Rendering(plan)
     tally = Counting(rendering, sample, answer_tokens).count()

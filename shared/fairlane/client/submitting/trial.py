@@ -17,7 +17,7 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.row_checks import check_chats, check_names_of_fields, check_requests
+from fairlane.client.submitting.parameters import ROLES, check_chats, check_names_of_fields, check_requests
 from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
@@ -28,7 +28,7 @@ from fairlane.datasets.row_json import FIELD
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.origins import Source
-from fairlane.model.run import Cell, Plan, RunSpec
+from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
@@ -185,8 +185,9 @@ def check_rows(
         remedy = "Give at least one row; check=False (--no-check) submits a run without items."
         raise SubmissionError(FIELD, shown or [], "has no rows", remedy)
     _check_separator(first[0], shown)
-    limits = {"prompt_chars": settings.scheduler.limits.prompt_chars, "judged_chars": settings.judged_chars}
-    _Trial(Plan(spec=spec, **limits), first).check()
+    row_bytes, answer_bytes = settings.scheduler.limits.row_bytes, settings.worker.max_response_bytes
+    asked, shown_chars = most_chars(row_bytes), most_chars(row_bytes, answer_bytes)
+    _Trial(Plan(spec=spec, prompt_chars=asked, judged_chars=shown_chars), first).check()
     more(_models(spec, first))
 
 
@@ -238,9 +239,11 @@ class _Trial:
         for number, model in enumerate(spec.models):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
+        lists = any(isinstance(value, list) for row in self._rows for value in row.values())
         for number, prompt in enumerate(spec.prompts):
             self._require_variable(self._prompt(number), [message.content for message in prompt])
-            check_chats(self._prompt(number), prompt, self._rows)
+            if lists or {message.role for message in prompt} - ROLES:
+                check_chats(self._prompt(number), prompt, self._rows)
         if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
             for number, prompt in enumerate(spec.prompts):
                 cell = Cell(row=0, prompt=number, model=0, repetition=0)
