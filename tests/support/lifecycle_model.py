@@ -344,7 +344,7 @@ class _Queues(NamedTuple):
     failed: set[int]
 
     def take(self, entry: Entry) -> None:
-        """Check that a permit's entry is the next: hot, or fresh before a hot one that failed or was rejected."""
+        """Check that a permit's entry is the next: hot, or fresh before a hot one that has failed."""
         if self.hot and Entry.parse(self.hot[0]) == entry:
             self.hot.pop(0)
             return
@@ -353,7 +353,7 @@ class _Queues(NamedTuple):
 
 
 def _failures(counts: str) -> int:
-    """Of a job's counts (lib/job/attempt_counts.lua): attempts, failures that may be its lane's, rejections."""
+    """Attempts, failures that may be its lane's, and rejections of a job (lib/job/attempt_counts.lua)."""
     parts = counts.split(":")
     return sum(int(parts[place]) for place in (1, 4, 6) if len(parts) > place)
 

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from fairlane import SubmissionError, llm_judge
 from fairlane.client.submitting.submission import build_spec
-from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError
 from fairlane.model.run import PROMPT_CHARS, Cell, Plan, most_chars
 from fairlane.pipeline.rendering import Rendering
