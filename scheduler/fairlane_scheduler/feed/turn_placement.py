@@ -30,30 +30,35 @@ class TurnPlacement(Placement):
         """
         placed, memory = list[PlacedItem](), dict[bytes, bytes]()
         self.unconnected.pop(run.ref, None)
-        for at, turn in enumerate(turns):
+        for first in range(0, len(turns), READ_AT_ONCE):
             if placed and enough():
                 break
-            if at % READ_AT_ONCE == 0:
-                fields = self._read_fields(run, turns[at : at + READ_AT_ONCE])
-                read = TurnReader(self._runs.redis, self._runs.keys).memory(
-                    run.ref, [name for names in fields.values() for name in names]
-                )
-                memory |= read
-            if turn.item not in fields:
-                continue
-            names = [name.encode() for name in fields[turn.item]]
-            own = {name: read[name] for name in names if name in read}
-            try:
-                one = self._place_one(run, turn.item, own)
-            except ConnectionAwaited as awaited:
-                self.unconnected[run.ref] = awaited.connection
-            except (PageAwaited, WorkAwaited):
-                pass
-            else:
-                placed += [as_turn(one, own)] if one is not None else []
+            fields = self._read_fields(run, turns[first : first + READ_AT_ONCE])
+            read = TurnReader(self._runs.redis, self._runs.keys).memory(
+                run.ref, [name for names in fields.values() for name in names]
+            )
+            memory |= read
+            for item, names in fields.items():
+                if placed and enough():
+                    break
+                own = {key: read[key] for name in names if (key := name.encode()) in read}
+                one = self._place_turn(run, item, own)
+                placed += [] if one is None else [one]
         batch = FeedBatch()
         fed = {each.item.number for each in self._queue_or_record(run, placed, memory, batch)}
         return batch, [turn for turn in turns if turn.item in fed]
+
+    def _place_turn(self, run: ActiveRun, item: int, own: dict[bytes, bytes]) -> PlacedItem | None:
+        """An item with its conversation's memory; ``None`` for one that a child or a connection holds up."""
+        try:
+            one = self._place_one(run, item, own)
+        except ConnectionAwaited as awaited:
+            self.unconnected[run.ref] = awaited.connection
+        except (PageAwaited, WorkAwaited):
+            pass
+        else:
+            return None if one is None else as_turn(one, own)
+        return None
 
     def conversation_of(self, run: ActiveRun, item: int) -> str | None:
         """The items that an item waits for: its conversation. ``None`` for one whose row cannot be read.

@@ -184,7 +184,7 @@ class _Server(ThreadingHTTPServer):
                         return
                     if key.fileobj is self:
                         self._accept(ready)
-                    elif key.fileobj in self._silent:
+                    elif isinstance(key.fileobj, socket.socket) and key.fileobj in self._silent:
                         self._begin(ready, key.fileobj)
                 while self._silent and not self._patience_s():
                     self._drop_oldest(ready)
