@@ -85,7 +85,7 @@ class DeploymentSampler:
             self.sample, self.reachable = None, False
 
     def _note_eviction(self, server: ServerView | None) -> None:
-        """Log once a term that the server would delete parts of runs; again once that was mended."""
+        """Log that the server would delete parts of runs: once, and again if that was mended and is back."""
         noted = False
         if server is not None and server.evicts and server.memory_limit > 0 and self._leads():
             noted = True

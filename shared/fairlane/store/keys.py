@@ -98,8 +98,9 @@ class Keys:
         return self._run(ref, "done")
 
     def jobs(self, ref: RunRef) -> str:
-        """Hash: job number → "dispatches:attempts:rate limits" of jobs that were ever in flight, then the
-        handle of an asynchronous call that its provider still makes (`Attempts.wait_for`).
+        """Hash: job number → "dispatches:attempts:rate limits" of jobs that were ever in flight. More may
+        follow: the handle of an asynchronous call (`Attempts.wait_for`), failures, rejections, and answers
+        that were not kept (``lib/job/attempt_counts.lua``).
         """
         return self._run(ref, "jobs")
 
@@ -108,7 +109,9 @@ class Keys:
         return self._run(ref, "lanes")
 
     def hot(self, ref: RunRef, lane: str) -> str:
-        """List of entries: ready evaluations and due retries of a run on a lane; they start first."""
+        """List of entries: ready evaluations and due retries of a run on a lane. They start first, unless
+        most retries are in vain (``lib/lane/retries.lua``).
+        """
         return self._run(ref, f"hot:{lane}")
 
     def fresh(self, ref: RunRef, lane: str) -> str:
