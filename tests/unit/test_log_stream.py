@@ -12,6 +12,8 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -25,6 +27,21 @@ from fairlane.telemetry import log_stream
 from fairlane.telemetry.log_stream import PIECE, LogStream, LostLines
 from fairlane.telemetry.logs import configure_logging, get_logger
 from tests.support.wait import wait_until
+
+
+@pytest.fixture(autouse=True)
+def ended(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Streams write nothing once their test is over: their descriptors are those of the next one."""
+    made, begin = list[LogStream](), LogStream.__init__
+
+    def noted(stream: LogStream, *given: Any, **named: Any) -> None:
+        begin(stream, *given, **named)
+        made.append(stream)
+
+    monkeypatch.setattr(LogStream, "__init__", noted)
+    yield
+    for stream in made:
+        stream.close()
 
 
 @pytest.fixture
@@ -53,9 +70,21 @@ def test_texts_arrive_whole_and_in_order(texts: list[str], longest: int) -> None
         assert everything(reader, lambda found: len(found) >= len(expected)) == expected
         assert stream.drain()
         assert stream.lost == 0
+        stream.close()
+        assert stream.write("late\n") == len("late\n")
+        assert stream.lost == 1
     finally:
         os.close(reader)
         os.close(writer)
+
+
+def test_a_file_has_each_line_at_once(tmp_path: Path) -> None:
+    with (tmp_path / "log").open("wb") as file:
+        stream = LogStream(file.fileno())
+        for number in range(3):
+            stream.write(f"{number}\n")
+            assert (tmp_path / "log").read_text().count("\n") == number + 1
+        assert stream.drain()
 
 
 @given(st.lists(st.integers(0, 3 * PIECE), max_size=20))

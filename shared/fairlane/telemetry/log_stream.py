@@ -5,6 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import select
+import stat
 import sys
 import threading
 import time
@@ -34,8 +35,8 @@ PIECE = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 4096
 class LogStream:
     """A text stream to a descriptor. Any thread may write to it, and a signal handler.
 
-    A thread of its own writes. What that cannot write, or what comes while `MOST_WAITING` characters wait, is
-    lost.
+    A file has no reader to wait for, so lines are written to it at once. To anything else a thread of its own
+    writes. What cannot be written, or what comes while `MOST_WAITING` characters wait, is lost.
     """
 
     errors = "backslashreplace"
@@ -55,10 +56,17 @@ class LogStream:
         self._torn = False
         self._wake, self._hurry, self._idle = threading.Event(), threading.Event(), threading.Event()
         self._thread: threading.Thread | None = None
+        self._to_file = _is_file(descriptor)
 
     def write(self, text: str) -> int:
         """Pass on ``text``, soon. Returns its length, as a stream does, also if it is lost."""
         with self._lock:
+            if self.closed:
+                self._lose(text.count("\n"))
+                return len(text)
+            if self._to_file:
+                self._pass_on([text])
+                return len(text)
             if self._size + len(text) > MOST_WAITING:
                 self._lose(text.count("\n"))
                 return len(text)
@@ -89,6 +97,14 @@ class LogStream:
             return self._idle.wait(timeout_s)
         finally:
             self._hurry.clear()
+
+    def close(self) -> None:
+        """Write nothing more to the descriptor, which its owner closes; what still waits is lost."""
+        with self._lock:
+            self.closed = True
+            self._lose(sum(text.count("\n") for text in self._take()))
+            self._wake.set()
+        self._hurry.set()
 
     def fileno(self) -> int:
         """The descriptor, for a child process; who writes to it may wait for its reader."""
@@ -123,6 +139,8 @@ class LogStream:
             self._wake.wait(AGAIN_S if self._untold else None)
             self._hurry.wait(GATHER_S)
             with self._lock:
+                if self.closed:
+                    return
                 self._wake.clear()
                 texts = self._take()
             self._pass_on(texts)
@@ -253,6 +271,13 @@ def _await_room(descriptor: int) -> None:
         poll.poll(1000)
     except (OSError, AttributeError):
         time.sleep(0.1)  # noqa: TID251 - there is no poll here; only this thread waits
+
+
+def _is_file(descriptor: int) -> bool:
+    try:
+        return stat.S_ISREG(os.fstat(descriptor).st_mode)
+    except OSError:
+        return False
 
 
 def _occupy(descriptor: int) -> None:
