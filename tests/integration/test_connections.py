@@ -124,7 +124,7 @@ def test_an_answer_may_be_whole_and_of_another_protocol(shell: Shell) -> None:
         "claude", "-m", "fast", "--whole", "--prompt", "-n says hello", "--max-tokens", "50"
     )
     assert (report["outcome"], report["streamed"], report["pieces"]) == ("Success", False, 1)
-    assert (report["lane"], report["limits"]["known_by"]) == ("claude", "headers")
+    assert (report["lane"], report["limits"]["known_by"]) == ("claude:fast", "headers")
     assert set(report["limits"]["axes"]) == {"requests", "tokens"}
 
 

@@ -49,7 +49,7 @@ def everything_written(deployment: Cluster) -> bytes:
     return b"".join(file.read_bytes() for pattern in ("*.aof", "*.log") for file in data.rglob(pattern))
 
 
-@pytest.mark.parametrize(("model", "lane"), [("right:m", "right:m"), ("claude:m", "claude")])
+@pytest.mark.parametrize(("model", "lane"), [("right:m", "right:m"), ("claude:m", "claude:m")])
 def test_the_key_of_a_connection_opens_its_provider(locked: Locked, model: str, lane: str) -> None:
     run = locked.deployment.client.submit(numbered(10), "question {{ n }}", model=model)
     all_succeeded(run)
