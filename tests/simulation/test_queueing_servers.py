@@ -107,6 +107,17 @@ def test_no_row_fails_where_the_server_answers_each_in_time_alone(
     assert succeeded(cluster, ref) == rows
 
 
+def test_a_small_run_beside_a_large_one_loses_no_row(real_redis: Redis) -> None:
+    """While the server works on calls that have ended, the few rows of a run are all that start."""
+    server = Server(1, 9.0, 30.0, goes_on=True)
+    cluster = cluster_of(real_redis, {}, lambda _, now_s: server.call(now_s))
+    large = cluster.submit(30)
+    cluster.run_for(36)
+    small = cluster.submit(2)
+    cluster.run_until_finished(large, small, limit_s=3000)
+    assert (succeeded(cluster, large), succeeded(cluster, small)) == (30, 2)
+
+
 def test_rows_that_take_longer_than_the_deadline_fail_and_hold_up_no_other(real_redis: Redis) -> None:
     """Whoever waits for them: the server answers any number at once."""
 

@@ -105,6 +105,18 @@ def test_many_bad_rows_cost_few_calls_and_little_time(
     assert sum(world.calls.values()) <= 1.4 * ROWS
 
 
+@pytest.mark.parametrize("warm", [False, True])
+def test_a_run_whose_every_call_is_rejected_with_another_number_ends(real_redis: Redis, warm: bool) -> None:
+    """Each row fails by itself, and the lane goes on for others."""
+    world = World(real_redis, {}, 0.3, 0.1, 20)
+    if warm:
+        world.cluster.run_until_finished(world.cluster.submit(40), limit_s=60)
+    world.bad = lambda job: PermanentFailure(f"no mood for request {sum(world.calls.values())}", 400)
+    ref = world.cluster.submit(100)
+    world.cluster.run_until_finished(ref, limit_s=60)
+    assert world.count(ref, "n:failed") == 100
+
+
 def test_a_run_whose_own_parameter_is_wrong_ends_after_five_calls(real_redis: Redis) -> None:
     world = World(real_redis, {}, 0.3, 0.1, 1)
     first = world.cluster.submit(40)

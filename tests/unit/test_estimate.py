@@ -21,7 +21,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.builders import llm_judge
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, FunctionScorer
-from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
+from fairlane.model.run import Bounds, CacheChoice, Message, Order, RunSpec
 from fairlane.model.tokens import TOKENS_PER_MESSAGE, Price
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.deployment import Deployment
@@ -196,6 +196,15 @@ def test_items_that_cannot_be_rendered_are_counted_as_invalid(scene: Scene) -> N
     found = estimate(scene.context, spec_of([judge()]), take_sample(rows))
     assert (found.invalid, found.tasks, found.evaluations) == (50, 50, 50)
     assert any("50 of 100 items cannot be rendered" in note for note in found.notes)
+
+
+def test_a_prompt_that_reads_earlier_turns_is_rendered_as_the_first(scene: Scene) -> None:
+    prompt = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}"
+    order = Order(turns=True, conversation=True, conversation_field="who")
+    spec = spec_of(prompts=((Message(role="user", content=prompt),),), order=order)
+    rows = [{"question": "q", "who": n % 3} for n in range(9)]
+    found = estimate(scene.context, spec, take_sample(rows))
+    assert (found.tasks, found.invalid) == (9, 0)
 
 
 def test_a_template_that_does_not_compile_is_refused(scene: Scene) -> None:

@@ -111,6 +111,7 @@ def test_others_get_a_request_for_a_response_as_a_chat() -> None:
     ("url", "body", "shown"),
     [
         (None, {"model": "m"}, "it has no messages"),
+        (None, {"messages": []}, "it has no messages"),
         (None, "hi", "it is no object"),
         (EMBEDDINGS, {"input": [[1, 2]]}, "numbers of tokens are not taken"),
         (

@@ -39,7 +39,7 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     if url == RESPONSES_URL:
         return _native(body) if as_responses else Asked(*as_chat(body))
     messages = body.get("messages")
-    if not isinstance(messages, list):
+    if not isinstance(messages, list) or not messages:
         raise MalformedRequest("it has no messages")
     chat = _objects(messages, "messages")
     for place, message in enumerate(chat):

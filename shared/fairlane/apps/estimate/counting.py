@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
+from typing import Any
 
 from fairlane.apps.estimate.sampling import Row, Sample
 from fairlane.core.errors import TemplateError
 from fairlane.model.run import Cell
 from fairlane.model.steps import Step
 from fairlane.model.tokens import CHARS_PER_TOKEN, Estimate, estimate_call
+from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.rendering import Rendering, is_judged
 
 SAMPLED_ITEMS = 2_000
@@ -74,12 +76,16 @@ class Counting:
             given = row.get(spec.output_field)
             return given if given is None or isinstance(given, str) else str(given)
         try:
-            call = self._rendering.task(cell, row)
+            call = self._rendering.task(cell, row, self._remembered(cell, row))
         except (TemplateError, ValueError):
             return None
         tokens = self._book(call.model, call.tokens, spec.lane, times)
         self._tally.tasks += times
         return "x" * (CHARS_PER_TOKEN * tokens.output)
+
+    def _remembered(self, cell: Cell, row: Row) -> dict[str, Any] | None:
+        """What the prompt reads of earlier items, before there are any: later turns are longer."""
+        return recalled(self._rendering, cell, row, {}) if self._spec.order.remembers else None
 
     def _evaluations(self, row: Row, output: str, times: float) -> None:
         for step in self._asked(row):

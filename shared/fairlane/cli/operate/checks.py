@@ -188,7 +188,9 @@ def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:
                 remedy = f"`fairlane lanes resume {lane}` opens it."
                 yield Finding("lanes", Grade.WARN, f"{lane} is paused", remedy)
             case "circuit" | "probing":
-                remedy = "Its provider could not be reached; a single call tries again by itself."
+                remedy = (
+                    f"A single call tries again by itself. `fairlane lanes show {lane}` has its last error."
+                )
                 yield Finding("lanes", Grade.WARN, f"{lane}: {report.hold_in_words}", remedy)
             case _:
                 pass

@@ -9,7 +9,7 @@
 --   weighed_n                       permit of the last retry whose rejection counted
 --   spared                          first calls that may be rejected now for their rows' sake
 -- GIVES: rejects_rows judge_rejection
--- USES: circuit/blame circuit/row_constants
+-- USES: circuit/blame circuit/row_constants refusal/provisional
 
 function rejects_rows(row)
   return (row.row_odds or 1) <= 0
@@ -29,6 +29,14 @@ local function count_fresh(row, lease, rejected)
   end
 end
 
+-- Rejections of rows were taken for the lane's limit: what they blocked and lowered is open again.
+local function begin_anew(row)
+  unblock(row)
+  row.requests_age_ms, row.shut, row.check_rate, row.early = '', '', '', 0
+  forget_openings(row)
+  if row.window_by == 'refusals' then row.window = '' end
+end
+
 -- Weighs a retry of a job that was rejected. A rejection counts if another job's first call, at least half as large,
 -- was answered since that and since the last one that counted: many calls at once meet a limit together.
 local function weigh_retry(row, lease, rejected)
@@ -41,7 +49,7 @@ local function weigh_retry(row, lease, rejected)
   end
   local odds = (row.row_odds or firm) + math.log(rejected and share or (1 - share) / RETRY_ANSWERED)
   row.row_odds = math.max(math.log(LIMIT_LEAST / LIMIT_BY_CHANCE), math.min(firm, odds))
-  if rejects_rows(row) and not before then unblock(row) end
+  if rejects_rows(row) and not before then begin_anew(row) end
 end
 
 -- Whether a call that was answered or rejected met its row's own rejection. Of first calls, as many may as the share of

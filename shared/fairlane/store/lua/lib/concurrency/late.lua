@@ -24,10 +24,15 @@ local function narrow(deadline_ms, answered, granted, in_flight)
     'late_left', LATE_MORE + math.ceil(in_flight / answered))
 end
 
--- Counts a call that was late alone: where too many are, calls do not queue.
-local function count_alone(left, now)
-  if left > 1 then return redis.call('HSET', KEY.lane, 'late_left', left - 1) end
+-- Counts a call that was late alone. Returns whether the server may still work on calls that have ended: where it
+-- cannot, calls do not queue, and the window goes.
+local function awaits_dead_calls(left, now)
+  if left > 1 then
+    redis.call('HSET', KEY.lane, 'late_left', left - 1)
+    return true
+  end
   redis.call('HSET', KEY.lane, 'window', '', 'late_to', '', 'late_off_ms', now + LATE_OFF_MS)
+  return false
 end
 
 -- Whether its lane's queue made a call late that its run's deadline ended, and not its row or that deadline.
@@ -36,10 +41,7 @@ function is_late(lease, deadline_ms, now)
     'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')
   if not usual_ms or usual_ms > LATE_USUAL * deadline_ms then return false end
   if last and lease.n <= last then return true end
-  if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then
-    count_alone(left, now)
-    return false
-  end
+  if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then return awaits_dead_calls(left, now) end
   local answered = ok - (lease.ok or 0)
   if answered < 1 or answered >= lease.inflight or now < (off_ms or 0) then return false end
   narrow(deadline_ms, answered, granted, in_flight)

@@ -10,19 +10,22 @@
 --   run_of_429s                429s without an answer in between
 -- GIVES: by_chance note_answered
 -- USES: lane/counts lane/state rate/curve rate/slow_start refusal/chance_check refusal/chance_constants
+--       refusal/named_wait_constants
 
 -- Counts a 429 that begins an epoch, at `rate` a minute. Where enough came early, a check begins at the pace at which
 -- calls were admitted meanwhile. Where that is far below the rate, jobs were scarce or the lane was shut: that shows
--- nothing.
+-- nothing. Fewer are enough where calls are answered during the waits that 429s name (refusal/named_waits).
 local function suspect_chance(row, lease, rate, now)
   local early = row.early or 0
   if early == 0 then row.early_n, row.early_ms, row.early_admitted = lease.n, now, admitted(row, 'requests') end
   row.early = below_estimate(row, 'requests') and early + 1 or math.max(0, early - IN_TIME)
-  if row.early < (row.early_wanted or EARLY) then return end
+  local wanted = row.early_wanted or EARLY
+  if (row.wait_odds or 0) >= DISBELIEVED then wanted = math.ceil(wanted * EARLY_KNOWN) end
+  if row.early < wanted then return end
   row.early = 0
   local passed = admitted(row, 'requests') - row.early_admitted
   local pace = passed * 60000 / math.max(LEAST_PACE_MS, now - row.early_ms)
-  if passed < EARLY or pace < USED * rate then return end
+  if passed < wanted or pace < USED * rate then return end
   begin_check(row, pace, 1 - passed / (lease.n - row.early_n))
 end
 

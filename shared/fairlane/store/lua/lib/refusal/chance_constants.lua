@@ -1,9 +1,10 @@
 -- Constants of 429s by chance (lib/refusal/by_chance.lua): when a check begins, and what shows chance.
--- GIVES: EARLY MOST_EARLY IN_TIME LEAST_PACE_MS LEAST_CHANCE MOST_CHANCE LEAST_BEYOND MOST_BEYOND CHANCE_CALLS
---       CHECKED_AT LEAST_CHECKED USED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT DOUBT_KEPT
---       UNDER_CHANCE OVER_LIMIT CHANCE NO_CHANCE RUN_BY_CHANCE
+-- GIVES: EARLY EARLY_KNOWN MOST_EARLY IN_TIME LEAST_PACE_MS LEAST_CHANCE MOST_CHANCE LEAST_BEYOND MOST_BEYOND
+--       CHANCE_CALLS CHECKED_AT LEAST_CHECKED USED FIRST_CHECKED CHECKED_CALLS CHANCE_CERTAIN LEAST_KEPT MOST_KEPT
+--       DOUBT_KEPT UNDER_CHANCE OVER_LIMIT CHANCE NO_CHANCE RUN_BY_CHANCE
 
 EARLY = 6 -- early 429s that begin a check: a limit that fell is found with fewer
+EARLY_KNOWN = 0.34 -- share of those where calls are answered during named waits: half left a lane of 22/min standing
 MOST_EARLY = 96 -- the most that are wanted: twice as many after each check that shows no chance
 IN_TIME = 2 -- early 429s that one outweighs that was not early
 LEAST_PACE_MS = 1000 -- ms over which a pace is measured at least: what a bucket had saved is admitted at once

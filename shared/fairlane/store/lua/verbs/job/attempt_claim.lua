@@ -10,7 +10,7 @@
 --          the time since the grant, whether the call may be sent, for how long from now, whether it may not because
 --          its run or lane is paused, and, where there are any, the handle of a call that its provider still makes,
 --          and the {answers, input, output, cached} of the job's answers that were not kept. `weighed`:
---          a rejection may be the lane's (lib/circuit/alike.lua).
+--          a rejection may be the lane's (lib/circuit/alike.lua): calls of the run have succeeded, or it is shut.
 -- A message that names another `lane` than the permit is stale, too: its call would be counted on a lane that never
 -- granted it.
 -- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
@@ -38,5 +38,6 @@ return cjson.encode({
   waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
   paused = lease.paused, handle = spent.handle,
   unkept = spent.unkept[1] > 0 and spent.unkept or nil,
-  weighed = not lease.learns or (redis.call('HGET', KEY.lane, 'circuit') or 'closed') ~= 'closed',
+  weighed = not lease.learns and redis.call('HEXISTS', KEY.state, 'n:succeeded') == 1
+    or (redis.call('HGET', KEY.lane, 'circuit') or 'closed') ~= 'closed',
 })
