@@ -15,9 +15,10 @@ local function forget_suspect(row, suspect)
 end
 
 -- Whether a rejection says nothing of the lane: it is of a job, or a 429 of a team, whose calls alone are rejected.
-function is_own_limit(row, lease, signal, retry_after_ms, now)
+function is_own_limit(row, limits, lease, signal, retry_after_ms, now)
   local rejected = is_rejection(signal)
-  local of_row = (rejected or signal == 'ok' or signal == 'answered') and judge_rejection(row, lease, rejected)
+  local judged = rejected or signal == 'ok' or signal == 'answered'
+  local of_row = judged and judge_rejection(row, limits, lease, rejected)
   if rejected and (lease.own or of_row) then
     row.own_rejected = (row.own_rejected or 0) + 1
     return true

@@ -9,7 +9,7 @@
 --   weighed_n                       permit of the last retry whose rejection counted
 --   spared                          first calls that may be rejected now for their rows' sake
 -- GIVES: rejects_rows judge_rejection
--- USES: circuit/blame circuit/row_constants refusal/provisional
+-- USES: circuit/blame circuit/row_constants rate/slow_start
 
 function rejects_rows(row)
   return (row.row_odds or 1) <= 0
@@ -20,7 +20,7 @@ local function fresh_share(row)
   return math.max(FRESH_LEAST, math.min(FRESH_MOST, (rejected + 1) / (rejected + row.fresh_answered + 2)))
 end
 
-local function count_fresh(row, lease, rejected)
+local function count_fresh(row, _, lease, rejected)
   local fade = 1 - 1 / FRESH_RECENT
   row.fresh_rejected = (row.fresh_rejected or 0) * fade + (rejected and 1 or 0)
   row.fresh_answered = (row.fresh_answered or 0) * fade + (rejected and 0 or 1)
@@ -30,16 +30,16 @@ local function count_fresh(row, lease, rejected)
 end
 
 -- Rejections of rows were taken for the lane's limit: what they blocked and lowered is open again.
-local function begin_anew(row)
+local function begin_anew(row, limits)
   unblock(row)
-  row.requests_age_ms, row.shut, row.check_rate, row.early = '', '', '', 0
-  forget_openings(row)
+  forget_rate(row, limits)
+  row.check_rate, row.early = '', 0
   if row.window_by == 'refusals' then row.window = '' end
 end
 
 -- Weighs a retry of a job that was rejected. A rejection counts if another job's first call, at least half as large,
 -- was answered since that and since the last one that counted: many calls at once meet a limit together.
-local function weigh_retry(row, lease, rejected)
+local function weigh_retry(row, limits, lease, rejected)
   if not row.fresh_n then return end
   local share, firm, before = fresh_share(row), -math.log(LIMIT_BY_CHANCE), rejects_rows(row)
   if rejected then
@@ -49,13 +49,13 @@ local function weigh_retry(row, lease, rejected)
   end
   local odds = (row.row_odds or firm) + math.log(rejected and share or (1 - share) / RETRY_ANSWERED)
   row.row_odds = math.max(math.log(LIMIT_LEAST / LIMIT_BY_CHANCE), math.min(firm, odds))
-  if rejects_rows(row) and not before then begin_anew(row) end
+  if rejects_rows(row) and not before then begin_anew(row, limits) end
 end
 
 -- Whether a call that was answered or rejected met its row's own rejection. Of first calls, as many may as the share of
 -- late lets expect.
-function judge_rejection(row, lease, rejected)
-  if lease.drawn then (lease.rejected_n and weigh_retry or count_fresh)(row, lease, rejected) end
+function judge_rejection(row, limits, lease, rejected)
+  if lease.drawn then (lease.rejected_n and weigh_retry or count_fresh)(row, limits, lease, rejected) end
   if not rejects_rows(row) or lease.rejected_n then return rejected and rejects_rows(row) end
   local share, spared = fresh_share(row), row.spared or SPARED
   local more = rejected and -1 or SPARED_BEYOND * share / (1 - share)
