@@ -188,6 +188,29 @@ def test_the_first_reported_remainder_may_be_spent(real_redis: Redis) -> None:
     assert len(d.take(ref)) <= 8
 
 
+@pytest.mark.parametrize(("left", "least", "most"), [(45, 38, 44), (12, 5, 11), (2_950, 0, 12)])
+def test_a_first_report_that_shows_less_than_a_second_is_spent_at_once(
+    real_redis: Redis, left: int, least: int, most: int
+) -> None:
+    """Of 3,000 a minute, a bucket of a second holds 50: 45 are left of it. 2,950 are a minute's view."""
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=500)
+    first = d.start(ref)[0]
+    d.pass_through(ref)
+    d.advance(300)
+    _tell(d, first, hints(requests=(3_000, left, 100)))
+    assert least <= sum(d.claim(attempt) is not None for attempt in d.take(ref)) <= most
+
+
+def test_a_lane_whose_headers_show_its_bucket_is_soon_at_its_rate(real_redis: Redis) -> None:
+    """The 429 that would say that another limit binds comes within the burst, so the lift begins halfway."""
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=500)
+    _tell(d, d.start(ref)[0], hints(requests=(3_000, 30, 400)))
+    d.pass_through(ref)
+    assert _started_in(d, ref, 300, step_ms=50) >= 12
+
+
 def test_a_reported_limit_a_day_is_counted_until_the_day_ends(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=50)

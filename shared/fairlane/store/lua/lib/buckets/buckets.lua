@@ -7,7 +7,8 @@
 
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level, spilled,
 -- from_ms}, in units and units a millisecond. `burst_ms` is what a bucket may save, and `configured` whether an
--- operator decides on that. `spare_ms` is half of what a configured burst keeps for late calls.
+-- operator decides on that; `shown`: headers show it. `spare_ms` is half of what a configured burst keeps for late
+-- calls.
 function buckets_of(lane, limits, now)
   local found, share = {}, ramp(lane, now)
   for _, axis in ipairs(AXES) do
@@ -15,10 +16,10 @@ function buckets_of(lane, limits, now)
     if per_minute then
       local earns = pace_of(axis == 'requests' and per_minute * share or per_minute)
       configured = share == 1 and configured
-      local burst, first_ms = burst_of(limits), nil
+      local burst, first_ms, shown = burst_of(limits), nil, nil
       if not configured then
         local deep_ms, most_ms = nil, limits[CONFIGURED[axis]] and burst or math.huge
-        deep_ms, first_ms = learned_depth(lane, limits, axis, per_minute)
+        deep_ms, first_ms, shown = learned_depth(lane, limits, axis, per_minute)
         burst = math.min(deep_ms, most_ms) -- a reported limit lowers a configured one, and deepens nothing
       end
       local full = capacity(earns, burst)
@@ -27,8 +28,8 @@ function buckets_of(lane, limits, now)
       local from_ms = math.max(now, lane[axis .. '_ms'] or now) -- nothing is earned before
       found[#found + 1] = {
         axis = axis, pace = earns, full = full, level = level, spilled = level < full and 0 or spilled,
-        from_ms = from_ms, burst_ms = burst, first_ms = first_ms, configured = configured,
-        spare_ms = configured and ((limits.burst_ms or 1000) - burst) / 2 or 0,
+        from_ms = from_ms, burst_ms = burst, first_ms = first_ms, shown = shown,
+        configured = configured, spare_ms = configured and ((limits.burst_ms or 1000) - burst) / 2 or 0,
       }
     end
   end

@@ -1,9 +1,9 @@
 -- Constants of the rate controller: how fast a lane starts calls, and how it learns its limit from 429s. Each line
 -- has its unit, then its source or the reason for its value. A value marked (control) has no other source than the
 -- simulated lanes of docs/control: whoever changes it judges the change by `make simulate`.
--- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS WAITED
---       UNRENEWED_MS UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE CUT
---       BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE
+-- GIVES: FAR_HIGHER NOT_REPORTED LIFT_MS LIFT_SHOWN REFUSAL_BUDGET COST_WEIGHT PUT_OFF PUT_OFF_MOST PROBE_TAKES_MS
+--       WAITED UNRENEWED_MS UNRENEWED_CALLS LEAST_CUT CLIMB_CALLS LEAST_PER_MINUTE MOST_PER_MINUTE START_PER_MINUTE
+--       CUT BACK_MS BACK_CALLS BACK_MOST_MS SURE SOONEST UNDER_REPORTED LEAST_OF_REPORTED LEAST_OF_CONFIGURED PROBE
 --       PROBE_MS CLIMB_MS UNSURE_CLIMB_MS SAVED_OF_WAIT ENOUGH_CALLS BOUNDED RAMP_MS RAMP_OF_OUTAGE RAMP_FROM
 --       GATHER_MS GATHER_CALLS CONFIGURED_GATHER_MS SPREAD_MS LEARNED_BURST_MS WANDER BELOW_REFUSED PROVED STRAYS
 --       MOST_STRAYS FALLEN STRAY_DOUBT SURPRISE KEPT_OF_NEW KEPT_OF_PROBE NEW_GROUND STARTED_WITH SAVED_MS
@@ -80,6 +80,8 @@ NOT_REPORTED = 0.8 -- share of a report below which 429s measure another limit: 
 
 -- rate/lift
 LIFT_MS = 250 -- ms in which a rate grows e-fold towards a first report: some round trips, so a 429 ends it in time
+LIFT_SHOWN = 0.5 -- share of a first report at which it begins, where headers show how deep the bucket is: half of the
+--                  way in LIFT_MS, while the burst that they show is on its way
 
 -- rate/probe_slope: providers that reject a growth they find too fast.
 FAIR = 0.9 -- share of the ground above which the probe found the limit, and of the rate before it below which it

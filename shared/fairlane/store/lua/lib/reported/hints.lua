@@ -2,31 +2,9 @@
 -- {"<axis>": [limit, remaining, reset_ms], "exhausted": axis}, where -1 is not said.
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
--- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants
---       reported/others reported/quota reported/reported_limit reported/unnamed
+-- USES: lane/state reported/others reported/quota reported/remainder reported/reported_limit reported/unnamed
 
 local DAY_MS = 86400000
-
--- Lets a lane that started on a guess spend one burst of the reported rate, and no more than is left. Every call so
--- far is a part of that burst. A configured limit is a ceiling: there the report only lowers the level.
-local function spend_left(row, limits, axis, left, lease, now)
-  local configured, found = limits[CONFIGURED[axis]], nil
-  for _, bucket in ipairs(buckets_of(row, limits, now)) do
-    if bucket.axis == axis then found = bucket end
-  end
-  if not found or configured and limits.exact == 1 then return end
-  local since = admitted(row, axis) - admitted_by(row, axis, lease)
-  local reserve = row[axis .. '_reported'] * SPREAD_MS / 60000
-  local most = math.max(0, left - since - reserve) * UNIT
-  if not configured then
-    local burst = found.full + found.pace * (now - lease.granted_ms) - admitted(row, axis) * UNIT
-    local raised = math.max(0, math.min(burst, most) - found.level)
-    raise_level(row, found, raised, now)
-    unsend(row, row, axis, raised)
-    found.level = row[axis .. '_level']
-  end
-  lower_level(row, found, most, math.max(now, row[axis .. '_ms'] or now))
-end
 
 -- Learns from a report on the requests of a day. A configured limit is counted in days of our own: the end of the
 -- provider's day is only waited for. Where nobody says what is left of a limit, nobody knows when its day began.
