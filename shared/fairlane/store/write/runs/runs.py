@@ -270,11 +270,11 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
 
     ``max_concurrent`` is the deployment's bound; the run keeps it even if the configuration changes. Rates
     are stored as milliseconds between starts. ``bounded`` is set if there is any bound. Prices serve the
-    budgets of the run and of its team.
+    budgets of the run and of its team, models the lanes that call few at once.
     """
     spec, bounds = plan.spec, plan.spec.bounds
     task_rate, eval_rate = spec.role_rates
-    fields: Fields = dict(_prices(spec, prices))
+    fields: Fields = _models(spec) | dict(_prices(spec, prices))
     if spec.order.waits_for_items:
         fields["serial"] = 1
     limits: Fields = {
@@ -316,6 +316,12 @@ def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, s
         price = price_of(model, prices)
         if price is not None:
             yield f"price:{kind}", f"{price.input:.9g} {price.output:.9g}"
+
+
+def _models(spec: RunSpec) -> Fields:
+    """Models by call kind, as their server names them: ``lib/lane/fitting.lua``."""
+    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_called(spec))}
+    return {field: model for field, model in named.items() if model}
 
 
 def _called(spec: RunSpec) -> list[str]:
