@@ -37,7 +37,7 @@ def test_models_that_take_turns_share_one_lane_whatever_the_protocol() -> None:
 
 
 def test_a_lane_for_each_model_is_refused_where_models_take_turns() -> None:
-    with pytest.raises(ValidationError, match="models_at_once\n.*needs one lane for all models"):
+    with pytest.raises(ValidationError, match=r"models_at_once\n.*needs one lane for all models"):
         connection(models_at_once=1, lane_scope="model")
 
 
