@@ -15,7 +15,6 @@ from fairlane.model.evaluators import Judge
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Plan
 from fairlane.store.write.permits import Offer
-from fairlane.store.write.runs.runs import bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
 from tests.support.deployment import Deployment, make_spec
@@ -54,17 +53,16 @@ def test_a_lanes_own_number_comes_before_its_connections() -> None:
     assert "1 model at once" in limits_in_words(LaneLimits(models_at_once=1))
 
 
-def test_a_run_has_the_model_of_each_call_kind() -> None:
+def test_a_run_has_the_model_of_each_call_kind(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
     judge = Judge(name="j", model="gpu:gemma:27b", template="{{ output }}", choices={"yes": 1.0})
     spec = make_spec("search", "r1", 3, 0, 0).model_copy(
         update={"models": ("gpu:qwen", "gpu:phi"), "evaluators": (judge,)}
     )
-    fields = bounds_of(Plan(spec=spec, eval_lanes=("gpu",)), {}, None)
-    assert {name: fields[name] for name in fields if name.startswith("model:")} == {
-        "model:0": "qwen",
-        "model:1": "phi",
-        "model:2": "gemma:27b",
-    }
+    ref = d.upload(spec)
+    d.runs.admit(Plan(spec=spec, eval_lanes=("gpu",)), d.epoch, d.now_ms)
+    named = {name: text for name, text in d.state(ref).items() if name.startswith("model:")}
+    assert named == {"model:0": "qwen", "model:1": "phi", "model:2": "gemma:27b"}
 
 
 def test_what_waits_for_its_model_names_it_and_the_one_that_is_held(real_redis: Redis) -> None:

@@ -84,6 +84,7 @@ class Runs(RunControl):
             "steps": spec.steps,
             "submitted_ms": spec.submitted_ms,
             **plan.known_jobs(spec.items),
+            **_models(spec),
             **(bounds or {}),
         }
         if spec.session_evals:
@@ -270,11 +271,11 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
 
     ``max_concurrent`` is the deployment's bound; the run keeps it even if the configuration changes. Rates
     are stored as milliseconds between starts. ``bounded`` is set if there is any bound. Prices serve the
-    budgets of the run and of its team, models the lanes that call few at once.
+    budgets of the run and of its team.
     """
     spec, bounds = plan.spec, plan.spec.bounds
     task_rate, eval_rate = spec.role_rates
-    fields: Fields = _models(spec) | dict(_prices(spec, prices))
+    fields: Fields = dict(_prices(spec, prices))
     if spec.order.waits_for_items:
         fields["serial"] = 1
     limits: Fields = {
