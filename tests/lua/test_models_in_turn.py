@@ -27,9 +27,11 @@ class Gpu:
         self.flying: list[Attempt] = []
         self.models: dict[tuple[RunRef, int], str] = {}
         self.refs: list[RunRef] = []
+        self.made = 0
 
     def run(self, *models: str, team: str = "search") -> RunRef:
-        d, ref = self.d, self.d.submit(team=team, run=f"r{len(self.refs)}", rows=len(models))
+        self.made += 1
+        d, ref = self.d, self.d.submit(team=team, run=f"r{self.made}", rows=len(models))
         for kind, model in enumerate(MODELS):
             d.redis.hset(d.keys.state(ref), f"model:{kind}", model)
         entries = [str(entry(job, 10, MODELS.index(model))) for job, model in enumerate(models)]
