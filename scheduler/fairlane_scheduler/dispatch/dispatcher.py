@@ -131,6 +131,7 @@ class Dispatcher:
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
         self._windows: dict[str, int] = {}  # as each lane reported last
+        self._few_models: set[str] = set()  # lanes whose calls wait for their models in turn
         self._out_of_budget: list[RunRef] = []
         self._logs_permits = logs_calls(Event.ACQUIRED)
 
@@ -144,6 +145,7 @@ class Dispatcher:
         """Drop what is kept of a lane that is forgotten."""
         self._turns.pop(lane, None)
         self._windows.pop(lane, None)
+        self._few_models.discard(lane)
         self._timetable.forget(lane)
 
     def wake(self, lane: str) -> None:
@@ -341,6 +343,8 @@ class Dispatcher:
             turn.granted_ms = moment.monotonic_ms
         turn.window = grant.window if grant.reason == "window" else 0
         self._windows[lane] = grant.window
+        if grant.few_models:
+            self._few_models.add(lane)
         for offer, left in zip(offers, grant.queued, strict=True):
             self._backlog.set_queued(lane, offer.ref, left)
         self._throttle(lane, offers, grant)
@@ -381,12 +385,17 @@ class Dispatcher:
             )
 
     def _ahead(self, ref: RunRef) -> int:
-        """How many items a run's tasks may be ahead of their evaluations; 0: any number."""
+        """How many items a run's tasks may be ahead of their evaluations; 0: any number.
+
+        Where their models take turns on one server, a turn ends by its time.
+        """
         run = self._backlog.get(ref)
         if run is None or not run.plan.eval_lanes or not run.plan.spec.calls_tasks:
             return 0
         if (configured := run.plan.spec.bounds.ahead) is not None:
             return configured
+        if not self._few_models.isdisjoint(run.plan.eval_lanes):
+            return 0
         return AHEAD_FACTOR * max(self._most_in_flight(lane) for lane in set(run.plan.eval_lanes))
 
     def _most_in_flight(self, lane: str) -> int:

@@ -10,8 +10,11 @@ from collections.abc import Callable, Iterator
 from fairlane.model.run import RunRef
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 
-OF_RUNS = frozenset(("run_paused", "task_rate", "eval_rate", "delay", "budget", "team_budget", REFUSED))
-"""Bounds that a user or an operator has set, or a time that has not come. Others wait for calls to end."""
+OF_RUNS = frozenset(
+    ("run_paused", "task_rate", "eval_rate", "delay", "budget", "team_budget", "model", REFUSED)
+)
+"""Bounds that a user or an operator has set, or a time that has not come. Others wait for calls to end.
+A model waits for its turn for ``model_seconds`` at most."""
 
 OF_LANES = frozenset(("paused", "parked", "held", "day"))
 """Reasons that last until an operator acts, with alerts of their own, or until a quota renews."""

@@ -72,6 +72,20 @@ class LaneLimits(BaseModel):
         ge=1,
         description="Most calls in flight at once. Default: as many as the workers' slots.",
     )
+    models_at_once: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Models that the server holds at once, such as 1 for a single GPU. Calls of others wait "
+        "while these have jobs, for `model_seconds` at most. Default: any number.",
+    )
+    model_seconds: float = Field(
+        default=60.0,
+        gt=0,
+        le=86_400,
+        description="Seconds for which calls of other models wait, with `models_at_once`. A change costs a "
+        "load, so make it several times as long as a load.",
+    )
     min_gap_ms: int = Field(default=0, ge=0, description="Least time between two starts, in milliseconds.")
     outage_failures: int = Field(
         default=5,

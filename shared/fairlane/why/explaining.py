@@ -14,11 +14,12 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.reading import RunReader
+from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.runs.inbox import OVERDUE_MS, Outbox
 from fairlane.why.held_teams import all_held, held_teams
 from fairlane.why.queues import RunQueue
-from fairlane.why.reasons import Reason
+from fairlane.why.reasons import Reason, held_in_words
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
 from fairlane.why.waiting import Constraint, Eta, LaneWait, Waiting
@@ -49,7 +50,7 @@ def explain_lane(
     view, queued = here.views[lane], here.depth(lane)
     held = held_teams(redis, keys, lane, here.queues[lane], here.now_ms)
     reason = here.reason(lane, queued) or _not_paused(here.queues[lane]) or all_held(held, queued)
-    reason = reason or _unheld(queued, view.in_flight)
+    reason = reason or _in_turn(view, queued) or _unheld(queued, view.in_flight)
     going = [queue for queue in here.queues[lane] if not queue.paused]
     largest = max(going, key=lambda queue: queue.queued, default=None)
     eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
@@ -164,6 +165,18 @@ def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
     if not queued or not all(queue.paused for queue in queues):
         return None
     return Reason("run_paused", f"the {queued:,} jobs queued here are of runs that are paused")
+
+
+def _in_turn(view: LaneView, queued: int) -> Reason | None:
+    """Where jobs wait for other models than those that the lane's server holds."""
+    if not queued or view.models is None or view.models.until_ms is None:
+        return None
+    words = held_in_words(view.lane, view.models, view.now_ms)
+    return Reason("model", f"jobs wait for other models: {words}", _future(view.models.until_ms, view.now_ms))
+
+
+def _future(at_ms: int, now_ms: int) -> int | None:
+    return at_ms if at_ms > now_ms else None
 
 
 def _unheld(queued: int, in_flight: int) -> Reason:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
-from fairlane.store.write.lanes.lane_view import AXES, AxisView, Hold, LaneView
+from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
 from fairlane.why.waiting import Constraint
 
 SHARED_OUT = frozenset((*AXES, "window", "slots", "gap"))
@@ -102,6 +102,17 @@ def rate_in_words(name: str, axis: AxisView) -> str:
     about = "" if axis.source == "configured" else "about "
     source = f", {SOURCES[axis.source]}" if axis.source else ""
     return f"{about}{per_minute(axis.allowed)} {UNITS[name]}{source}{chance}"
+
+
+def held_in_words(lane: str, models: HeldModels, now_ms: int) -> str:
+    """``"gpu calls qwen (4 in flight) while it has jobs, until 10:15:00, in 42 s, at most"``."""
+    if models.until_ms is None:
+        return f"{lane} calls {models}"
+    if models.until_ms <= now_ms:
+        return f"{lane} changes models once the calls of {models} have ended"
+    return (
+        f"{lane} calls {models} while it has jobs, and changes {until(models.until_ms, now_ms)} at the latest"
+    )
 
 
 def per_minute(rate: float) -> str:

@@ -11,7 +11,7 @@ from fairlane.store.read.job_waits import NextJob, RunTraces
 from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
-from fairlane.why.reasons import Reason
+from fairlane.why.reasons import Reason, held_in_words
 
 UNTIMED = frozenset(
     (
@@ -97,6 +97,7 @@ class RunBounds:
             or self._refused(lane, head)
             or self._shut_out(lane, head)
             or own
+            or self._model(lane, head)
             or self._team_budget(lane, head.entry)
             or self._team_share(lane)
         )
@@ -119,6 +120,15 @@ class RunBounds:
                     sentence += f"; `fairlane resume {self._traces.run}` tries again"
                 return Reason("request_refused", sentence)
         return None
+
+    def _model(self, lane: str, head: NextJob) -> Reason | None:
+        """That the lane's server holds other models than that of the next job."""
+        wanted, models = self._state.get(f"model:{head.entry.kind}"), self._traces.models(lane)
+        if wanted is None or models is None or models.until_ms is None or wanted in models.in_flight:
+            return None
+        return Reason(
+            "model", f"the next job waits for {wanted}: {held_in_words(lane, models, self._now_ms)}"
+        )
 
     def _shut_out(self, lane: str, head: NextJob) -> Reason | None:
         """That the lane answers other teams and none of this team's calls, so that few of them start."""

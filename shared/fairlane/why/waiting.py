@@ -37,6 +37,8 @@ Constraint: TypeAlias = Literal[
     "eval_rate",
     "delay",
     "budget",
+    # Its next job waits for its model's turn on the server (lib/lane/models.lua).
+    "model",
     # Somebody has paused the run.
     "run_paused",
     # Its model rejected the run's first calls alike (lib/run/model_refusals.lua).

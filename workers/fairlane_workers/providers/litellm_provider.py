@@ -112,7 +112,9 @@ class LiteLLMProvider:
             if not deadline.expired():
                 raise  # on_chunk's own
             if not (answer.complete or answer.error):
-                message = f"no complete answer within {request.timeout_s:g} s"
+                message = (
+                    f"no complete answer within {request.timeout_s:g} s: a slow server needs a longer timeout"
+                )
                 return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         except UnreadableError as problem:
             answer.problem = str(problem)

@@ -11,7 +11,7 @@ from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_
 from fairlane.cli.output import at_local_time, iso, print_fields, print_table, say
 from fairlane.core.clock import span, until
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
-from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, per_minute
+from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, held_in_words, per_minute
 
 
 class Allowed(NamedTuple):
@@ -87,6 +87,7 @@ class LaneReport:
             "in_flight": view.in_flight,
             "most_in_flight": view.places.most,
             "most_in_flight_source": view.places.source,
+            "models": dict(view.models.in_flight) if view.models else None,
             "queued": self.queued,
             "granted": view.granted,
             "succeeded": view.succeeded,
@@ -139,6 +140,7 @@ def print_lane(report: LaneReport) -> None:
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
             *([("shared", f"with others, who take {report.shared_in_words}")] if view.shared else []),
             ("in flight", _in_flight_in_words(view)),
+            *([("models", held_in_words(view.lane, view.models, view.now_ms))] if view.models else []),
             ("queued", f"{report.queued:,}"),
             (
                 "granted",

@@ -29,6 +29,9 @@ def limits_in_words(limits: LaneLimits) -> str:
     said += _charges_in_words(limits)
     if limits.max_concurrency is not None:
         said.append(f"at most {limits.max_concurrency:,} in flight")
+    if limits.models_at_once is not None:
+        models = "model" if limits.models_at_once == 1 else "models"
+        said.append(f"{limits.models_at_once:,} {models} at once, {limits.model_seconds:g} s each")
     if limits.min_gap_ms:
         said.append(f"{limits.min_gap_ms:,} ms apart")
     if "longest_wait_seconds" in limits.model_fields_set:

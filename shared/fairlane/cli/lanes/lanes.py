@@ -91,6 +91,12 @@ def set_limits(
         str | None, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
     ] = None,
     max_concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most calls in flight.")] = None,
+    models_at_once: Annotated[
+        str | None, typer.Option(metavar="N", help="Models that the server holds at once.")
+    ] = None,
+    model_seconds: Annotated[
+        str | None, typer.Option(metavar="S", help="Seconds for which calls of other models wait.")
+    ] = None,
     min_gap_ms: Annotated[
         str | None, typer.Option(metavar="MS", help="Least time between two starts.")
     ] = None,
@@ -115,6 +121,8 @@ def set_limits(
         "cache_reads": cache_reads,
         "burst_seconds": burst_seconds,
         "max_concurrency": max_concurrency,
+        "models_at_once": models_at_once,
+        "model_seconds": model_seconds,
         "min_gap_ms": min_gap_ms,
         "refusal_budget": refusal_budget,
         "longest_wait_seconds": longest_wait_seconds,

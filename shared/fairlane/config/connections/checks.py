@@ -72,6 +72,13 @@ def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[
     ]
 
 
+def model_lanes_in_turn(models_at_once: int) -> Mistake:
+    """The error for models that take turns on their server, and have a lane each."""
+    problem = 'needs one lane for all models, and lane_scope is "model"'
+    remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
+    return Mistake(("models_at_once",), problem, remedy, models_at_once)
+
+
 def keys_in_headers(headers: Mapping[str, str]) -> list[Mistake]:
     """Headers that would carry a key, whose values are not shown, and those that nobody sets by hand."""
     found = []

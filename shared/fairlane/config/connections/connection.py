@@ -20,6 +20,7 @@ from pydantic import (
 from fairlane.config.connections.checks import (
     keys_in_headers,
     missing_places,
+    model_lanes_in_turn,
     password_in_proxy,
     unknown_protocol,
     unknown_provider,
@@ -176,6 +177,14 @@ class Connection(Section):
         description='Tokens that the provider charges against its limits: "used", or "reserved": the prompt '
         "and `max_tokens`. A lane's own `charge` overrides it. Default: what the provider does.",
     )
+    models_at_once: int | None = Field(
+        default=None,
+        ge=1,
+        le=100,
+        description="Models that the server holds at once, such as 1 for a single GPU. All models then share "
+        "one lane, which calls them in turn. A lane's own `models_at_once` comes before it. Default: any "
+        "number.",
+    )
     limit_headers: LimitHeaders | None = Field(
         default=None,
         description="Dialect of the provider's rate-limit headers. Default: detected from the host. "
@@ -248,6 +257,12 @@ class Connection(Section):
             raise refusal(type(self), *wrong)
         return self
 
+    @model_validator(mode="after")
+    def _shares_one_lane(self) -> Connection:
+        if self.models_at_once is not None and self.lane_scope == "model":
+            raise refusal(type(self), model_lanes_in_turn(self.models_at_once))
+        return self
+
     @field_validator("protocol")
     @classmethod
     def _is_installed(cls, protocol: str) -> str:
@@ -317,7 +332,7 @@ class Connection(Section):
     def lane_parts(self) -> tuple[LanePart, ...]:
         """What its limits depend on."""
         usual = lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
-        if self.lane_scope is None or self.lane_scope == "endpoint":
+        if self.lane_scope == "endpoint" or (self.lane_scope is None and self.models_at_once is None):
             return usual
         parts: tuple[LanePart, ...] = tuple(part for part in usual if part != "model")
         return (*parts, "model") if self.lane_scope == "model" else parts
@@ -342,5 +357,7 @@ class Connection(Section):
         known = dict(preset.limits) if preset else {}
         if self.charges != "used":
             known["charge"] = self.charges
+        if self.models_at_once is not None:
+            known["models_at_once"] = self.models_at_once
         factor = preset.output_factor(model) if preset else 1.0
         return known if factor == 1 else {**known, "output_factor": factor}

@@ -17,6 +17,7 @@ from fairlane.store.keys import Keys
 from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.budgets import Allowance, Budgets
+from fairlane.store.write.lanes.lane_view import HeldModels, read_limits, read_models
 
 SCANNED_AT_ONCE = 1000
 
@@ -124,6 +125,16 @@ class RunTraces:
     def refused_alone(self, lane: str) -> bool:
         """Whether the provider rejects the team's calls alone (``lib/circuit/refused_teams.lua``)."""
         return self._is_among(lane, "refused_teams")
+
+    def models(self, lane: str) -> HeldModels | None:
+        """The models that the lane's server holds; ``None`` where it may call any number."""
+        limits = read_limits(self._hash(self._keys.limits(lane)))
+        if limits.models_at_once is None:
+            return None
+        return read_models(self._hash(self._keys.lane(lane)), limits)
+
+    def _hash(self, key: str) -> dict[str, str]:
+        return {name.decode(): value.decode() for name, value in self._redis.hgetall(key).items()}
 
     def _is_among(self, lane: str, field: str) -> bool:
         teams = self._redis.hget(self._keys.lane(lane), field) or b""

@@ -71,7 +71,7 @@ class Grant:
     ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
     took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
     worker's slot, since their provider makes them on its own. ``suspected``: one team's 429s may be why the
-    lane grants no more.
+    lane grants no more. ``few_models``: its calls wait for their models in turn.
     """
 
     permits: Sequence[Permit]
@@ -86,6 +86,7 @@ class Grant:
     pending: int = 0
     gather_ms: int = 0
     suspected: bool = False
+    few_models: bool = False
 
     @property
     def wait_ms(self) -> int:
@@ -173,6 +174,7 @@ def _read_grant(reply: Mapping[str, Any]) -> Grant:
         at_ms=int(reply["at_ms"]),
         reason=reply["reason"],
         suspected=bool(reply.get("suspected")),
+        few_models=bool(reply.get("few_models")),
         in_flight=int(reply["in_flight"]),
         queued=[int(count) for count in reply["queued"]],
         now_ms=int(reply["now_ms"]),

@@ -137,7 +137,7 @@ class HttpProvider:
                 self._drop(call)
                 seen = "no answer" if call.reply is None else "the answer was not complete"
                 return TimedOut(
-                    f"{seen} within {request.timeout_s:g} s",
+                    f"{seen} within {request.timeout_s:g} s: a slow server needs a longer timeout",
                     hints=self._hints(call.reply),
                     deadline_ms=round(request.timeout_s * 1000),
                 )

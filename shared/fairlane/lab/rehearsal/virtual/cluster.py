@@ -52,8 +52,9 @@ class SchedulerProcess:
 class Cluster:
     """Runs all events in order, at the milliseconds at which they would happen.
 
-    ``teams``: weights, or all settings of a team. ``redis`` is a server that nobody else uses. The same seed
-    and the same calls give the same events, on a real server and on fakeredis.
+    ``teams``: weights, or all settings of a team. ``connections`` are beside ``sim``. ``redis`` is a server
+    that nobody else uses. The same seed and the same calls give the same events, on a real server and on
+    fakeredis.
     """
 
     def __init__(
@@ -66,12 +67,13 @@ class Cluster:
         lanes: Mapping[str, Mapping[str, float]] | None = None,
         teams: Mapping[str, float | Mapping[str, float]] | None = None,
         bounds: Mapping[str, float] | None = None,
+        connections: Mapping[str, Mapping[str, Any]] | None = None,
         standbys: int = 0,
         leader_redis: RedisClient | None = None,
         seed: int = 7,
     ) -> None:
         self.redis, self.clock = redis, clock or ManualClock()
-        self.settings = _settings(lanes or {}, teams or {}, bounds or {})
+        self.settings = _settings(lanes or {}, teams or {}, bounds or {}, connections or {})
         self.keys = Keys(DEPLOYMENT)
         self.lanes = Lanes(redis, self.keys)
         self.outbox, self.reader = Outbox(redis, self.keys), RunReader(redis, self.keys)
@@ -263,11 +265,15 @@ def _settings(
     lanes: Mapping[str, Mapping[str, float]],
     teams: Mapping[str, float | Mapping[str, float]],
     bounds: Mapping[str, float],
+    connections: Mapping[str, Mapping[str, Any]],
 ) -> Settings:
     return Settings.model_validate(
         {
             "redis": {"deployment": DEPLOYMENT},
-            "connections": {"sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"}},
+            "connections": {
+                "sim": {"protocol": "openai", "base_url": "http://sim.invalid/v1"},
+                **connections,
+            },
             "lanes": lanes,
             "teams": {
                 team: claim if isinstance(claim, Mapping) else {"weight": claim}

@@ -49,6 +49,7 @@ class SimulatedWorkers:
         self.peak: dict[str, int] = defaultdict(int)  # most calls at once, by lane; "" over all
         self.news: list[tuple[int, str, str]] = []  # what reports brought about: when, on which lane, what
         self.lanes: Sequence[str] = ()
+        self._lane_of = settings.lane_of
         self._attempts, self._registry = Attempts(keys), Workers(keys)
         self._lease_ms = round(settings.scheduler.lease_seconds * 1000)
         self._events, self._rng = events, random.Random(seed)
@@ -185,11 +186,12 @@ class SimulatedWorkers:
         )
 
     def _plan(self, ref: RunRef) -> Plan:
-        """The plan of a run; a rehearsal's judges have lanes called as their models."""
+        """The plan of a run, as its scheduler has it."""
         plan = self._plans.get(ref)
         if plan is None:
             spec = self.specs[ref]
-            plan = self._plans[ref] = Plan(spec=spec, eval_lanes=tuple(step.model for step in spec.evals))
+            lanes = tuple(self._lane_of(step.model) for step in spec.evals)
+            plan = self._plans[ref] = Plan(spec=spec, eval_lanes=lanes)
         return plan
 
     def _defer(self, worker: SimulatedWorker, attempt: Attempt, decision: Defer) -> Call:

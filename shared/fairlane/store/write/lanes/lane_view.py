@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
@@ -67,6 +68,19 @@ class Places(NamedTuple):
     source: Literal["configured", "headers", "refusals", "latency", "deadlines"] | None = None
 
 
+class HeldModels(NamedTuple):
+    """The models that a lane's server holds, with the calls of each in flight, and until when others wait.
+
+    ``until_ms`` is ``None`` where no job waits for another.
+    """
+
+    in_flight: Mapping[str, int]
+    until_ms: int | None = None
+
+    def __str__(self) -> str:
+        return ", ".join(f"{name} ({count:,} in flight)" for name, count in self.in_flight.items())
+
+
 class Hold(NamedTuple):
     """Why nothing starts now, in the words of the granting script; when that ends, if time alone ends it."""
 
@@ -84,6 +98,7 @@ class LaneView:
     was last granted. ``pending`` of the calls in flight hold no worker's slot. It has answered nobody since
     ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane waits until
     ``held_until_ms``: ``held_named`` where its provider named that time, else as its quota is used up.
+    ``models`` are those that it calls now, where its server holds few at once.
     """
 
     lane: str
@@ -113,6 +128,7 @@ class LaneView:
     last_error_ms: int | None = None
     held_until_ms: int | None = None
     held_named: bool = False
+    models: HeldModels | None = None
 
     @property
     def failed_share(self) -> float:
@@ -168,6 +184,7 @@ def read_view(
         pending=count("pending"),
         held_until_ms=_whole(_number(state, "held_until_ms")),
         held_named=state.get("held_named") == "1",
+        models=read_models(state, limits),
         granted=count("granted"),
         succeeded=count("seen_ok"),
         limited=count("seen_limited"),
@@ -188,6 +205,16 @@ def read_view(
         last_error_ms=_whole(_number(state, "last_error_ms")),
         now_ms=now_ms,
     )
+
+
+def read_models(state: Mapping[str, str], limits: LaneLimits) -> HeldModels | None:
+    """The held models, as `lib/lane/models.lua` keeps them; ``None`` where the lane calls any number."""
+    if limits.models_at_once is None:
+        return None
+    names = [str(model["name"]) for model in json.loads(state.get("models") or "[]")]
+    since_ms = _whole(_number(state, "model_waits_ms"))
+    until_ms = None if since_ms is None else since_ms + round(1000 * limits.model_seconds)
+    return HeldModels({name: int(float(state.get(f"calls:{name}", 0))) for name in names}, until_ms)
 
 
 def read_limits(stored: Mapping[str, str]) -> LaneLimits:

@@ -84,6 +84,7 @@ class Runs(RunControl):
             "steps": spec.steps,
             "submitted_ms": spec.submitted_ms,
             **plan.known_jobs(spec.items),
+            **_models(spec),
             **(bounds or {}),
         }
         if spec.session_evals:
@@ -316,6 +317,12 @@ def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, s
         price = price_of(model, prices)
         if price is not None:
             yield f"price:{kind}", f"{price.input:.9g} {price.output:.9g}"
+
+
+def _models(spec: RunSpec) -> Fields:
+    """Models by call kind, as their server names them: ``lib/lane/fitting.lua``."""
+    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_called(spec))}
+    return {field: model for field, model in named.items() if model}
 
 
 def _called(spec: RunSpec) -> list[str]:

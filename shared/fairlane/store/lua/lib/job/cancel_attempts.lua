@@ -1,7 +1,8 @@
 -- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
 -- calls held. A job whose answers were not kept gets a record of their tokens.
 -- GIVES: cancel_attempts
--- USES: circuit/suspect core/time core/wake job/attempt_counts lane/starved team/budget_true_up team/in_flight
+-- USES: circuit/suspect core/time core/wake job/attempt_counts lane/model_calls lane/starved
+--       team/budget_true_up team/in_flight
 -- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results ARG.channel
 
 -- Drops the probe of a lane that awaits it; another may start at once.
@@ -18,6 +19,7 @@ local function end_lease(id, lease, lane, in_flight, now)
   redis.call('HINCRBY', lane, 'inflight', -1)
   if lease.pending then redis.call('HINCRBY', lane, 'pending', -1) end
   decrement_in_flight(in_flight, lease)
+  end_model_call(lane, lease)
   leave_suspect(lane, lease)
   if lease.probe then drop_probe(lane, lease, now) end
   true_up_budget(KEY.budget, lease, 'none', lease.worker and { input = -1, output = -1 } or nil)

@@ -5,7 +5,7 @@
 
 -- What of its run or its team delays a job, and until when (0: when woken); nil where nothing does.
 function delayed_by(offer, job, admission)
-  if job.held_until then return HELD_BOUND, job.held_until end
+  if job.held_until then return job.bound or HELD_BOUND, job.held_until end
   local entry, fresh = job.entry, job.queue == offer.fresh
   local shut_ms = shut_bound(admission.row, offer.team, admission.now)
   if shut_ms then return 'circuit', shut_ms end

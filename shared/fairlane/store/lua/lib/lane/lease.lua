@@ -1,6 +1,6 @@
 -- Leases: the right of one worker to one attempt, and what happens when it ends.
 -- GIVES: release_lease held_lease
--- USES: core/wake lane/starved team/in_flight
+-- USES: core/wake lane/model_calls lane/starved team/in_flight
 -- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases ARG.channel
 
 -- Ends a lease: its place in the lane's window is free again. `pending` counts the lane's calls in flight that hold
@@ -10,6 +10,7 @@ function release_lease(lease, id)
   redis.call('HDEL', KEY.leased, id)
   local left = redis.call('HINCRBY', KEY.lane, 'inflight', -1)
   decrement_in_flight(KEY.in_flight, lease)
+  end_model_call(KEY.lane, lease)
   local stop, waits, pending = unpack(redis.call('HMGET', KEY.lane, 'stop', 'teams_wait', 'pending'))
   if lease.pending then redis.call('HINCRBY', KEY.lane, 'pending', -1) end
   if left <= 0 and pending then redis.call('HDEL', KEY.lane, 'pending') end

@@ -1,7 +1,7 @@
 -- Offers: the runs that a lane may grant permits to, and their next jobs.
 -- GIVES: open_offer queued_jobs next_job
--- USES: lane/delays lane/dominant_share lane/retries run/bounds run/model_refusals team/budget team/in_flight
---       tokens/reserve tokens/token_margins
+-- USES: lane/delays lane/dominant_share lane/fitting lane/retries run/bounds run/model_refusals team/budget
+--       team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
@@ -20,9 +20,11 @@ function queued_jobs(i)
 end
 
 -- The first job of the run in `queues`. `reserved` is its charge in tokens, `minutes` what it takes of the lane; nil
--- where they are empty. Where refusals hold all of them, `held_until` says until when (0: when woken).
+-- where they are empty. Where refusals hold all of them, or all wait for their models, `held_until` says until when
+-- (0: when woken).
 local function first_job(offer, admission, queues)
-  local entry, queue, learns, held_until = next_allowed(offer, queues, admission.now)
+  local entry, queue, learns, held_until = next_allowed(offer, queues, admission.now, fitting(offer, admission))
+  if not entry and offer.model_until then return { held_until = offer.model_until, bound = 'model' } end
   if not entry then return held_until and { held_until = held_until } end
   local reserved, spread = reserve(admission.row, admission.limits, entry, offer.state)
   bound_guess(admission.buckets, reserved, spread)
@@ -30,7 +32,7 @@ local function first_job(offer, admission, queues)
   local minutes = admission.shares and lane_minutes(admission.row, admission.limits, reserved)
   return {
     entry = entry, queue = queue, learns = learns, reserved = reserved, margins = margins, minutes = minutes,
-    guess = spread and spread.guessed,
+    guess = spread and spread.guessed, model = admission.models and model_named(offer, entry.kind) or nil,
   }
 end
 
@@ -39,18 +41,19 @@ end
 -- (lane/retries), unless these are delayed.
 function next_job(offer, admission, delays)
   local job, bound, until_ms, back, drawn
+  offer.model_until = nil
   if not offer.hot_first then back, drawn = steps_back(offer, admission.row) end
   drawn = drawn and redis.call('LLEN', offer.fresh) > 0
   if back then
     job = first_job(offer, admission, { offer.fresh, offer.hot })
     if job then bound, job.drawn = delayed_by(offer, job, admission), drawn or nil end
-    if not bound then return job end
+    if not bound then return job and choose(offer, job, admission) end
     offer.hot_first = true
   end
   job = first_job(offer, admission, { offer.hot, offer.fresh })
   if not job then return nil end
   bound, until_ms = delayed_by(offer, job, admission)
   job.drawn = drawn and not back or nil
-  if not bound then return job end
-  note_delay(delays, offer, bound, until_ms, admission.row)
+  if not bound then return choose(offer, job, admission) end
+  note_delay(delays, offer, bound, first_of(until_ms, offer.model_until or 0), admission.row)
 end

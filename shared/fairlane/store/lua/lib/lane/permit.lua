@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
 -- USES: circuit/refused_teams circuit/shut_out circuit/unanswered lane/admission lane/counts lane/dominant_share
---       lane/new_lease run/charge_bounds team/budget_charge team/reserved_shares
+--       lane/model_calls lane/new_lease run/charge_bounds team/budget_charge team/reserved_shares
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 
@@ -15,11 +15,17 @@ local function usual_call_ms(row, offer, kind)
   return offer.held_ms[kind]
 end
 
--- Grants the job: pops it, charges lane, run and team, and leases it. Returns the permit.
+-- Takes the entry from its queue; one `behind` others is not its first.
+local function take_entry(queue, entry)
+  if entry.behind then redis.call('LREM', queue, 1, entry.behind) else redis.call('LPOP', queue) end
+end
+
+-- Grants the job: takes it from its queue, charges lane, run and team, and leases it. Returns the permit.
 function grant_permit(offer, job, admission, lease_ms)
   local row, limits, now, entry, reserved = admission.row, admission.limits, admission.now, job.entry, job.reserved
-  redis.call('LPOP', job.queue)
+  take_entry(job.queue, entry)
   local charges = admit(admission, reserved)
+  begin_model_call(row, job.model)
   local alone = start_shut(row, limits, offer.team, now)
   start_refused(row, offer.team, job.learns, now)
   note_unanswered(row, limits, job.learns, now)
@@ -28,7 +34,7 @@ function grant_permit(offer, job, admission, lease_ms)
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,
     ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
-    learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
+    model = job.model, learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
     alone = alone or nil, drawn = job.drawn, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
     corrected = (row.tokens_open_ms or row.input_open_ms or row.output_open_ms) and corrections(row),

@@ -12,6 +12,7 @@
 --   suspected       whether that may be because one team's calls alone meet 429s (lib/circuit/suspect.lua)
 --   gather_ms       how long its bucket may gather permits until then, where they are short
 --   in_flight, pending, window   calls of the lane, those that hold no slot, and the most at once
+--   few_models      whether calls wait for their models (lib/lane/models.lua)
 --   owed      {"<team>": billionths of lane minutes that it was charged too little}
 --   now_ms    the server's time
 -- `offers` is [{run, most, ahead}, …] (lib/run/bounds.lua). KEY.queues has hot, fresh, jobs and state of each, and
@@ -23,7 +24,7 @@ if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 
 local offers, permits, delays, queued = cjson.decode(ARG.offers), {}, { runs = {} }, {}
 local admission, reason, at = open_lane(ARG.shares, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
-local row = admission.row
+local row, limits = admission.row, admission.limits
 local shut, shut_at = reason, at
 local order, passing
 order, passing, reason, at = turn_of_offers(offers, admission, reason, at)
@@ -51,5 +52,6 @@ local suspected = close_lane(admission, reason, at)
 return cjson.encode({
   permits = permits, delayed = delays.runs, queued = queued, at_ms = at or 0, reason = reason or '', owed = owed,
   in_flight = row.inflight or 0, pending = row.pending or 0, window = math.min(admission.window, admission.most),
+  few_models = limits.models_at_once ~= nil,
   suspected = suspected, now_ms = now, gather_ms = reason == 'requests' and gathering_ms(admission, queued) or 0,
 })
