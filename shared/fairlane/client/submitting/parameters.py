@@ -188,7 +188,8 @@ def _wanted(name: str, value: object) -> str | None:
 
 
 def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
-    """Raise `SubmissionError` for a request that pays for dropped answers, or if no row's can be sent.
+    """Raise `SubmissionError` for a request that names another tool's role or pays for dropped answers, or if
+    no row's can be sent.
 
     ``named`` names the rows in a message that ends with ``anyway``. A function takes rows as they are.
     """
@@ -204,6 +205,7 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         except MalformedRequest as malformed:
             failed[number] = malformed
             continue
+        _check_roles(field, body, number)
         check_answer(field, body, number)
         check_repetitions(spec.repetitions, field, body, number)
     if len(failed) == len(rows):
@@ -211,14 +213,26 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         raise SubmissionError("request", field, problem, f"{_FORMS} {anyway}")
 
 
+def _check_roles(field: str, body: Mapping[str, Any], row: int) -> None:
+    for name in ("messages", "input"):
+        said = body.get(name)
+        for number, message in enumerate(said if isinstance(said, list) else ()):
+            if isinstance(message, Mapping):
+                _check_role(f"{field}.{name}[{number}].role", message.get("role"), row)
+
+
+def _check_role(where: str, role: object, row: int | None = None) -> None:
+    named = OTHERS_ROLES.get(role.lower()) if isinstance(role, str) else None
+    if named is not None and role != named:
+        raise SubmissionError(where, role, "is no role", f"Write {named!r}. {_ANYWAY}", row=row)
+
+
 def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
     """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a row's
     list of messages, as JSON.
     """
     for number, message in enumerate(prompt):
-        if (role := OTHERS_ROLES.get(message.role.lower())) is not None and message.role != role:
-            where = f"{field}[{number}].role"
-            raise SubmissionError(where, message.role, "is no role", f"Write {role!r}. {_ANYWAY}")
+        _check_role(f"{field}[{number}].role", message.role)
         if (name := _ALONE.fullmatch(message.content)) is None:
             continue
         values = [value for row in rows if (value := row.get(name[1])) is not None]
