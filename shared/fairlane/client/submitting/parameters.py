@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
@@ -128,6 +129,18 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
         if name in _UNKEPT and value:
             problem = "asks for what no record keeps"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
+
+
+def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
+    """Raise `SubmissionError` for parameters with which each call over ``protocol`` would fail."""
+    known, effort = EFFORTS.get(protocol), params.get("reasoning_effort")
+    if known is not None and effort is not None and effort not in known:
+        problem = f"is no effort that connections of protocol {protocol!r} can ask for"
+        remedy = f"Give one of {', '.join(known)}, or submit a run for each protocol. {_ANYWAY}"
+        raise SubmissionError(f"{field}['reasoning_effort']", effort, problem, remedy)
+    if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
+        problem = f"is nothing that connections of protocol {protocol!r} can ask for"
+        raise SubmissionError(f"{field}['parallel_tool_calls']", False, problem, f"Leave it out. {_ANYWAY}")
 
 
 def _template_in(value: object) -> str | None:
