@@ -262,7 +262,7 @@ def test_the_longest_conversation_may_decide_how_long_it_takes(scene: Scene) -> 
     assert (sample.longest, max(sample.turns)) == (30, 29)
     scene.deployment.lane("sim:fast", requests_per_minute=60_000)
     scene.deployment.redis.hset(
-        scene.deployment.keys.lane("sim:fast"), "token_ms", 100
+        scene.deployment.keys.lane("sim:fast"), "token_ms", "100"
     )  # 20 tokens to the first one
     scene.worker(1_000, "sim:fast")
     found = estimate(scene.context, chat_spec(repetitions=2), sample)
