@@ -176,8 +176,8 @@ def test_an_answer_above_the_size_limit_is_not_read_to_its_end(wire: Wire, strea
     endless = Drip(chunk(wire.piece("x" * 1000)), 0.0)
     head = opened(wire) if stream else http_head(200, {"transfer-encoding": "chunked"})
     outcome, _ = call(wire, ask(stream=stream, max_bytes=20_000), [head, endless])
-    assert isinstance(outcome, InvalidResponse)
-    assert "20000 bytes" in outcome.message
+    assert isinstance(outcome, PermanentFailure)
+    assert "20000 bytes. Raise worker.max_response_bytes" in outcome.message
 
 
 # The network and the deadline

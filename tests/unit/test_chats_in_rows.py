@@ -76,6 +76,26 @@ def test_what_a_text_asks_for_is_checked_as_in_an_object(stage: Stage) -> None:
     assert "all answers but the first dropped" in str(refused(stage, [{"r": held}], request="r"))
 
 
+@pytest.mark.parametrize("role", ["human", "gpt", "Bot", "ai", "chatgpt", "model", "User", "SYSTEM"])
+@pytest.mark.parametrize("as_text", [False, True])
+def test_a_role_by_another_tools_name_is_refused_in_a_row_as_in_a_prompt(
+    stage: Stage, role: str, as_text: bool
+) -> None:
+    held: Any = [*CHAT, {"role": role, "content": "x"}]
+    rows = [{"r": CHAT}, {"r": json.dumps(held) if as_text else held}]
+    error = refused(stage, rows, request="r")
+    assert (error.field, error.value, error.row) == ("r.messages[1].role", role, 2)
+    assert any(f"Write {known!r}." in error.remedy for known in ("user", "assistant", "system"))
+    submit(stage, rows, request="r", check=False)
+
+
+def test_a_role_in_a_request_for_a_response_is_checked_too(stage: Stage) -> None:
+    row = {"url": "/v1/responses", "r": {"input": [{"role": "human", "content": "x"}]}}
+    assert refused(stage, [row], request="r").field == "r.input[0].role"
+    for known in ("tool", "function", "developer", "critic"):
+        submit(stage, [{"r": [*CHAT, {"role": known, "content": "x", "tool_call_id": "c"}]}], request="r")
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),

@@ -135,6 +135,23 @@ def test_a_summary_waits_for_the_runs_end(cli: CommandLine, monkeypatch: pytest.
     assert "waiting for its end" in result.stderr
 
 
+def test_a_summary_so_far_waits_for_nothing(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = cli.submitted()
+
+    def waits() -> None:
+        raise AssertionError
+
+    meanwhile(monkeypatch, waits)
+    assert cli.json("summary", run, "--so-far")["by_state"] == {}
+    cli.stage.answer(run, 1, scores={"exact": 1.0})
+    shown = cli.json("summary", run, "--so-far")
+    assert (shown["state"], shown["by_state"], shown["scores"]["exact"]["count"]) == (
+        "running",
+        {"succeeded": 1},
+        1,
+    )
+
+
 def test_a_run_exports_sums_up_and_becomes_a_frame(cli: CommandLine, tmp_path: Path) -> None:
     run = cli.stage.client.run(scored(cli))
     assert run.export(tmp_path / "out.parquet") == 3

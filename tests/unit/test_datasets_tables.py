@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import datetime as dt
 import enum
+import json
 from collections import OrderedDict
 from collections.abc import AsyncIterator
 from decimal import Decimal
@@ -17,6 +18,8 @@ import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from pyarrow import parquet
 from pydantic import BaseModel
 
@@ -108,6 +111,7 @@ def test_a_gap_of_a_table_is_a_field_that_the_row_does_not_have(gap: Any) -> Non
         (b"\x00", "field image: a bytes", "decode"),
         ({1, 2}, "field image: a set", "sorted(value)"),
         ([np.float64("inf")], "field image[0]: JSON has no such number", "finite"),
+        ("a\ud800b", "field image: the text holds half a surrogate pair", '.decode("utf-16", "replace")'),
         (dt.timedelta(1), "field image: a timedelta", "total_seconds()"),
         (np.array([object()], dtype=object), "field image[0]: a object", "finite numbers"),
     ],
@@ -235,3 +239,30 @@ def test_a_referenced_row_that_was_admitted_is_read_however_large_it_is(tmp_path
     path = tmp_path / "rows.jsonl"
     path.write_text('{"image": "%s"}' % ("x" * 1_500_000))
     assert len(SourcePages(Reference(path).source, 10, lambda _: None).page(0)[0]["image"]) == 1_500_000
+
+
+MAPS = st.none() | st.dictionaries(st.text(max_size=4), st.integers(-9, 9) | st.none(), max_size=4)
+
+
+@given(values=st.lists(MAPS, min_size=1, max_size=6))
+def test_a_map_is_an_object_wherever_it_stands(values: list[dict[str, int | None] | None]) -> None:
+    of_map = pa.map_(pa.string(), pa.int64())
+    of_struct = pa.struct([("m", of_map), ("n", pa.int8())])
+    table = pa.table(
+        {
+            "m": pa.array(values, of_map),
+            "l": pa.array([[value, value] for value in values], pa.list_(of_map)),
+            "s": pa.array([{"m": value, "n": 1} for value in values], of_struct),
+            "mm": pa.array([{"k": value} for value in values], pa.map_(pa.string(), of_map)),
+        }
+    )
+    assert list(read_rows(table)) == [
+        {"m": value, "l": [value, value], "s": {"m": value, "n": 1}, "mm": {"k": value}} for value in values
+    ]
+
+
+def test_a_map_that_no_object_holds_stays_pairs() -> None:
+    twice = pa.array([[("k", 1), ("k", 2)]], pa.map_(pa.string(), pa.int64()))
+    numbers = pa.array([[(1, 2)]], pa.map_(pa.int64(), pa.int64()))
+    (row,) = read_rows(pa.table({"twice": twice, "numbers": numbers}))
+    assert json.loads(json.dumps(row)) == {"twice": [["k", 1], ["k", 2]], "numbers": [[1, 2]]}

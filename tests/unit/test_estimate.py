@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+import fakeredis
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.apps.estimate import earlier_turns, sampling
 from fairlane.apps.estimate.estimating import estimate
 from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
 from fairlane.client.deployment import Deployment as Context
@@ -74,6 +77,11 @@ def judge(**fields: Any) -> EvaluatorSpec:
 
 def lane(forecast: Forecast, name: str) -> LaneForecast:
     return next(each for each in forecast.lanes if each.lane == name)
+
+
+@pytest.fixture(scope="module")
+def scene_of_all() -> Scene:
+    return Scene(fakeredis.FakeRedis(server=fakeredis.FakeServer()))
 
 
 @pytest.fixture
@@ -198,13 +206,75 @@ def test_items_that_cannot_be_rendered_are_counted_as_invalid(scene: Scene) -> N
     assert any("50 of 100 items cannot be rendered" in note for note in found.notes)
 
 
-def test_a_prompt_that_reads_earlier_turns_is_rendered_as_the_first(scene: Scene) -> None:
-    prompt = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}"
-    order = Order(turns=True, conversation=True, conversation_field="who")
-    spec = spec_of(prompts=((Message(role="user", content=prompt),),), order=order)
-    rows = [{"question": "q", "who": n % 3} for n in range(9)]
-    found = estimate(scene.context, spec, take_sample(rows))
-    assert (found.tasks, found.invalid) == (9, 0)
+READS_TURNS = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}"
+BY_WHO = Order(turns=True, conversation=True, conversation_field="who")
+
+
+def chat_spec(order: Order = BY_WHO, prompt: str = READS_TURNS, **fields: Any) -> RunSpec:
+    fields.setdefault("params", {"max_tokens": 25})
+    return spec_of(prompts=((Message(role="user", content=prompt),),), order=order, **fields)
+
+
+@given(
+    turns=st.lists(st.integers(1, 12), min_size=1, max_size=12),
+    alone=st.integers(0, 3),
+    repetitions=st.integers(1, 3),
+    shuffled=st.randoms(use_true_random=False),
+)
+def test_a_turn_is_as_long_as_those_before_it_make_it(
+    scene_of_all: Scene, turns: list[int], alone: int, repetitions: int, shuffled: random.Random
+) -> None:
+    rows = [{"question": "q" * 40, "who": who} for who, count in enumerate(turns) for _ in range(count)]
+    rows += [{"question": "q" * 40} for _ in range(alone)]
+    shuffled.shuffle(rows)
+    spec = chat_spec(repetitions=repetitions)
+    found = estimate(scene_of_all.context, spec, take_sample(rows, order=spec.order))
+    earlier = sum(count * (count - 1) // 2 for count in turns)
+    one = 10 + 2 * TOKENS_PER_MESSAGE
+    assert (found.tasks, found.invalid) == (len(rows) * repetitions, 0)
+    assert found.models[0].input_tokens == repetitions * (len(rows) * one + earlier * 25)
+
+
+def test_what_a_turn_was_asked_is_part_of_a_prompt_that_reads_it(scene: Scene) -> None:
+    spec = chat_spec(Order(turns=True, conversation=True), READS_TURNS.replace("turn.output", "turn.input"))
+    found = estimate(scene.context, spec, take_sample(rows_of(4), order=spec.order))
+    assert found.models[0].input_tokens == 10 * (1 + 2 + 4 + 8) + 4 * 2 * TOKENS_PER_MESSAGE
+
+
+def test_a_conversation_that_is_longer_than_what_is_rendered_goes_on_alike(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(earlier_turns, "RENDERED_TURNS", 20)
+    spec = chat_spec(Order(turns=True, conversation=True))
+    found = estimate(scene.context, spec, take_sample(rows_of(150), order=spec.order))
+    assert found.models[0].input_tokens == 150 * (10 + 2 * TOKENS_PER_MESSAGE) + 25 * 150 * 149 // 2
+
+
+def test_turns_that_no_longer_fit_into_a_prompt_are_invalid(scene: Scene) -> None:
+    spec = chat_spec(Order(turns=True, conversation=True), READS_TURNS.replace("turn.output", "turn.input"))
+    found = estimate(scene.context, spec, take_sample(rows_of(100), order=spec.order))
+    assert 75 < found.invalid < 90
+
+
+def test_the_longest_conversation_may_decide_how_long_it_takes(scene: Scene) -> None:
+    rows = [{"question": "q", "who": 0 if n < 30 else n} for n in range(60)]
+    sample = take_sample(rows, order=BY_WHO)
+    assert (sample.longest, max(sample.turns)) == (30, 29)
+    scene.deployment.lane("sim:fast", requests_per_minute=60_000)
+    scene.deployment.redis.hset(
+        scene.deployment.keys.lane("sim:fast"), "token_ms", "100"
+    )  # 20 tokens to the first one
+    scene.worker(1_000, "sim:fast")
+    found = estimate(scene.context, chat_spec(repetitions=2), sample)
+    assert found.seconds == pytest.approx(30 * 2.0)
+
+
+def test_a_sample_takes_no_rows_whose_turns_are_not_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sampling, "CONVERSATIONS_COUNTED", 3)
+    rows = [{"who": n % 6, "n": n} for n in range(60)]
+    sample = take_sample(rows, order=BY_WHO)
+    assert {row["who"] for row in sample.rows} == {0, 1, 2}
+    assert (sample.count, sample.longest, sorted(sample.turns)) == (60, 10, sorted([*range(10)] * 3))
 
 
 def test_a_template_that_does_not_compile_is_refused(scene: Scene) -> None:

@@ -22,6 +22,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.responses import OpenAIResponses
+from fairlane_workers.providers.protocols.openai.responses_input import input_items
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import event, http
 from tests.support.wires.openai_responses import OpenAIResponsesWire
@@ -387,4 +388,22 @@ def test_a_chat_with_images_and_calls_becomes_items() -> None:
         {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "a"}]},
         {"role": "assistant", "content": [{"type": "output_text", "text": "Four."}]},
         {"type": "item_reference", "id": "i"},
+    ]
+
+
+def test_a_dump_of_a_chat_message_becomes_an_input_item_without_what_the_api_rejects() -> None:
+    extras = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "tool_calls": None}
+    messages: list[dict[str, Any]] = [
+        {"role": "user", "content": "Hi.", "name": "ann"},
+        {"role": "assistant", "content": "Yes.", "reasoning_content": "Hm.", **extras},
+        {"role": "assistant", "content": None, **extras, "refusal": "I will not."},
+        {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": []},
+        {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": None},
+    ]
+    assert input_items(messages) == [
+        {"role": "user", "content": "Hi."},
+        {"role": "assistant", "content": "Yes."},
+        {"role": "assistant", "content": [{"type": "refusal", "refusal": "I will not."}]},
+        {"type": "message", "id": "m", "status": "completed", "role": "assistant", "content": []},
+        {"type": "reasoning", "id": "r", "summary": [], "encrypted_content": None},
     ]

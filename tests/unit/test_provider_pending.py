@@ -95,6 +95,14 @@ def test_a_call_is_begun_once_and_looked_at_until_it_is_over() -> None:
     assert asked == [BEGIN, LOOK, LOOK, LOOK]
 
 
+def test_an_answer_that_is_too_large_is_final_and_read_once() -> None:
+    large: Exchange = [http(200, WIRE.whole("x" * 4000))]
+    outcome, asked = play(BEGUN, GOING, large, request=ask(max_bytes=2048))
+    assert isinstance(outcome, PermanentFailure)
+    assert "larger than 2048 bytes. Raise worker.max_response_bytes" in outcome.message
+    assert asked == [BEGIN, LOOK, LOOK]
+
+
 def test_its_handle_is_reported_once_and_before_the_first_look() -> None:
     handles, seen = Handles(), list[int]()
 

@@ -207,9 +207,12 @@ def test_listeners_hear_a_stream_that_was_mislabelled_as_it_arrives() -> None:
 def test_a_body_of_any_form_is_bounded(stream: bool, body: bytes) -> None:
     request = ask(stream=stream, max_bytes=1000)
     outcome, _ = call(CHAT, request, sent(body * 10, "text/event-stream", size=100))
-    assert isinstance(outcome, InvalidResponse)
     if len(body) * 10 > 1000:
-        assert "larger than 1000 bytes" in outcome.message
+        assert isinstance(outcome, PermanentFailure)
+        assert "larger than 1000 bytes. Raise worker.max_response_bytes" in outcome.message
+        assert outcome.textless
+    else:
+        assert isinstance(outcome, InvalidResponse)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])

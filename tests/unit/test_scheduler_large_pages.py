@@ -81,7 +81,9 @@ def test_a_row_of_a_large_page_that_is_too_large_is_invalid_alone(parts: Parts, 
     assert parts.state(run.ref)["n:invalid"] == "1"
     stored = parts.redis.hget(parts.keys.results(run.ref), "1")
     assert stored is not None
-    assert "row 2: it has 1,500,008 bytes as JSON" in str(TaskResult.from_json(stored).error)
+    error = str(TaskResult.from_json(stored).error)
+    assert "row 2: it has 1,500,008 bytes as JSON, at most 1,048,576 are allowed." in error
+    assert "raise scheduler.limits.row_bytes at schedulers" in error
 
 
 @pytest.mark.parametrize("pool", [Limits(cpu_s=0.05)], indirect=True)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -13,9 +15,10 @@ from hypothesis import strategies as st
 from fairlane.model.outcome import InvalidResponse, Outcome, Overloaded, RateLimited, ServerError, Success
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.framing.sse import SseParser
+from fairlane_workers.providers.http.provider import NamedEndings
 from tests.support.classified import connection_of, dialect_of
-from tests.support.provider_calls import ask, call, streamed
-from tests.support.scripted_server import event, http
+from tests.support.provider_calls import ask, call, provider_of, streamed
+from tests.support.scripted_server import event, http, scripted_server
 from tests.support.wires import OpenAIChatWire
 
 WIRE = OpenAIChatWire()
@@ -203,3 +206,48 @@ def test_of_several_choices_the_first_counts() -> None:
     others = [piece(word, 1) for word in ("other ", "text ", "here")]
     mixed = [part for pair in zip(others, map(piece, WORDS), strict=True) for part in pair]
     assert answered(stream(*mixed, END, DONE))[0] == TEXT
+
+
+CUT = b"".join([*map(event, map(piece, WORDS)), DONE])
+"""A stream whose end mark alone says that it is whole."""
+
+
+def whole(reason: str) -> bytes:
+    end = {"choices": [{"index": 0, "delta": {}, "finish_reason": reason}]}
+    return CUT.removesuffix(DONE) + event(end) + DONE
+
+
+def outcomes_of(*calls: tuple[str, bytes]) -> list[Outcome]:
+    """Of calls of one connection, one after another: each to a model that answers with a stream."""
+
+    async def scenario() -> list[Outcome]:
+        script = [streamed(WIRE, data) for _, data in calls]
+        async with scripted_server(script) as server, provider_of(WIRE, server.url) as provider:
+            return [await provider.call(replace(ask(stream=True), model=model)) for model, _ in calls]
+
+    return asyncio.run(scenario())
+
+
+def test_a_stream_without_the_reason_that_its_model_names_has_broken_off() -> None:
+    first, cut, other, again = outcomes_of(("a", whole("stop")), ("a", CUT), ("b", CUT), ("a", whole("stop")))
+    assert isinstance(cut, InvalidResponse)
+    assert "without a finish reason, which this model names" in cut.message
+    assert [answered(each)[0] for each in (first, other, again)] == [TEXT] * 3
+
+
+@pytest.mark.parametrize("reason", ["length", "content_filter", "of its own"])
+def test_a_model_that_names_unusual_reasons_alone_ends_without_one(reason: str) -> None:
+    outcomes = outcomes_of(("a", whole(reason)), ("a", CUT))
+    assert answered(outcomes[1])[0] == TEXT
+
+
+@given(ends=st.lists(st.sampled_from(["stop", "length", None]), max_size=12))
+def test_only_a_mark_alone_after_a_named_stop_breaks_a_stream_off(ends: list[str | None]) -> None:
+    endings, named = NamedEndings(), False
+    for reason in ends:
+        answer, dialect = Answer(), dialect_of(connection_of("openai"))
+        for each in SseParser().feed(CUT if reason is None else whole(reason)):
+            dialect.fold(each, answer)
+        endings.check("m", answer)
+        assert answer.complete == (reason is not None or not named)
+        named = named or reason == "stop"

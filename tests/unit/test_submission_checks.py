@@ -27,10 +27,11 @@ from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
 from fairlane.store.write.workers import WorkerInfo, Workers
-from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.registry import load_protocol
-from tests.support.classified import HTTP_PROTOCOLS, connection_of
+from tests.support.classified import HTTP_PROTOCOLS, connection_of, dialect_of
 from tests.support.command_line import CommandLine
+from tests.support.provider_calls import ask
 from tests.support.stage import Stage
 
 ROWS = [{"question": "1 + 1?", "answer": "2"}, {"question": "2 + 2?", "answer": "4"}]
@@ -238,6 +239,34 @@ def test_parameters_of_some_provider_or_of_a_function_pass(stage: Stage) -> None
 def publish(stage: Stage, **connection: Any) -> None:
     known = {"sim": {"protocol": "openai", "scope": "model", "lanes": "sim"} | connection}
     stage.redis.set(stage.keys.catalog, json.dumps({"connections": known}))
+
+
+@pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
+@pytest.mark.parametrize(
+    "params",
+    [
+        *(
+            {"reasoning_effort": effort}
+            for effort in ("none", "minimal", "low", "high", "xhigh", "max", None)
+        ),
+        *({"parallel_tool_calls": each} for each in (True, False, None)),
+    ],
+    ids=str,
+)
+def test_what_a_protocol_cannot_say_is_refused_at_submission(
+    stage: Stage, protocol: str, params: dict[str, Any]
+) -> None:
+    publish(stage, protocol=protocol)
+    judged = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, params=params)
+    try:
+        dialect_of(connection_of(protocol)).body(ask(**params))
+    except UnmappableError:
+        (name,) = params
+        assert refused(stage, params=params).field == f"params[{name!r}]"
+        assert refused(stage, evaluators=[judged]).field == f"evaluators['llm_judge'].params[{name!r}]"
+        submit(stage, params=params, check=False)
+    else:
+        submit(stage, params=params, evaluators=[judged])
 
 
 @pytest.mark.parametrize("protocol", [*HTTP_PROTOCOLS, "litellm"])

@@ -290,6 +290,13 @@ class Run(RunOutputs):
         items = Blocking(self._scored(records.item_steps()), self._deployment.waiter)
         return Ended(status, spec, records, items)
 
+    def _by_now(self) -> Ended:
+        status = self.status()
+        if status.state.finished:
+            return self._ended()
+        spec, records = self._readable(status), self._records(status)
+        return Ended(status, spec, records, Blocking(records.steps_by_now(), self._deployment.waiter))
+
     def _stored_records(self) -> StoredRecords:
         if self._scorers:
             return StoredRecords([self.results()])

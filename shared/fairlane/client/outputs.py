@@ -35,9 +35,10 @@ class Ended(NamedTuple):
 
 
 class RunOutputs(ABC):
-    """A run's records as files, data frames, summaries and reports. Each method waits for the run to be over.
+    """A run's records as files, data frames, summaries and reports.
 
-    All of them raise what `results` does.
+    Each method waits for the run to be over, but for ``summary(so_far=True)``. All of them raise what
+    `results` does.
     """
 
     _deployment: Deployment
@@ -68,6 +69,10 @@ class RunOutputs(ABC):
     @abstractmethod
     def _ended(self) -> Ended:
         """Wait for the end of the run. Raises `SubmissionError` if it was refused."""
+
+    @abstractmethod
+    def _by_now(self) -> Ended:
+        """The items that have ended, as of now; without the scores that this process computes."""
 
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.
@@ -118,15 +123,17 @@ class RunOutputs(ABC):
         """
         return parse_outputs(self.results(), kind)
 
-    def summary(self) -> Summary:
+    def summary(self, *, so_far: bool = False) -> Summary:
         """Scores, failures, tokens, cost and time over all records, once the run is over.
 
-        Prices are those of the client's settings. Raises what `results` does.
+        With ``so_far`` it waits for nothing, and sums up the items that have ended: without sessions, and
+        without scores that this process computes, until the run is over. Prices are those of the client's
+        settings. Raises what `results` does.
         """
         from fairlane.client.views.tally import summarise
 
-        status, spec, records, items = self._ended()
-        sessions = records.of_sessions() if spec.session_evals else ()
+        status, spec, records, items = self._by_now() if so_far else self._ended()
+        sessions = records.of_sessions() if spec.session_evals and status.state.finished else ()
         summary = summarise(spec, status.state, items, self._deployment.settings.prices, sessions)
         served = self._deployment.runs.served(RunRef(spec.team, spec.run))
         return replace(summary, predict=status.predict, score=status.score, served=served)

@@ -15,11 +15,11 @@ _MAX_INT_BITS = 14_000  # Python reads and writes integers of up to 4,300 digits
 
 
 class NotJson(Exception):
-    """A value inside a row is not JSON."""
+    """A value inside a row is not JSON; ``surrogate``: it is a text that holds half a surrogate pair."""
 
-    def __init__(self, path: str, value: object, problem: str) -> None:
+    def __init__(self, path: str, value: object, problem: str, *, surrogate: bool = False) -> None:
         super().__init__(problem)
-        self.path, self.value = path, value
+        self.path, self.value, self.surrogate = path, value, surrogate
 
 
 def check_object(path: str, fields: dict[Any, Any], depth: int) -> None:
@@ -68,4 +68,5 @@ def _check_text(path: str, text: str) -> None:
     try:
         text.encode()
     except UnicodeEncodeError:
-        raise NotJson(path, text, "the text holds half a surrogate pair, which UTF-8 cannot carry") from None
+        problem = "the text holds half a surrogate pair, which UTF-8 cannot carry"
+        raise NotJson(path, text, problem, surrogate=True) from None

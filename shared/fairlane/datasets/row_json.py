@@ -12,6 +12,7 @@ from fairlane.datasets.values import fields_of, plain_row, remedy_for
 FIELD = "dataset"
 
 _REMEDY = "Use text, finite numbers, true, false, null, lists and objects with text as keys."
+_REPAIR = 'Replace it: text.encode("utf-16", "surrogatepass").decode("utf-16", "replace").'
 
 
 def check_row(row: object, number: int) -> dict[str, Any]:
@@ -23,7 +24,7 @@ def check_row(row: object, number: int) -> dict[str, Any]:
         check_object("", fields, 0)
     except NotJson as error:
         problem = f"field {error.path}: {error}" if error.path else str(error)
-        remedy = remedy_for(error.value) or _REMEDY
+        remedy = (_REPAIR if error.surrogate else remedy_for(error.value)) or _REMEDY
         raise SubmissionError(FIELD, error.value, problem, remedy, row=number) from None
     return fields
 

@@ -324,7 +324,10 @@ def bounded_rows(blob: bytes, most_bytes: int) -> list[dict[str, Any] | str]:
 
 def _bounded(row: dict[str, Any] | str, most_bytes: int) -> dict[str, Any] | str:
     size = size_of(row)
-    return row if size <= most_bytes else f"it has {size:,} bytes as JSON, at most {most_bytes:,} are allowed"
+    if size <= most_bytes:
+        return row
+    remedy = "Shorten its longest field, or raise scheduler.limits.row_bytes at schedulers"
+    return f"it has {size:,} bytes as JSON, at most {most_bytes:,} are allowed. {remedy}"
 
 
 def _inflated(blob: bytes) -> tuple[bytes, int]:

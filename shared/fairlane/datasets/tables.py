@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol
 
+from fairlane.datasets.arrow_maps import rows_of_batch
 from fairlane.datasets.lines import Broken
 
 ROWS_AT_ONCE = 1000
@@ -51,7 +52,7 @@ def read_parquet(file: BinaryIO) -> Iterator[object]:
         opened = parquet.ParquetFile(file)
         _check_names(opened.schema_arrow)
         for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE):
-            yield from batch.to_pylist()
+            yield from rows_of_batch(batch)
     except (ValueError, OSError, NotImplementedError) as error:  # ArrowInvalid is a ValueError
         raise Broken(f"the file is no Parquet that can be read: {error}", "Write it again.") from None
 
@@ -124,7 +125,7 @@ def _of_arrow(table: Any) -> Iterator[Mapping[Any, Any]]:
         raise Broken("an Arrow table is read by pyarrow, which is not installed", _PYARROW) from None
     batches: Any = pyarrow.RecordBatchReader.from_stream(table)
     _check_names(batches.schema)
-    return (row for batch in batches for part in _parts(batch) for row in part.to_pylist())
+    return (row for batch in batches for part in _parts(batch) for row in rows_of_batch(part))
 
 
 def _check_names(schema: Any) -> None:

@@ -53,11 +53,15 @@ def remembered(
         if name := rendering.register(row):
             fields[f"{_REGISTER}{name}"] = output
     conversation = _conversation(rendering, cell, row)
-    if conversation is not None and call.messages and _reads(rendering, cell):
-        asked = call.messages[-1].get("content")
-        turn = {"prompt": call.messages, "input": asked, "output": output}
-        fields[conversation] = json.dumps([*_turns(conversation, stored), turn], ensure_ascii=False)
+    if conversation is not None and call.messages and reads_turns(rendering, cell):
+        turns = [*_turns(conversation, stored), turn_of(call, output)]
+        fields[conversation] = json.dumps(turns, ensure_ascii=False)
     return fields
+
+
+def turn_of(call: Call, output: str) -> dict[str, Any]:
+    """What prompts of later turns read of a call with messages, and of its output."""
+    return {"prompt": call.messages, "input": call.messages[-1].get("content"), "output": output}
 
 
 def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
@@ -125,10 +129,10 @@ def _next_turn(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str 
     spec = rendering.spec
     if not spec.order.conversation or not spec.models or spec.models[cell.model].startswith(f"{FUNCTIONS}:"):
         return None
-    return _conversation(rendering, cell, row) if _reads(rendering, cell) else None
+    return _conversation(rendering, cell, row) if reads_turns(rendering, cell) else None
 
 
-def _reads(rendering: Rendering, cell: Cell) -> bool:
+def reads_turns(rendering: Rendering, cell: Cell) -> bool:
     """Whether an item's prompt can read a conversation: a template has no other way to name it."""
     prompts = rendering.spec.prompts
     return bool(prompts) and any(CONVERSATION in message.content for message in prompts[cell.prompt])

@@ -154,7 +154,8 @@ class LiteLLMProvider:
             data = json.dumps(chunk.model_dump(), default=str)
             size += len(data)
             if size > most:
-                raise UnreadableError(f"larger than {most} bytes")
+                answer.too_large = f"larger than {most} bytes"
+                return
             text = self._chat.fold(StreamEvent("message", data), answer)
             if pieces and text:
                 await pieces(text)

@@ -4,7 +4,13 @@
 """
 
 from fairlane_workers.transport.departure import Departure, Departures, PermitExpiredError, UsualDelay
-from fairlane_workers.transport.faults import SHORTAGE, TransportError, UnusableSettingError, is_shortage
+from fairlane_workers.transport.faults import (
+    SHORTAGE,
+    TooLargeError,
+    TransportError,
+    UnusableSettingError,
+    is_shortage,
+)
 from fairlane_workers.transport.pool import PIECE_BYTES
 from fairlane_workers.transport.proxy import with_credentials
 from fairlane_workers.transport.reply import Reply
@@ -17,6 +23,7 @@ __all__ = [
     "Departures",
     "PermitExpiredError",
     "Reply",
+    "TooLargeError",
     "Transport",
     "TransportError",
     "UnusableSettingError",

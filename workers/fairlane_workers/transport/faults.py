@@ -28,6 +28,13 @@ class TransportError(Exception):
     """The network or the peer broke the exchange; the text names the cause. Never leaves this package."""
 
 
+class TooLargeError(TransportError):
+    """A body has more bytes than may be read; the peer sent it whole, and would again."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(f"larger than {most} bytes")
+
+
 class UnusableSettingError(ValueError):
     """A setting of a transport cannot be used. Holds no secret.
 

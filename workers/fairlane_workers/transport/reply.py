@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import aiohttp
 import httpx
 
-from fairlane_workers.transport.faults import TransportError, named
+from fairlane_workers.transport.faults import TooLargeError, named
 from fairlane_workers.transport.packing import opened, unpacked
 
 
@@ -28,7 +28,8 @@ class Reply:
     async def chunks(self, max_bytes: int) -> AsyncGenerator[bytes, None]:
         """The body as it arrives, decompressed if it is compressed.
 
-        Raises `TransportError` if the body breaks off, or exceeds ``max_bytes`` in either form.
+        Raises `TransportError` if the body breaks off, and `TooLargeError` if it exceeds ``max_bytes`` in
+        either form.
         """
         size = 0
         try:
@@ -48,7 +49,7 @@ class Reply:
         except Exception as error:
             raise named(error) from error
         if size > max_bytes:
-            raise TransportError(f"larger than {max_bytes} bytes")
+            raise TooLargeError(max_bytes)
 
     async def aclose(self, *, keep: bool = True) -> None:
         """Return the connection to the pool if the body was read to its end, else close it.

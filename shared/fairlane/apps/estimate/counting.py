@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import product
-from typing import Any
 
+from fairlane.apps.estimate.earlier_turns import EarlierTurns
 from fairlane.apps.estimate.sampling import Row, Sample
 from fairlane.core.errors import TemplateError
 from fairlane.model.run import Cell
 from fairlane.model.steps import Step
 from fairlane.model.tokens import CHARS_PER_TOKEN, Estimate, estimate_call
-from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.rendering import Rendering, is_judged
+from fairlane.pipeline.rendering import Call, Rendering, is_judged
 
 SAMPLED_ITEMS = 2_000
 
@@ -50,18 +49,20 @@ class Counting:
     def __init__(self, rendering: Rendering, sample: Sample, answer_tokens: int | None = None) -> None:
         self._rendering, self._sample, self._answer_tokens = rendering, sample, answer_tokens
         self._spec, self._tally = rendering.spec, Tally()
+        self._earlier = EarlierTurns(rendering, sample, self._output)
 
     def count(self) -> Tally:
         """Each item that is rendered stands for those of its row's like, and for its repetitions."""
         spec, tally = self._spec, self._tally
         variants = list(product(range(max(1, len(spec.prompts))), range(max(1, len(spec.models)))))
         rows = self._sample.rows[: max(1, SAMPLED_ITEMS // len(variants))]
+        before = self._sample.turns or (0,) * len(rows)
         if not rows:
             return tally
         times = self._sample.count / len(rows) * spec.repetitions
-        for row, (prompt, model) in product(rows, variants):
+        for (row, turns), (prompt, model) in product(zip(rows, before, strict=False), variants):
             tally.sampled += 1
-            output = self._task(Cell(row=0, prompt=prompt, model=model, repetition=0), row, times)
+            output = self._task(Cell(row=0, prompt=prompt, model=model, repetition=0), row, turns, times)
             if output is None:
                 tally.invalid += times
             else:
@@ -69,23 +70,26 @@ class Counting:
         self._sessions()
         return tally
 
-    def _task(self, cell: Cell, row: Row, times: float) -> str | None:
-        """The item's output; one that is yet to be made is right in length alone. ``None`` if it has none."""
+    def _task(self, cell: Cell, row: Row, turns: int, times: float) -> str | None:
+        """The item's output; one that is yet to be made is right in length alone. ``None`` if it has none.
+
+        ``turns``: how many turns of its conversation precede it.
+        """
         spec = self._spec
         if spec.output_field is not None:
             given = row.get(spec.output_field)
             return given if given is None or isinstance(given, str) else str(given)
         try:
-            call = self._rendering.task(cell, row, self._remembered(cell, row))
+            call = self._rendering.task(cell, row, self._earlier.recalled(cell, row, turns))
         except (TemplateError, ValueError):
             return None
-        tokens = self._book(call.model, call.tokens, spec.lane, times)
+        self._book(call.model, call.tokens, spec.lane, times)
         self._tally.tasks += times
-        return "x" * (CHARS_PER_TOKEN * tokens.output)
+        return self._output(call)
 
-    def _remembered(self, cell: Cell, row: Row) -> dict[str, Any] | None:
-        """What the prompt reads of earlier items, before there are any: later turns are longer."""
-        return recalled(self._rendering, cell, row, {}) if self._spec.order.remembers else None
+    def _output(self, call: Call) -> str:
+        """A text as long as the call's answer."""
+        return "x" * (CHARS_PER_TOKEN * self._answer(call.tokens).output)
 
     def _evaluations(self, row: Row, output: str, times: float) -> None:
         for step in self._asked(row):

@@ -29,9 +29,8 @@ def estimate_rows(
     answer_tokens: int | None = None,
 ) -> Forecast:
     """`estimate` over rows that are read here; ``count`` is their number, if the caller knows it."""
-    return estimate(
-        deployment, spec, take_sample(rows, count, spec.session_field), answer_tokens=answer_tokens
-    )
+    sample = take_sample(rows, count, spec.session_field, order=spec.order)
+    return estimate(deployment, spec, sample, answer_tokens=answer_tokens)
 
 
 def estimate(
@@ -65,7 +64,7 @@ def estimate(
         _merge(by_model, model, use)
     lanes, views, slots = _lanes(deployment, by_lane, spec.bounds.delay * 1000, spec.team)
     models = tuple(_model(model, use, deployment.settings.prices) for model, use in sorted(by_model.items()))
-    seconds = _whole(spec, tally, lanes, views)
+    seconds = _whole(spec, tally, sample, lanes, views)
     plain = Forecast(
         rows=sample.count,
         items=sample.count * spec.cells_per_row,
@@ -100,17 +99,22 @@ def _lanes(
 
 
 def _whole(
-    spec: RunSpec, tally: Tally, lanes: Sequence[LaneForecast], views: Mapping[str, LaneView]
+    spec: RunSpec,
+    tally: Tally,
+    sample: Sample,
+    lanes: Sequence[LaneForecast],
+    views: Mapping[str, LaneView],
 ) -> float | None:
-    """Lanes work side by side, so the slowest decides, or one of the run's own bounds."""
+    """Lanes work side by side, so the slowest decides, or one of the run's own bounds, or a conversation."""
     known = [lane.seconds for lane in lanes if lane.seconds is not None]
     if len(known) < len(lanes):
         return None
     bounds, one_by_one = spec.bounds, sum(call_seconds(views[lane.lane], lane.calls) for lane in lanes)
     if spec.order.serial:
         known.append(one_by_one)
-    elif spec.order.turns and spec.order.conversation_field is None:  # one conversation for each cell
-        known.append(one_by_one / spec.cells_per_row)
+    elif spec.order.turns and sample.count:
+        share = 1.0 if spec.order.conversation_field is None else sample.longest / sample.count
+        known.append(one_by_one * share / spec.cells_per_row)  # each cell has a conversation of its own
     if bounds.max_concurrent is not None:
         known.append(one_by_one / bounds.max_concurrent)
     for rate, calls in zip(spec.role_rates, (tally.tasks, tally.evaluations), strict=True):

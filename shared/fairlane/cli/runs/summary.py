@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Annotated
 
 import typer
 
@@ -24,7 +25,14 @@ LONGEST_ERROR = 160
 
 @app.command(cls=RunCommand)
 @with_settings
-def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOption = False) -> None:
+def summary(
+    invocation: Invocation,
+    run: RunArgument = LATEST,
+    so_far: Annotated[
+        bool, typer.Option("--so-far", help="Sum up the items that have ended, and wait for no other.")
+    ] = False,
+    as_json: JsonOption = False,
+) -> None:
     """Sum up a run: scores with their standard errors, failures, tokens, cost; waits for its end.
 
     The prices in the settings give the cost. Ends with 1 if the run was refused.
@@ -32,11 +40,12 @@ def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOpti
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
         status = found.status()
-        if not status.state.finished:
+        if not (status.state.finished or so_far):
             say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
+            say("with --so-far it sums up what has ended, and waits for nothing")
             found.wait(progress=True)
         try:
-            summed = found.summary()
+            summed = found.summary(so_far=so_far)
         except SubmissionError as refused:
             complain(str(refused))
             raise typer.Exit(FAILED) from refused

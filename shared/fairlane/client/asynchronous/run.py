@@ -109,8 +109,10 @@ class AsyncRun:
         """
         return Elements(self._threads.one(), self._run._listening(), at_once=1, owned=True)
 
-    async def summary(self) -> Summary:
-        """Scores, failures, tokens, cost and time, once the run is over: see `Run.summary`."""
+    async def summary(self, *, so_far: bool = False) -> Summary:
+        """Scores, failures, tokens, cost and time, once the run is over or ``so_far``: see `Run.summary`."""
+        if so_far:
+            return await self.in_thread(partial(Run.summary, so_far=True))
         return await self._once_over(Run.summary)
 
     async def export(

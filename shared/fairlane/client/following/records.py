@@ -84,6 +84,16 @@ class Records:
         count = yield from self._items()
         yield from self._unseen(range(count), at.seen)
 
+    def steps_by_now(self) -> Iterator[Record | Wait]:
+        """Yield the record of each item that has ended, in the order in which they ended; waits for none."""
+        start, seen = 0, Seen()
+        while True:
+            _, items = yield from self._finished(start)
+            yield from self._unseen(items, seen)
+            start += len(items)
+            if len(items) < ITEMS_LISTED_AT_ONCE:
+                return
+
     def session_steps(self, place: Place | None = None) -> Iterator[SessionRecord | Wait]:
         """The steps of `of_sessions` from ``place`` on, which they move."""
         at, spec, reader = place or Place(), self._spec, self._deployment.sessions(self._spec)

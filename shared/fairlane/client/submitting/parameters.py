@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
@@ -130,6 +131,18 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
             raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
 
 
+def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
+    """Raise `SubmissionError` for parameters with which each call over ``protocol`` would fail."""
+    known, effort = EFFORTS.get(protocol), params.get("reasoning_effort")
+    if known is not None and effort is not None and effort not in known:
+        problem = f"is no effort that connections of protocol {protocol!r} can ask for"
+        remedy = f"Give one of {', '.join(known)}, or submit a run for each protocol. {_ANYWAY}"
+        raise SubmissionError(f"{field}['reasoning_effort']", effort, problem, remedy)
+    if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
+        problem = f"is nothing that connections of protocol {protocol!r} can ask for"
+        raise SubmissionError(f"{field}['parallel_tool_calls']", False, problem, f"Leave it out. {_ANYWAY}")
+
+
 def _template_in(value: object) -> str | None:
     """The first text in a value that looks like a template."""
     if isinstance(value, str):
@@ -188,7 +201,8 @@ def _wanted(name: str, value: object) -> str | None:
 
 
 def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
-    """Raise `SubmissionError` for a request that pays for dropped answers, or if no row's can be sent.
+    """Raise `SubmissionError` for a request that names another tool's role or pays for dropped answers, or if
+    no row's can be sent.
 
     ``named`` names the rows in a message that ends with ``anyway``. A function takes rows as they are.
     """
@@ -204,6 +218,7 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         except MalformedRequest as malformed:
             failed[number] = malformed
             continue
+        _check_roles(field, body, number)
         check_answer(field, body, number)
         check_repetitions(spec.repetitions, field, body, number)
     if len(failed) == len(rows):
@@ -211,14 +226,26 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         raise SubmissionError("request", field, problem, f"{_FORMS} {anyway}")
 
 
+def _check_roles(field: str, body: Mapping[str, Any], row: int) -> None:
+    for name in ("messages", "input"):
+        said = body.get(name)
+        for number, message in enumerate(said if isinstance(said, list) else ()):
+            if isinstance(message, Mapping):
+                _check_role(f"{field}.{name}[{number}].role", message.get("role"), row)
+
+
+def _check_role(where: str, role: object, row: int | None = None) -> None:
+    named = OTHERS_ROLES.get(role.lower()) if isinstance(role, str) else None
+    if named is not None and role != named:
+        raise SubmissionError(where, role, "is no role", f"Write {named!r}. {_ANYWAY}", row=row)
+
+
 def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
     """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a row's
     list of messages, as JSON.
     """
     for number, message in enumerate(prompt):
-        if (role := OTHERS_ROLES.get(message.role.lower())) is not None and message.role != role:
-            where = f"{field}[{number}].role"
-            raise SubmissionError(where, message.role, "is no role", f"Write {role!r}. {_ANYWAY}")
+        _check_role(f"{field}[{number}].role", message.role)
         if (name := _ALONE.fullmatch(message.content)) is None:
             continue
         values = [value for row in rows if (value := row.get(name[1])) is not None]

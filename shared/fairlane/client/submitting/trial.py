@@ -17,7 +17,13 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.parameters import ROLES, check_chats, check_names_of_fields, check_requests
+from fairlane.client.submitting.parameters import (
+    ROLES,
+    check_chats,
+    check_names_of_fields,
+    check_protocol,
+    check_requests,
+)
 from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
@@ -79,6 +85,15 @@ def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]
     return named
 
 
+def _asked(spec: RunSpec, *, tasks: bool) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The parameters of tasks and evaluators, each with their argument and a model that gets them."""
+    for model in spec.models if tasks else ():
+        yield "params", spec.params, model
+    for each in spec.evaluators:
+        if isinstance(each, Judge | Agent):
+            yield f"evaluators[{each.name!r}].params", each.params, each.model
+
+
 class Offers:
     """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
 
@@ -92,6 +107,10 @@ class Offers:
         for field, model in _named_models(spec, tasks=tasks):
             if is_constant(model):
                 self._check(field, model)
+        for field, params, model in _asked(spec, tasks=tasks):
+            if is_constant(model):
+                protocol = self._directory.protocol_of(model.partition(":")[0].strip())
+                check_protocol(field, params, protocol or "")
         for each in spec.evaluators:
             if isinstance(each, Similarity):
                 self._check_embeddings(each)

@@ -104,6 +104,17 @@ _STRUCTURED = frozenset(
 WITHOUT_EMBEDDINGS = frozenset({"anthropic", "vertex", "bedrock", "replicate", "http", "litellm"})
 """Fairlane's own protocols that embed no texts; those of other packages may."""
 
+_GOOGLES_EFFORTS = ("minimal", "low", "medium", "high", "xhigh")
+EFFORTS: Mapping[str, tuple[str, ...]] = {
+    "anthropic": ("low", "medium", "high", "xhigh", "max"),
+    "gemini": _GOOGLES_EFFORTS,
+    "vertex": _GOOGLES_EFFORTS,
+}
+"""The ``reasoning_effort`` that a protocol can say; those that are not here pass it on."""
+
+PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex"})
+"""Protocols that cannot say ``parallel_tool_calls = false``."""
+
 _AMBIENT = frozenset({"sigv4", "google"})
 """Credentials that workers also find around them."""
 

@@ -66,6 +66,8 @@ class Answer:
     declined: bool = False  # the model itself declined, in the words of its text
     error: object = None  # an error object in place of an answer
     problem: str | None = None  # why the rest could not be read
+    too_large: str | None = None  # how long it is, if it is longer than may be read
+    unreasoned: bool = False  # only the end mark of its stream says that it is complete
     aside: Mapping[str, Any] | None = None  # words beside the answer: an error, if the answer never ends
     skipped: str | None = None  # how the first event began that was no JSON object
     closed: bool = False  # the finish reason came by itself, after the last text

@@ -94,7 +94,7 @@ def conclude(
     """The outcome of an answer that came with a 2xx, as far as it could be read.
 
     Where the model declined in its own words, these are the output, and the finish reason is "refusal". An
-    answer that holds other parts and no text is final: the next one would hold them, too.
+    answer that is too large, or holds other parts and no text, is final: the next one would be alike.
     ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
     """
     if said := answer.error or (None if answer.complete else answer.aside):
@@ -106,6 +106,9 @@ def conclude(
     def fit(text: str) -> str:
         return bounded(scrubbed(text, secrets))
 
+    if answer.too_large and not answer.complete:
+        problem = f"the answer is {answer.too_large}. Raise worker.max_response_bytes, or ask for less"
+        return PermanentFailure(fit(problem), status, wait_ms, hints, textless=True, usage=answer.usage)
     if not answer.complete:
         stray = answer.skipped and f"not JSON: {answer.skipped!r}"
         problem = answer.problem or stray or "the stream ended before the answer did"

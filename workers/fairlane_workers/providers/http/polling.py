@@ -13,7 +13,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.http.reply_reader import plain, read_body
-from fairlane_workers.transport import Reply, TransportError
+from fairlane_workers.transport import Reply, TooLargeError, TransportError
 
 GROWTH = 1.5
 MOST_PAUSE_S = 5.0
@@ -96,11 +96,14 @@ class AnswerPoller:
         unchanged.
         """
         try:
-            body, problem = await read_body(reply, call.request.max_response_bytes)
+            body, fault = await read_body(reply, call.request.max_response_bytes)
         finally:
             await reply.aclose()
-        if problem is not None:
-            return problem
+        if isinstance(fault, TooLargeError):
+            call.answer = Answer(too_large=str(fault))
+            return None
+        if fault is not None:
+            return f"the answer could not be read to its end: {fault}"
         answer = call.answer = Answer()
         try:
             call.dialect.read(call.dialect.document(body), answer)

@@ -12,8 +12,10 @@ from functools import partial
 import httpx
 
 from fairlane.core.clock import Clock
+from fairlane.core.lru import Lru
 from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets, is_key_name
+from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
     Aborted,
@@ -44,6 +46,9 @@ GONE = frozenset({404, 410})
 """Statuses of a provider that does not know a call (any more)."""
 
 MOST_URLS = 256  # one a model; a row's template may name any
+MOST_MODELS = MOST_URLS
+
+_CUT = "the stream ended without a finish reason, which this model names: it has broken off"
 
 
 class HttpProvider:
@@ -96,6 +101,7 @@ class HttpProvider:
         self._transport = transport
         self._clock = clock
         self._poller = AnswerPoller(lambda target: self._send("GET", target), clock, pause)
+        self._endings = NamedEndings()
         self._dropping: set[asyncio.Task[None]] = set()
 
     def __repr__(self) -> str:
@@ -141,7 +147,7 @@ class HttpProvider:
                     hints=self._hints(call.reply),
                     deadline_ms=round(request.timeout_s * 1000),
                 )
-            return self._conclude(call.reply, call.answer)
+            return self._conclude(call, call.reply)
 
     async def prepare(self) -> None:
         """See `Provider.prepare`."""
@@ -173,7 +179,7 @@ class HttpProvider:
 
     async def _outcome(self, call: CallInProgress, reply: Reply) -> Outcome:
         if 200 <= reply.status < 300:
-            return self._conclude(reply, call.answer)
+            return self._conclude(call, reply)
         return await self._refused(call.dialect, reply)
 
     async def _begin(self, call: CallInProgress, deadline: asyncio.Timeout) -> Reply:
@@ -240,8 +246,10 @@ class HttpProvider:
             return outcome
         return replace(outcome, message=self._fit(f"HTTP {reply.status}: {title}"))
 
-    def _conclude(self, reply: Reply, answer: Answer) -> Outcome:
+    def _conclude(self, call: CallInProgress, reply: Reply) -> Outcome:
         """The outcome of a 2xx answer, as far as it could be read."""
+        answer = call.answer
+        self._endings.check(call.request.model, answer)
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
         return conclude(answer, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
@@ -276,3 +284,21 @@ def _leave(request: Request, deadline: asyncio.Timeout) -> None:
     request.leave()
     if not deadline.expired():
         deadline.reschedule(asyncio.get_running_loop().time() + request.timeout_s)
+
+
+class NamedEndings:
+    """Models that have named the reason of an ordinary end: a stream of theirs without one has broken off.
+
+    A proxy whose server went away may still end the stream by its mark, as if the answer were whole. Servers
+    that name no reason, or only unusual ones, end all of their streams so.
+    """
+
+    def __init__(self) -> None:
+        self._models: Lru[str, bool] = Lru(MOST_MODELS)
+
+    def check(self, model: str, answer: Answer) -> None:
+        """Note the model's reason, or that the answer is incomplete for want of one."""
+        if answer.unreasoned and answer.finish_reason is None and self._models.get(model):
+            answer.ended, answer.problem = False, _CUT
+        elif answer.finish_reason is not None and ending_of(answer.finish_reason) is Ending.STOP:
+            self._models.put(model, True)

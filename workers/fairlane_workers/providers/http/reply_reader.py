@@ -15,7 +15,7 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import ERROR, StreamEvent
 from fairlane_workers.providers.framing.form import BodyParser
-from fairlane_workers.transport import Reply, TransportError
+from fairlane_workers.transport import Reply, TooLargeError, TransportError
 
 DRAIN_S = 0.25  # for a server to close a stream after its end mark, so that the connection can be reused
 END_S = 2.0
@@ -56,6 +56,8 @@ class ReplyReader:
                     if arrived and (left_s := _left_s(answer)) is not None:
                         _hurry(deadline, left_s, latest)
             await self._take(body.finish())
+        except TooLargeError as fault:
+            answer.too_large = str(fault)
         except TransportError as fault:
             answer.problem = f"the answer could not be read to its end: {fault}"
         except UnreadableError as problem:
@@ -108,7 +110,7 @@ class ReplyReader:
         self._answer.error, self._answer.problem = (named(error), None) if error else (None, problem)
 
 
-async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:
+async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, TransportError | None]:
     """The body as far as it arrived, and the fault that cut it, if any."""
     parts: list[bytes] = []
     try:
@@ -116,7 +118,7 @@ async def read_body(reply: Reply, max_bytes: int) -> tuple[bytes, str | None]:
             async for chunk in chunks:
                 parts.append(chunk)
     except TransportError as fault:
-        return b"".join(parts), f"the answer could not be read to its end: {fault}"
+        return b"".join(parts), fault
     return b"".join(parts), None
 
 

@@ -6,6 +6,7 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlane.config.connections.connection import EFFORTS
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.media import IMAGES, PDF, Media
@@ -25,7 +26,7 @@ DEFAULT_MAX_TOKENS = 1024
 THINKING_MAX_TOKENS = 16_384
 """Where the model decides how long it thinks: thoughts count towards the limit, as the answer does."""
 
-_EFFORTS = ("low", "medium", "high", "xhigh", "max")
+_EFFORTS = EFFORTS["anthropic"]
 _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 

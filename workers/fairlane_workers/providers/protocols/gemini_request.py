@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
+from fairlane.config.connections.connection import EFFORTS
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.messages import (
@@ -22,7 +23,7 @@ from fairlane_workers.providers.requests.parameters import Parameters, Tool, Too
 from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
 _SAID_NOTHING = Text("", {"type": "text", "text": ""})
-_LEVELS = ("minimal", "low", "medium", "high", "xhigh")
+_LEVELS = EFFORTS["gemini"]
 _MODES: Mapping[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
 _FIXED = ("model", "messages", "stream", "contents")

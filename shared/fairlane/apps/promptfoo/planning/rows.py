@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -187,7 +188,7 @@ class RowMaker:
         if remembers:
             row[STORE_AS] = str(case.options.get("storeOutputAs") or "")
         if (conversation := case.metadata.get("conversationId")) is not None:
-            row[CONVERSATION_ID] = conversation
+            row[CONVERSATION_ID] = _as_key(conversation)
         return row
 
     def _rubrics(self, rubrics: Sequence[Rubric], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -200,3 +201,10 @@ class RowMaker:
             if rubric.threshold is not None:
                 described["type"] = SIMILAR if rubric.met else NOT + SIMILAR
             yield described
+
+
+def _as_key(value: object) -> str:
+    """A conversationId as promptfoo keeps conversations by it, in a text: 7, 7.0 and "7" are one."""
+    if isinstance(value, float) and value.is_integer():
+        value = int(value)
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True, ensure_ascii=False)

@@ -97,7 +97,7 @@ class OpenAIChat(Dialect):
         if event.data == "[DONE]":
             text = _take_other(answer)
             answer.take_drafts()
-            answer.ended = True
+            answer.ended, answer.unreasoned = True, answer.finish_reason is None
             return text
         received = event_object(event.data, answer)
         if received is None:

@@ -5,6 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+_OF_A_MESSAGE = frozenset({"type", "id", "status", "role", "content", "phase"})
+"""Fields of a message in that API, which rejects all others: an SDK's dump of a chat message has more."""
+
 
 def input_items(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The items that say what ``messages`` say: texts, images, files, calls of tools and their results."""
@@ -17,11 +20,16 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
         output = content if isinstance(content, str) else _parts(content, "input_text")
         yield {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": output}
         return
-    calls = message.get("tool_calls")
+    if role is None:
+        yield dict(message)
+        return
+    calls, refusal = message.get("tool_calls"), message.get("refusal")
+    if content is None and isinstance(refusal, str):
+        content = [{"type": "refusal", "refusal": refusal}]
     if content is not None or not calls:
         kind = "output_text" if role == "assistant" else "input_text"
-        rest = {name: value for name, value in message.items() if name != "tool_calls"}
-        yield {**rest, "content": _parts(content, kind)} if isinstance(content, list) else rest
+        kept = {name: value for name, value in message.items() if name in _OF_A_MESSAGE and value is not None}
+        yield {**kept, "content": _parts(content, kind)}
     for call in calls if isinstance(calls, list) else ():
         yield _call(call)
 
