@@ -65,7 +65,7 @@ FAIRLANE_TEAM=search
   The file must name such a lane. A connection or team that the file does not name is added, in lower case.
   In the name of a header, `_` stands for `-`, unless the file names that header with `_`.
 - {", ".join(f"`{alias}` is short for `{name}`" for alias, name in ALIASES.items())}.
-- Only workers read the variables that hold keys (`api_key_env`, `proxy_credentials_env`). Their values
+- Only workers read the variables that hold keys (`api_key_env`, `proxy_credentials_env`), and files and commands that do. Their values
   appear in no log line, no message, and never in Redis.
 - The variables that Kubernetes adds for services named `fairlane-…` are ignored.
 """

@@ -37,7 +37,6 @@ REASONS = {
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
     "workers/fairlane_workers/providers/protocols/gemini_errors.py": DATA,
     "workers/fairlane_workers/providers/protocols/openai/published.py": SHARED,
-    "workers/fairlane_workers/upkeep/credentials.py": ALONE,
 }
 
 

@@ -46,12 +46,13 @@ from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
+from fairlane_workers.providers.auth.rotating_key import rotating_key
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.opening import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
-from fairlane_workers.upkeep.credentials import fingerprints
+from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
 from fairlane_workers.upkeep.open_files import fit_slots
@@ -63,6 +64,7 @@ if TYPE_CHECKING:
 log = get_logger("engine")
 
 READY_S, CLOSE_S = 30.0, 10.0
+FIRST_LOOK_S = 5.0  # the time for commands that print keys, before the first heartbeat
 REPORT_S = 5.0  # the time for last reports once the grace period has passed
 
 
@@ -228,8 +230,13 @@ class Engine:
             return MeasuredBatcher(self._redis, self._metrics, away_most_s=away_most_s, absence=absence)
 
         batcher, reports = self._batchers = new_batcher(), new_batcher()
+        rotating = {
+            name: key
+            for name, connection in settings.connections.items()
+            if (key := rotating_key(name, connection, clock)) is not None
+        }
         self._providers: dict[str, Provider] = {
-            name: await open_provider(name, connection, self._secrets, clock)
+            name: await open_provider(name, connection, self._secrets, clock, rotating.get(name))
             for name, connection in settings.connections.items()
         }
         if settings.worker.modules:
@@ -296,18 +303,19 @@ class Engine:
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
         )
+        self._credentials = CredentialReports(batcher, keys, self._secrets, rotating, self._heartbeat.holding)
         self._background = [
-            asyncio.create_task(self._beat(keys)),
+            asyncio.create_task(self._beat()),
             asyncio.create_task(self._heartbeat.listen()),
             asyncio.create_task(self._health.turn()),
         ]
 
-    async def _beat(self, keys: Keys) -> None:
-        """Send heartbeats from now on. The first one already reports the credentials."""
-        try:
-            self._heartbeat.holding(await fingerprints(self._batchers[0], keys, self._secrets))
-        except RedisError as error:
-            log.warning(Event.CREDENTIALS_UNREPORTED, error=str(error))
+    async def _beat(self) -> None:
+        """Send heartbeats from now on. The first one already reports the credentials that are soon there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._credentials.look()
+        self._background.append(asyncio.create_task(self._credentials.run()))
         await self._heartbeat.run()
 
     async def _shut(self) -> None:
@@ -316,6 +324,7 @@ class Engine:
         await asyncio.gather(*self._background, return_exceptions=True)
         with suppress(RedisError):
             await self._heartbeat.leave()
+        await self._credentials.aclose()
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()

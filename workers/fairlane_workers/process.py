@@ -125,8 +125,10 @@ class WorkerProcess:
             raise ConfigurationError(
                 "--pool", pool, "calls share one event loop a process", "Leave --pool out."
             )
-        for connection, variable in self._secrets.missing.items():
-            log.warning(Event.CREDENTIAL_MISSING, connection=connection, variable=variable)
+        for connection, name in self._secrets.missing.items():
+            known = self._settings.connections.get(connection)
+            kind = place.kind if known and (place := known.key_place) else "variable"
+            log.warning(Event.CREDENTIAL_MISSING, connection=connection, **{kind: name})
         if self._settings.worker.modules:
             search_here()
         for module in not_found(self._settings.worker.modules):

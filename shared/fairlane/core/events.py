@@ -73,7 +73,8 @@ class Event(StrEnum):
     CIRCUIT_CLOSED = "circuit_closed"
 
     # Credentials
-    CREDENTIAL_MISSING = "credential_missing"  # connection, variable
+    CREDENTIAL_MISSING = "credential_missing"  # connection, variable, file or program
+    CREDENTIAL_UNREADABLE = "credential_unreadable"  # connection, error
     CONNECTION_UNUSABLE = "connection_unusable"  # connection, error
     CREDENTIAL_IN_USE = "credential_in_use"  # connection, fingerprint
     CREDENTIAL_CHANGED = "credential_changed"  # connection, fingerprint, before

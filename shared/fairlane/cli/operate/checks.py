@@ -121,16 +121,20 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
 
 
 def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
-    """Are the variables set that hold keys? Only workers need them, and none may run here."""
+    """Are keys where the settings say? Only workers need them, and none may run here."""
     for name, connection in sorted(settings.connections.items()):
-        variable = connection.api_key_env
-        if variable is None:
+        place = connection.key_place
+        if place is None:
             continue
         if name in secrets.missing:
-            remedy = "Only workers need it: set it where they run."
-            yield Finding("keys", Grade.WARN, f"{name}: {variable} is not set here", remedy)
+            remedy = "Only workers need it: see to it where they run."
+            if not place.changes:
+                remedy = "Only workers need it: set it where they run."
+            yield Finding("keys", Grade.WARN, f"{name}: {place.name} {place.absence} here", remedy)
         else:
-            yield Finding("keys", Grade.OK, f"{name}: {variable} is set here")
+            yield Finding(
+                "keys", Grade.OK, f"{name}: {place.name} is {'here' if place.changes else 'set here'}"
+            )
 
 
 def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:

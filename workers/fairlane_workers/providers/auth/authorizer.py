@@ -18,6 +18,16 @@ class Authorizer:
         """The texts that no message may contain, as they are now."""
         return ()
 
+    @property
+    def former(self) -> tuple[str, ...]:
+        """Credentials of the past that no call carries any more; no message may contain one as a whole."""
+        return ()
+
+    @property
+    def mark(self) -> int:
+        """The number of the credential that `sign` gave last; it grows with each new one."""
+        return 0
+
     def fixed(self) -> dict[str, str]:
         """Headers that every request carries; read once."""
         return {}
@@ -33,6 +43,17 @@ class Authorizer:
 
     def reject(self) -> None:
         """Note that the service has rejected a credential. One that was fetched is fetched anew."""
+
+    def accept(self, mark: int) -> None:
+        """Note that the service has taken the credential of this number."""
+
+    async def replaced(self, mark: int) -> bool:
+        """Note that the service has rejected the credential of this number.
+
+        True if there is another one by now: then the rejection says nothing about that.
+        """
+        self.reject()
+        return False
 
     async def aclose(self) -> None:
         """Stop fetching tokens."""
