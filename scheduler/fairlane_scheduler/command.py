@@ -22,6 +22,7 @@ from fairlane.core.errors import FairlaneError
 from fairlane.sandbox.pool import open_pool
 from fairlane.store.connection.connect import open_store, require_rights, require_usable
 from fairlane.telemetry.logs import configure_logging
+from fairlane.telemetry.watchdog import Watchdog
 from fairlane_scheduler.dispatch.publisher import Publisher
 from fairlane_scheduler.feed.tokenizers import load_tokenizers
 from fairlane_scheduler.monitoring.serving import Monitoring
@@ -73,8 +74,11 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         monitoring.start(scheduler.leader)
     else:
         monitoring.start(scheduler.leader, lambda: archiver.unmoved)
+    watchdog = Watchdog(monitoring.health.silent_s)
+    watchdog.start()
     gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
+    watchdog.stop()
     monitoring.stop()
     if archiver is not None:
         archiver.thread.stop()

@@ -21,10 +21,9 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.decision import Defer, decide
 from fairlane.model.job import Claim
 from fairlane.model.outcome import Aborted, AccessDenied, Outcome, Success
-from fairlane.model.run import RetryPolicy
+from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource, ReadKey
 from fairlane_workers.providers.auth.rotating_key import KEPT, RotatingKey, rotating_key
@@ -445,7 +444,7 @@ def test_a_worker_reports_a_new_key_s_fingerprint_and_a_token_by_its_place(tmp_p
 
     async def scene(parts: WorkerParts) -> None:
         key = RotatingKey("c", KeyFile(file), "file:/k", clock)
-        reported: list[dict[str, str]] = []
+        reported = list[dict[str, str]]()
         held = load_secrets(load_settings(environ={}), {})
         reports = CredentialReports(
             parts.batcher, parts.keys, held, {"c": key}, lambda each: reported.append(dict(each))

@@ -38,6 +38,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
+from fairlane.telemetry.watchdog import Watchdog
 from fairlane_workers.execution.batcher import Absence, Batcher
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
@@ -118,6 +119,9 @@ class Engine:
             self._turned,
             trouble=lambda: self._batchers[0].trouble,
         )
+        self._watchdog = Watchdog(
+            self._health.silent_s, lambda: None if self._thread is None else self._thread.ident
+        )
         port, registry = settings.metrics.worker_port, self._metrics.registry
         self._server = MetricsServer(settings.metrics, port, registry, self._health)
 
@@ -138,6 +142,7 @@ class Engine:
             self._end_loop()
             raise
         self._server.start()
+        self._watchdog.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._capacity.slots)
         if self._fit.shortage:
             log.warning(Event.SLOTS_LOWERED, slots=self._fit.slots, reason=self._fit.shortage)
@@ -177,6 +182,7 @@ class Engine:
         if self._thread is None:
             return
         self._server.stop()
+        self._watchdog.stop()
         self._loop.call_soon_threadsafe(self._give_up)
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)

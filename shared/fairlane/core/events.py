@@ -96,6 +96,7 @@ class Event(StrEnum):
     WORKER_RESUMED = "worker_resumed"  # busy
     LOOP_STANDS = "loop_stands"
     LOOP_TURNS = "loop_turns"
+    PROCESS_STUCK = "process_stuck"  # silent_s, frames
     WORKER_LOST = "worker_lost"  # worker, leases
     LANES_SERVED = "lanes_served"  # app, lanes
     HEARTBEAT_FAILED = "heartbeat_failed"  # worker
