@@ -21,9 +21,9 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
+from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.job import Claim
 from fairlane.model.outcome import Aborted, AccessDenied, Outcome, Success
-from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource, ReadKey
 from fairlane_workers.providers.auth.rotating_key import KEPT, RotatingKey, rotating_key

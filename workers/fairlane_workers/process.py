@@ -8,12 +8,14 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 
 from fairlane.broker.app import TASK_NAME, make_app
 from fairlane.config.modules import not_found, search_here
@@ -75,6 +77,7 @@ class WorkerProcess:
 
         Celery's command line would do the same, and import Flower and a prompt's editor for it.
         """
+        warnings.filterwarnings("default", category=SecurityWarning)  # of root: it is no error, by no flag
         name = self.engine.name
         worker = self.app.Worker(
             hostname=name if "@" in name else f"{name}@{socket.gethostname()}",
