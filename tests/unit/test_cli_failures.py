@@ -172,7 +172,7 @@ def test_a_disk_that_takes_nothing_is_named_by_what_was_to_be_written_there(numb
 
 def test_other_errors_of_files_pass_as_they_are() -> None:
     for error in (OSError(errno.EPIPE, "a"), OSError(errno.ENOSPC, "a", "/file"), StoreUnavailable("u", "c")):
-        with pytest.raises(OSError, match="a|c") as caught, written_below(Path("/data")):
+        with pytest.raises(OSError, match=r"a|c") as caught, written_below(Path("/data")):
             raise error
         assert caught.value is error
 

@@ -20,7 +20,6 @@ REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
-    "shared/fairlane/core/section.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,
     "shared/fairlane/embedded/fake_server.py": PROCESS,
