@@ -249,6 +249,23 @@ def test_keys_of_long_ago_are_masked_as_a_whole() -> None:
     key = asyncio.run(scenario())
     assert key.latest == tuple(f"key-{n}" for n in reversed(range(3, KEPT + 3)))
     assert key.former == ("key-0", "key-1", "key-2")
+    assert all(f"key-{n}" in set(key.masks) for n in range(KEPT + 3))
+
+
+def test_a_long_token_is_masked_without_holding_up_the_loop() -> None:
+    token = "eyJ" + "".join(random.Random(3).choices("abcdefghijklmnopqrstuvwxyz0123456789", k=1500))
+
+    async def scenario() -> tuple[str, int]:
+        key, turns = RotatingKey("c", Listed(token), "file:/k", ManualClock()), 0
+        looking = asyncio.create_task(key.current())
+        while not looking.done():
+            turns += 1
+            await asyncio.wait({looking}, timeout=0.01)
+        return key.masks.masked(f"you sent {token[100:140]}"), turns
+
+    shown, turns = asyncio.run(scenario())
+    assert shown == "you sent ***"
+    assert turns > 3
 
 
 def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx
 from pydantic import SecretStr
 
+from fairlane.core.redaction import Secrets
+
 
 class CredentialError(Exception):
     """No credential can be used; the text says why and quotes none. Never leaves this package."""
@@ -19,9 +21,9 @@ class Authorizer:
         return ()
 
     @property
-    def former(self) -> tuple[str, ...]:
-        """Credentials of the past that no call carries any more; no message may contain one as a whole."""
-        return ()
+    def masks(self) -> Secrets | None:
+        """What masks its credentials, where that is made ahead; else `secrets` are masked."""
+        return None
 
     @property
     def mark(self) -> int:

@@ -11,6 +11,7 @@ import httpx
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
+from fairlane.core.redaction import Secrets
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource
@@ -23,9 +24,9 @@ LOOK_MS = 1_000
 FAILED_MS = 5_000
 """How long after a failure a command is run again, and how long after a run a 401 does not run it."""
 
-KEPT = 4
-"""How many keys are masked in any spelling and in part: the latest, and those that calls in flight may carry.
-Each costs some megabytes where a token has two thousand characters."""
+KEPT = 2
+"""How many keys are masked in any spelling and in part: the latest, and the one that calls in flight may
+carry. A token of two thousand characters costs 23 MiB for that, and a second of a thread."""
 
 MOST_UNPROVEN = 2
 """How many new keys in a row may each be refused at no cost to their calls."""
@@ -44,8 +45,11 @@ class RotatingKey:
         self.number = 0
         """How many keys there have been; 0: none yet."""
         self._keys = deque[str](maxlen=KEPT)
+        self._parts = deque[Secrets](maxlen=KEPT)
         self.former: tuple[str, ...] = ()
-        """Keys before the latest ``KEPT``."""
+        """Keys before the latest ``KEPT``, which are masked as a whole."""
+        self.masks = Secrets()
+        """What masks each key that there has been."""
         self._failed: CredentialError | None = None
         self._look_ms = self._read_ms = 0
         self._unproven = 0
@@ -130,7 +134,8 @@ class RotatingKey:
         self._look_ms = self._read_ms + (LOOK_MS if good_s is None else max(round(good_s * 1000), LOOK_MS))
         if found is not None:
             self._failed = None
-            self._take(found.text)
+            if not self._keys or found.text != self._keys[0]:
+                await self._take(found.text)
 
     def _fail(self, problem: CredentialError) -> None:
         """Go on with the key that there is: a file may be away while it is replaced."""
@@ -139,11 +144,14 @@ class RotatingKey:
         self._failed, self._read_ms = problem.with_traceback(None), self._now_ms
         self._look_ms = self._read_ms + (LOOK_MS if self._lasts else FAILED_MS)
 
-    def _take(self, key: str) -> None:
-        if self._keys and key == self._keys[0]:
-            return
-        if len(self._keys) == KEPT and self._keys[-1] not in self.former:
-            self.former = (*self.former, self._keys[-1])
+    async def _take(self, key: str) -> None:
+        """Use another key from now on. It is masked before any call carries it, by work of a thread."""
+        former = self.former
+        if len(self._keys) == KEPT and self._keys[-1] not in former:
+            former = (*former, self._keys[-1])
+        self._parts.appendleft(await asyncio.to_thread(Secrets, (key,)))
+        self.masks = await asyncio.to_thread(Secrets.joined, [*self._parts, Secrets(also=former)])
+        self.former = former
         self._keys.appendleft(key)
         self.number += 1
         self._unproven += 1
@@ -161,9 +169,9 @@ class RotatingHeader(Authorizer):
         return self._key.latest
 
     @property
-    def former(self) -> tuple[str, ...]:
-        """See `Authorizer.former`."""
-        return self._key.former
+    def masks(self) -> Secrets:
+        """See `Authorizer.masks`."""
+        return self._key.masks
 
     @property
     def mark(self) -> int:

@@ -91,10 +91,11 @@ class HttpProvider:
             }
         )
         # The query of a base URL may hold a key too, and exceptions quote URLs.
-        self._held: tuple[tuple[str, ...], tuple[str, ...]] | None = None
+        self._held: Secrets | tuple[str, ...] | None = None
         self._known = Secrets()
         self._query = (base_url.query.decode("ascii"),) if base_url.query else ()
-        self._query_keys = tuple(text for name, text in base_url.params.multi_items() if is_key_name(name))
+        keys = tuple(text for name, text in base_url.params.multi_items() if is_key_name(name))
+        self._of_query = Secrets(keys, self._query)
         self._transport = transport
         self._clock = clock
         self._poller = AnswerPoller(lambda call, target: self._send("GET", target, of=call), clock, pause)
@@ -270,10 +271,11 @@ class HttpProvider:
 
     def _secrets(self) -> Secrets:
         """The secrets as they are now; a fetched token changes while the provider lives."""
-        held, former = self._authorizer.secrets, self._authorizer.former
-        if (held, former) != self._held:
-            self._held = (held, former)
-            self._known = Secrets((*held, *self._query_keys), (*self._query, *former))
+        held = self._authorizer.masks or self._authorizer.secrets
+        if held != self._held:
+            self._held = held
+            ahead = held if isinstance(held, Secrets) else Secrets(held)
+            self._known = Secrets.joined((ahead, self._of_query)) if self._query else ahead
         return self._known
 
 
