@@ -7,7 +7,6 @@ import json
 import os
 import random
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -37,6 +36,7 @@ from tests.support.worker_parts import WorkerParts, on_loop
 
 OLD, NEW = "sk-old-c0ffee-1234567890", "sk-new-badcafe-1234567890"
 WIRE = OpenAIChatWire()
+HOUR_ON, HOUR_ON_DATE = "in an hour", "a date in an hour"
 DENIED = [http(401, WIRE.error("invalid_api_key", f"Incorrect API key provided: {OLD}"))]
 
 
@@ -278,7 +278,7 @@ def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:
     ("fields", "least_s", "most_s"),
     [
         (
-            {"accessToken": NEW, "expires_on": time.time() + 3600, "expiresOn": "2026-01-01 10:00:00"},
+            {"accessToken": NEW, "expires_on": HOUR_ON, "expiresOn": "2026-01-01 10:00:00"},
             3500,
             3541,
         ),
@@ -292,7 +292,7 @@ def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:
             {
                 "status": {
                     "token": NEW,
-                    "expirationTimestamp": (datetime.now(UTC) + timedelta(hours=1)).isoformat(),
+                    "expirationTimestamp": HOUR_ON_DATE,
                 }
             },
             3500,
@@ -303,7 +303,9 @@ def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:
 def test_a_command_may_print_json_with_the_token_s_end(
     fields: dict[str, Any], least_s: float, most_s: float
 ) -> None:
-    found = read(printing(json.dumps(fields)))
+    now = datetime.now(UTC)  # parameters are made when tests are collected
+    text = json.dumps(fields).replace(HOUR_ON_DATE, (now + timedelta(hours=1)).isoformat())
+    found = read(printing(text.replace(f'"{HOUR_ON}"', str(now.timestamp() + 3600))))
     assert found is not None
     assert found.text == NEW
     assert found.good_s is not None
