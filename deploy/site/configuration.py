@@ -65,8 +65,8 @@ FAIRLANE_TEAM=search
   The file must name such a lane. A connection or team that the file does not name is added, in lower case.
   In the name of a header, `_` stands for `-`, unless the file names that header with `_`.
 - {", ".join(f"`{alias}` is short for `{name}`" for alias, name in ALIASES.items())}.
-- Only workers read the variables that hold keys (`api_key_env`, `proxy_credentials_env`). Their values
-  appear in no log line, no message, and never in Redis.
+- Only workers read the variables, files and commands that have keys (`api_key_env`, `api_key_file`,
+  `api_key_command`, `proxy_credentials_env`). Keys appear in no log line, no message, and never in Redis.
 - The variables that Kubernetes adds for services named `fairlane-…` are ignored.
 """
 

@@ -22,6 +22,8 @@ from fairlane.core.errors import FairlaneError
 from fairlane.sandbox.pool import open_pool
 from fairlane.store.connection.connect import open_store, require_rights, require_usable
 from fairlane.telemetry.logs import configure_logging
+from fairlane.telemetry.metrics_server import require_address
+from fairlane.telemetry.watchdog import Watchdog
 from fairlane_scheduler.dispatch.publisher import Publisher
 from fairlane_scheduler.feed.tokenizers import load_tokenizers
 from fairlane_scheduler.monitoring.serving import Monitoring
@@ -41,6 +43,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     try:
         settings = load_settings(options.config)
         evaluation_defaults(process_environment())
+        require_address(settings.metrics)
         require_usable(settings.redis, settings.broker_url)
         require_rights(settings.redis, settings.broker_url)
     except FairlaneError as error:
@@ -73,8 +76,11 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         monitoring.start(scheduler.leader)
     else:
         monitoring.start(scheduler.leader, lambda: archiver.unmoved)
+    watchdog = Watchdog(monitoring.health.silent_s)
+    watchdog.start()
     gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
+    watchdog.stop()
     monitoring.stop()
     if archiver is not None:
         archiver.thread.stop()

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fairlane.cli.lanes.lane_views import LaneReport
-from fairlane.cli.operate.checks import check_leader, check_workers, counts, examine
+from fairlane.cli.operate.checks import check_keys, check_leader, check_workers, counts, examine
 from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen, Unmoved
 from fairlane.cli.operate.server_checks import check_archive, check_clocks, check_server
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -331,7 +331,10 @@ def test_connections_are_compared_with_the_most_that_the_server_takes(
     ("unmoved", "grade", "words"),
     [
         (None, None, ""),
-        (Unmoved(0, 0), Grade.OK, "no finished run"),
+        (Unmoved(0, 0), Grade.OK, "it answers; no finished run"),
+        (Unmoved(0, 0, due=3), Grade.OK, "it answers; 3 finished runs are about to be moved"),
+        (Unmoved(0, 0, due=1), Grade.OK, "1 finished run is about to be moved"),
+        (Unmoved(0, 0, due=3, problem="no route"), Grade.WARN, "cannot be read from here: no route"),
         (
             Unmoved(12, NOW - 3 * 3_600_000),
             Grade.FAIL,
@@ -345,3 +348,32 @@ def test_runs_that_do_not_get_into_the_archive_are_a_failure(
     found = list(check_archive(unmoved, NOW))
     assert [each.grade for each in found] == ([] if grade is None else [grade])
     assert all(words in each.detail for each in found)
+
+
+def test_connections_that_only_workers_or_only_the_scheduler_have_are_named() -> None:
+    for connections, known, words in (
+        (
+            ("sim", "openai", "new"),
+            {"sim", "openai"},
+            "workers have new, and the scheduler that leads does not",
+        ),
+        (("sim",), {"sim", "openai"}, "no live worker has openai"),
+    ):
+        found = trouble(beats=(worker(connections=connections),), catalog=frozenset(known))
+        assert (found.check, found.grade) == ("connections", Grade.WARN)
+        assert words in found.detail
+
+
+def test_a_worker_that_does_not_report_its_connections_says_nothing_about_them() -> None:
+    beats = (worker(connections=("sim",)), worker("w2"))
+    assert troubles(beats=beats, catalog=frozenset({"sim", "openai"})) == []
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_a_key_in_a_file_is_here_or_not(there: bool) -> None:
+    given = {"protocol": "openai", "base_url": "http://x/v1", "api_key_file": "/run/secrets/k"}
+    settings = Settings.model_validate({"connections": {"sim": given}})
+    secrets = WorkerSecrets.model_validate({"missing": {} if there else {"sim": "/run/secrets/k"}})
+    (found,) = check_keys(settings, secrets)
+    assert found.grade is (Grade.OK if there else Grade.WARN)
+    assert found.detail == f"sim: /run/secrets/k {'is here' if there else 'cannot be read here'}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import subprocess
@@ -12,7 +13,15 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fairlane.cli.failures import CarefulGroup, Interrupted, describe, exit_code_of, interruptible, terminable
+from fairlane.cli.failures import (
+    CarefulGroup,
+    Interrupted,
+    describe,
+    exit_code_of,
+    interruptible,
+    terminable,
+    written_below,
+)
 from fairlane.cli.main import app, main
 from fairlane.core.errors import (
     ConfigurationError,
@@ -152,3 +161,26 @@ def test_whoever_insists_while_nothing_looks_ends_the_process() -> None:
     ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
     assert ended.returncode == -signal.SIGTERM
     assert ended.stdout.split() == ["shown"] * 3
+
+
+@pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
+def test_a_disk_that_takes_nothing_is_named_by_what_was_to_be_written_there(number: int) -> None:
+    with pytest.raises(OSError, match=os.strerror(number)) as caught, written_below(Path("/data/.fairlane")):
+        raise OSError(number, os.strerror(number))
+    assert describe(caught.value) == f"/data/.fairlane: {os.strerror(number)}"
+
+
+def test_other_errors_of_files_pass_as_they_are() -> None:
+    for error in (OSError(errno.EPIPE, "a"), OSError(errno.ENOSPC, "a", "/file"), StoreUnavailable("u", "c")):
+        with pytest.raises(OSError, match=r"a|c") as caught, written_below(Path("/data")):
+            raise error
+        assert caught.value is error
+
+
+def test_a_working_directory_that_is_gone_is_named(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    script = f"mkdir {gone}; cd {gone}; rmdir {gone}; exec {sys.executable} -m fairlane.cli config"
+    ended = subprocess.run(["/bin/sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert ended.returncode != 0
+    assert "Traceback" not in ended.stderr
+    assert "the working directory is gone" in ended.stderr

@@ -114,6 +114,26 @@ def test_a_restart_of_redis_is_waited_out(stage: Stage) -> None:
 def test_a_redis_that_stays_away_is_given_up(stage: Stage) -> None:
     run = submit(stage)
     stage.then(lambda: connect(stage, connected=False))
+    with pytest.raises(StoreUnavailable, match="no answer for 3600 s"):
+        run.wait()
+    assert 3600 <= sum(stage.waits) <= 3602
+
+
+def test_a_redis_that_is_away_for_half_an_hour_fails_no_wait_for_a_run_that_was_seen(stage: Stage) -> None:
+    run = submit(stage)
+    stage.then(
+        lambda: connect(stage, connected=False),
+        *[lambda: None] * 3600,
+        lambda: connect(stage, connected=True),
+        lambda: stage.answer(run.id, 4),
+    )
+    assert run.wait().state is RunState.COMPLETED
+    assert sum(stage.waits) > 1500
+
+
+def test_a_redis_that_never_answered_is_given_up_after_a_minute(stage: Stage) -> None:
+    run = submit(stage)
+    connect(stage, connected=False)
     with pytest.raises(StoreUnavailable, match="no answer for 6"):
         run.wait()
     assert 60 <= sum(stage.waits) <= 62

@@ -5,9 +5,10 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
+from prometheus_client import CollectorRegistry
 from redis import Redis
 from structlog.testing import capture_logs
 
@@ -16,6 +17,8 @@ from fairlane.client.client import Client
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.read.reading import RecordReader, RunReader
+from fairlane.store.run_queries import read_time
+from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from tests.support.registries import ScheduledMetrics
 from tests.support.stage import Stage
 
@@ -133,6 +136,30 @@ def test_the_leader_says_once_that_redis_would_delete_parts_of_runs(real_redis: 
     assert [(line["event"], line["log_level"], line["policy"]) for line in logs] == [
         ("store_evicts", "error", "volatile-lru")
     ]
+
+
+def test_gauges_say_that_redis_evicts_and_how_far_time_is_ahead(real_redis: Redis) -> None:
+    shown = ScheduledMetrics(real_redis)
+    registry, leader = CollectorRegistry(), cast(Any, shown).leader
+    registry.register(DeploymentMetrics(leader, shown.metrics, shown.sampler))
+    gauges = ("fairlane_redis_evicts", "fairlane_clock_ahead_seconds")
+    assert [registry.get_sample_value(name) for name in gauges] == [None, None]
+    shown.sampler.tick()
+    assert [registry.get_sample_value(name) for name in gauges] == [0, 0]
+    try:
+        real_redis.config_set("maxmemory-policy", "volatile-lru")
+        real_redis.config_set("maxmemory", "1gb")
+        now_ms = read_time(real_redis, shown.sampler._keys).now_ms
+        noted = {"seen_ms": now_ms, "ahead_ms": 60_000, "from_ms": now_ms}
+        real_redis.hset(shown.sampler._keys.clock, mapping=noted)
+        shown.sampler.tick()
+        evicts, ahead_s = (registry.get_sample_value(name) for name in gauges)
+    finally:
+        real_redis.config_set("maxmemory-policy", "noeviction")
+        real_redis.config_set("maxmemory", "0")
+    assert (evicts, round(ahead_s or 0)) == (1, 60)
+    leader.epoch = 0
+    assert [registry.get_sample_value(name) for name in gauges] == [None, None]
 
 
 def test_a_scheduler_that_takes_over_says_it_too(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,6 +16,7 @@ from structlog.testing import capture_logs
 
 from fairlane.config.sections import MetricsSettings
 from fairlane.core.clock import ManualClock
+from fairlane.core.errors import ConfigurationError
 from fairlane.core.events import Event
 from fairlane.embedded.ports import free_ports
 from fairlane.telemetry.metrics_server import (
@@ -24,6 +25,7 @@ from fairlane.telemetry.metrics_server import (
     REQUEST_TIMEOUT_S,
     MetricsServer,
     Pulse,
+    require_address,
 )
 from tests.support.wait import wait_until
 
@@ -214,3 +216,28 @@ def test_a_server_that_stops_closes_silent_connections() -> None:
         assert get(server, "/healthz")[0] == 200
     assert silent.recv(1) == b""
     silent.close()
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "0.0.0.0", "localhost"])
+def test_an_address_of_this_machine_can_be_listened_on(host: str) -> None:
+    require_address(MetricsSettings(host=host))
+
+
+@pytest.mark.parametrize(
+    ("host", "problem"),
+    [
+        ("no-such-host.invalid", "does not resolve"),
+        ("192.0.2.1", "is no address of this machine"),
+        ("a..b", "is no address of this machine"),
+        (f"{'a' * 70}.invalid", "is no address of this machine"),
+    ],
+)
+def test_an_address_that_cannot_be_listened_on_is_refused_before_a_role_starts(
+    host: str, problem: str
+) -> None:
+    with pytest.raises(ConfigurationError) as caught:
+        require_address(MetricsSettings(host=host))
+    assert (caught.value.field, caught.value.value) == ("metrics.host", host)
+    assert problem in str(caught.value)
+    assert "0.0.0.0" in caught.value.remedy
+    require_address(MetricsSettings(host=host, enabled=False))

@@ -20,7 +20,6 @@ REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
-    "shared/fairlane/core/section.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,
     "shared/fairlane/embedded/fake_server.py": PROCESS,
@@ -37,7 +36,6 @@ REASONS = {
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
     "workers/fairlane_workers/providers/protocols/gemini_errors.py": DATA,
     "workers/fairlane_workers/providers/protocols/openai/published.py": SHARED,
-    "workers/fairlane_workers/upkeep/credentials.py": ALONE,
 }
 
 

@@ -12,6 +12,8 @@ from fairlane.model.ending import ReadyJob
 from fairlane.model.hints import Hints
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.tokens import Estimate
+from fairlane.store.read.job_waits import RunTraces
+from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
 from fairlane.why.waiting import Eta, Waiting
@@ -495,3 +497,24 @@ def test_the_next_job_starts_when_the_lane_would_grant_it(
     eta = asked.why(f"r1/{len(grant.permits)}").eta
     assert grant.at_ms
     assert eta.at_ms == pytest.approx(grant.at_ms, abs=2), grant.reason
+
+
+@pytest.mark.parametrize("holders", [(), ("w9",)])
+def test_a_run_whose_connection_the_scheduler_lacks_says_so(
+    asked: Asked, holders: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    d = asked.d
+    Scopes(d.redis, d.keys).publish({"other": {"protocol": "openai"}})
+    for name in holders:
+        asked.worker(name=name, connections=("gone",))
+    ref = d.submit(rows=3)
+    plan = RunTraces(d.redis, d.keys, ref).plan()
+    assert plan is not None
+    spec = plan.spec.model_copy(update={"models": ("gone:fast",)})
+    monkeypatch.setattr(RunTraces, "plan", lambda _: plan.model_copy(update={"spec": spec}))
+    found = asked.why(ref.run)
+    have = ", which w9 have" if holders else ""
+    assert found.constraint == "feeding"
+    assert f"the scheduler that leads has no connection 'gone'{have}: its items wait" in found.sentence
+    Scopes(d.redis, d.keys).publish({"gone": {"protocol": "openai"}})
+    assert "about to be handed out" in asked.why(ref.run).sentence

@@ -17,6 +17,7 @@ from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.errors import FairlaneError
 from fairlane.store.connection.connect import require_rights, require_usable
+from fairlane.telemetry.metrics_server import require_address
 from fairlane_workers.engine import Engine
 from fairlane_workers.process import WorkerProcess, essential
 
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
     try:
         settings = load_settings(options.config, worker={k: v for k, v in given.items() if v is not None})
         evaluation_defaults(process_environment())
+        require_address(settings.metrics)
         require_usable(settings.redis, settings.broker_url)
         require_rights(settings.redis, settings.broker_url)
         name = options.name or f"worker@{socket.gethostname()}-{os.getpid()}"

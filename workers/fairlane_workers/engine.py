@@ -38,6 +38,7 @@ from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.logs import get_logger
 from fairlane.telemetry.metrics_server import MetricsServer
+from fairlane.telemetry.watchdog import Watchdog
 from fairlane_workers.execution.batcher import Absence, Batcher
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
@@ -46,12 +47,13 @@ from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
 from fairlane_workers.intake.starter import Starter
+from fairlane_workers.providers.auth.rotating_key import rotating_key
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.opening import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
-from fairlane_workers.upkeep.credentials import fingerprints
+from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
 from fairlane_workers.upkeep.open_files import fit_slots
@@ -63,6 +65,7 @@ if TYPE_CHECKING:
 log = get_logger("engine")
 
 READY_S, CLOSE_S = 30.0, 10.0
+FIRST_LOOK_S = 5.0  # the time for commands that print keys, before the first heartbeat
 REPORT_S = 5.0  # the time for last reports once the grace period has passed
 
 
@@ -116,6 +119,9 @@ class Engine:
             self._turned,
             trouble=lambda: self._batchers[0].trouble,
         )
+        self._watchdog = Watchdog(
+            self._health.silent_s, lambda: None if self._thread is None else self._thread.ident
+        )
         port, registry = settings.metrics.worker_port, self._metrics.registry
         self._server = MetricsServer(settings.metrics, port, registry, self._health)
 
@@ -136,6 +142,7 @@ class Engine:
             self._end_loop()
             raise
         self._server.start()
+        self._watchdog.start()
         log.info(Event.WORKER_STARTED, worker=self.worker, slots=self._capacity.slots)
         if self._fit.shortage:
             log.warning(Event.SLOTS_LOWERED, slots=self._fit.slots, reason=self._fit.shortage)
@@ -175,6 +182,7 @@ class Engine:
         if self._thread is None:
             return
         self._server.stop()
+        self._watchdog.stop()
         self._loop.call_soon_threadsafe(self._give_up)
         try:
             asyncio.run_coroutine_threadsafe(self._shut(), self._loop).result(CLOSE_S)
@@ -228,8 +236,13 @@ class Engine:
             return MeasuredBatcher(self._redis, self._metrics, away_most_s=away_most_s, absence=absence)
 
         batcher, reports = self._batchers = new_batcher(), new_batcher()
+        rotating = {
+            name: key
+            for name, connection in settings.connections.items()
+            if (key := rotating_key(name, connection, clock)) is not None
+        }
         self._providers: dict[str, Provider] = {
-            name: await open_provider(name, connection, self._secrets, clock)
+            name: await open_provider(name, connection, self._secrets, clock, rotating.get(name))
             for name, connection in settings.connections.items()
         }
         if settings.worker.modules:
@@ -296,18 +309,19 @@ class Engine:
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
         )
+        self._credentials = CredentialReports(batcher, keys, self._secrets, rotating, self._heartbeat.holding)
         self._background = [
-            asyncio.create_task(self._beat(keys)),
+            asyncio.create_task(self._beat()),
             asyncio.create_task(self._heartbeat.listen()),
             asyncio.create_task(self._health.turn()),
         ]
 
-    async def _beat(self, keys: Keys) -> None:
-        """Send heartbeats from now on. The first one already reports the credentials."""
-        try:
-            self._heartbeat.holding(await fingerprints(self._batchers[0], keys, self._secrets))
-        except RedisError as error:
-            log.warning(Event.CREDENTIALS_UNREPORTED, error=str(error))
+    async def _beat(self) -> None:
+        """Send heartbeats from now on. The first one already reports the credentials that are soon there."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(FIRST_LOOK_S):
+                await self._credentials.look()
+        self._background.append(asyncio.create_task(self._credentials.run()))
         await self._heartbeat.run()
 
     async def _shut(self) -> None:
@@ -316,6 +330,7 @@ class Engine:
         await asyncio.gather(*self._background, return_exceptions=True)
         with suppress(RedisError):
             await self._heartbeat.leave()
+        await self._credentials.aclose()
         for provider in self._providers.values():
             await provider.aclose()
         await self._redis.aclose()

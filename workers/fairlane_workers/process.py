@@ -8,12 +8,14 @@ import signal
 import socket
 import sys
 import threading
+import warnings
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
 from typing import Any
 
 from celery import Celery, signals
+from celery.exceptions import SecurityWarning
 
 from fairlane.broker.app import TASK_NAME, make_app
 from fairlane.config.modules import not_found, search_here
@@ -75,6 +77,7 @@ class WorkerProcess:
 
         Celery's command line would do the same, and import Flower and a prompt's editor for it.
         """
+        warnings.filterwarnings("default", category=SecurityWarning)  # of root: it is no error, by no flag
         name = self.engine.name
         worker = self.app.Worker(
             hostname=name if "@" in name else f"{name}@{socket.gethostname()}",
@@ -125,8 +128,10 @@ class WorkerProcess:
             raise ConfigurationError(
                 "--pool", pool, "calls share one event loop a process", "Leave --pool out."
             )
-        for connection, variable in self._secrets.missing.items():
-            log.warning(Event.CREDENTIAL_MISSING, connection=connection, variable=variable)
+        for connection, name in self._secrets.missing.items():
+            known = self._settings.connections.get(connection)
+            kind = place.kind if known and (place := known.key_place) else "variable"
+            log.warning(Event.CREDENTIAL_MISSING, connection=connection, **{kind: name})
         if self._settings.worker.modules:
             search_here()
         for module in not_found(self._settings.worker.modules):

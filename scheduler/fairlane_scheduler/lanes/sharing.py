@@ -84,7 +84,7 @@ class LaneSharing:
         }
         if known.models:
             fields["models"] = list(known.models)
-        if known.key_variable:
+        if known.needed_key:
             fields["key"] = True
         return fields
 

@@ -38,6 +38,14 @@ class DeploymentMetrics(Collector):
         yield _gauge("scheduler_is_leader", "Whether this scheduler leads", int(self._leader.leads))
         yield _gauge("scheduler_leader_epoch", "Its term; 0 while another leads", self._leader.epoch)
         yield _gauge("redis_reachable", "Whether the last look succeeded", int(self._sampler.reachable))
+        leads, evicts = self._leader.leads, self._sampler.evicts
+        yield _gauge(
+            "redis_evicts",
+            "Whether Redis would delete parts of runs",
+            None if evicts is None or not leads else int(evicts),
+        )
+        ahead_s = self._sampler.ahead_s if leads else None
+        yield _gauge("clock_ahead_seconds", "How far the deployment's time is ahead of Redis' clock", ahead_s)
         sample = self._sampler.sample if self._leader.leads else None
         leader_sample = self._metrics.leader_sample if self._leader.leads else LeaderSample()
         views = sample.lanes if sample else ()

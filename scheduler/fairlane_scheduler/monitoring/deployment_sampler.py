@@ -65,6 +65,10 @@ class DeploymentSampler:
         self.sample: DeploymentSample | None = None
         self.reachable = False
         self.refusing: Refusal | None = None
+        self.evicts: bool | None = None
+        """Whether the server would delete parts of runs; ``None`` where it does not say."""
+        self.ahead_s: float | None = None
+        """How far the deployment's time is ahead of the server's clock, which has stepped back."""
         self._eviction_noted = False
         self.thread = PeriodicThread("sampler", self._look_and_log, lambda: self._redis.close())
 
@@ -83,11 +87,13 @@ class DeploymentSampler:
             self._metrics.redis_errors.inc()
             self.refusing = refusing_state(error)
             self.sample, self.reachable = None, False
+            self.evicts = self.ahead_s = None
 
     def _note_eviction(self, server: ServerView | None) -> None:
         """Log that the server would delete parts of runs: once, and again if that was mended and is back."""
         noted = False
-        if server is not None and server.evicts and server.memory_limit > 0 and self._leads():
+        self.evicts = None if server is None else server.evicts and server.memory_limit > 0
+        if server is not None and self.evicts and self._leads():
             noted = True
             if not self._eviction_noted:
                 log.error(
@@ -98,7 +104,8 @@ class DeploymentSampler:
     def _measure(self) -> int:
         """Read the time, and how long that round trip takes."""
         started = time.perf_counter()
-        now_ms = read_time(self._redis, self._keys).now_ms
+        now_ms, ahead_ms = read_time(self._redis, self._keys)
+        self.ahead_s = ahead_ms / 1000
         self._metrics.redis_seconds.observe(time.perf_counter() - started)
         return now_ms
 

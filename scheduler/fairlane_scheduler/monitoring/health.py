@@ -46,9 +46,13 @@ class SchedulerHealth:
         """A pass has failed at Redis; ``why`` says so in words."""
         self._trouble = why
 
+    def silent_s(self) -> float | None:
+        """Seconds since the loop has turned; ``None`` before its first turn."""
+        return self._turned.silent_s()
+
     def sick(self) -> str | None:
         """See `Health`."""
-        silent_s = self._turned.silent_s()
+        silent_s = self.silent_s()
         if silent_s is None or silent_s <= STUCK_S:
             return None
         return f"the loop has not turned for {silent_s:.0f} s"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import signal
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from types import FrameType
 from typing import Any
 
@@ -21,6 +23,7 @@ UNHEARD = (
 )
 BY_SIGNAL = 128  # added to a signal's number, as shells do
 
+_DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})
 _MISUSES = (ConfigurationError, SubmissionError, TemplateError)
 
 
@@ -107,6 +110,17 @@ def after(change: str) -> Iterator[None]:
         raise
 
 
+@contextmanager
+def written_below(folder: Path) -> Iterator[None]:
+    """A block that writes files below ``folder``: an error of a full or read-only disk names it."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _DISK_ERRORS or error.filename is not None:
+            raise
+        raise OSError(error.errno, error.strerror, str(folder)) from error
+
+
 def exit_code_of(error: BaseException) -> int:
     """1 for what failed, 2 for what was asked wrongly, 128 and the number for signals."""
     match error:
@@ -122,6 +136,16 @@ def exit_code_of(error: BaseException) -> int:
 
 def describe(error: BaseException) -> str:
     """The message for the person at the terminal."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+        return "the working directory is gone: change to one that is there"
     if isinstance(error, OSError) and not isinstance(error, FairlaneError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
+
+
+def _is_nowhere() -> bool:
+    try:
+        Path.cwd()
+    except FileNotFoundError:
+        return True
+    return False

@@ -44,7 +44,11 @@ from fairlane.why.targets import Explainer
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 0.5
 SILENCE_BORNE_S = 60.0
-"""Longest absence of Redis that a waiting client tolerates; loading a large append-only file takes less."""
+"""Longest absence of Redis that a client tolerates; loading a large append-only file takes less."""
+
+ABSENCE_BORNE_S = 3600.0
+"""The same for one that waits for a run which it has seen: the run goes on, so a network that is down for
+some minutes, or a long failover, fails nothing."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -164,7 +168,10 @@ class Pace:
 
 
 class Patience:
-    """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer."""
+    """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer.
+
+    Once it has read about a run that is waited for, it gives up after `ABSENCE_BORNE_S`.
+    """
 
     def __init__(
         self, url: str, clock: Clock, checkpoint: Callable[[], None] = lambda: None, run: str | None = None
@@ -181,6 +188,10 @@ class Patience:
             return 0.0
         return (self._clock.monotonic_ms() - self._silent_since) / 1000
 
+    @property
+    def _borne_s(self) -> float:
+        return ABSENCE_BORNE_S if self._answered and self._run is not None else SILENCE_BORNE_S
+
     def ask(self, read: Callable[[], T]) -> T | None:
         """The result of ``read``; ``None`` while Redis is away. Raises `StoreUnavailable` when that lasts."""
         self._checkpoint()
@@ -191,7 +202,7 @@ class Patience:
         except (RedisConnectionError, RedisTimeoutError) as error:
             if self._silent_since is None:
                 self._silent_since = self._clock.monotonic_ms()
-            if self.silence_s >= SILENCE_BORNE_S:
+            if self.silence_s >= self._borne_s:
                 raise self._given_up(error) from error
             return None
         except RedisError as error:

@@ -105,7 +105,7 @@ def _retry(given: Mapping[str, str]) -> RetryPolicy | None:
     if not fields:
         return None
     try:
-        return RetryPolicy(**fields, jitter="added")
+        return RetryPolicy.model_validate({**fields, "jitter": "added"})
     except ValidationError as error:
         detail = error.errors(include_url=False, include_context=False)[0]
         names = [name for name, field in _RETRY_FIELDS.items() if field in detail["loc"]]

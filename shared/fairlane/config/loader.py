@@ -72,10 +72,15 @@ def _read_layers(
 
 
 def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkerSecrets:
-    """The credentials this process was given; ``missing`` names those that are not there."""
+    """The credentials this process was given; ``missing`` names those that are not there.
+
+    Keys in files and of commands are not read: whoever calls with them does that.
+    """
     variables = process_environment() if environ is None else environ
-    wanted = {name: c.api_key_env for name, c in settings.connections.items() if c.api_key_env}
-    found = {name: variables.get(variable, "").strip() for name, variable in wanted.items()}
+    places = {name: place for name, c in settings.connections.items() if (place := c.key_place)}
+    found = {
+        name: variables.get(place.name, "").strip() for name, place in places.items() if not place.changes
+    }
     proxies = {
         name: variables.get(c.proxy_credentials_env, "").strip()
         for name, c in settings.connections.items()
@@ -85,7 +90,7 @@ def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -
         {
             "keys": {name: key for name, key in found.items() if key},
             "proxies": {name: credentials for name, credentials in proxies.items() if credentials},
-            "missing": {name: wanted[name] for name, key in found.items() if not key},
+            "missing": {name: place.name for name, place in places.items() if place.is_missing(variables)},
         }
     )
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
+from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.keys import Key, all_keys, entry_key, entry_model, find_key, names_below
 from fairlane.config.server_url import shown_url
 from fairlane.core.errors import ConfigurationError
@@ -137,7 +138,7 @@ def _shown(name: str, value: object) -> object:
     # A key that was pasted where the name of its variable belongs must not reach a terminal or a log.
     if name in SERVER_URLS and isinstance(value, str):
         return shown_url(value)
-    return MASK if name in KEY_VARIABLES else mask_value(name, value)
+    return MASK if name in (*KEY_VARIABLES, *KEY_FIELDS) else mask_value(name, value)
 
 
 def origin_of(path: Sequence[str], layers: Sequence[Layer]) -> str:

@@ -107,7 +107,7 @@ class Settings(Section):
 class WorkerSecrets(Section):
     """Credentials by connection; only worker processes have them, and they are never printed.
 
-    ``missing`` maps each connection without a key to the environment variable that should hold it.
+    ``missing`` maps each connection without a key to the variable, file or program that should have it.
     ``proxies`` are ``user:password`` for the proxies of connections.
     """
 

@@ -73,7 +73,8 @@ class Event(StrEnum):
     CIRCUIT_CLOSED = "circuit_closed"
 
     # Credentials
-    CREDENTIAL_MISSING = "credential_missing"  # connection, variable
+    CREDENTIAL_MISSING = "credential_missing"  # connection, variable, file or program
+    CREDENTIAL_UNREADABLE = "credential_unreadable"  # connection, error
     CONNECTION_UNUSABLE = "connection_unusable"  # connection, error
     CREDENTIAL_IN_USE = "credential_in_use"  # connection, fingerprint
     CREDENTIAL_CHANGED = "credential_changed"  # connection, fingerprint, before
@@ -95,6 +96,7 @@ class Event(StrEnum):
     WORKER_RESUMED = "worker_resumed"  # busy
     LOOP_STANDS = "loop_stands"
     LOOP_TURNS = "loop_turns"
+    PROCESS_STUCK = "process_stuck"  # silent_s, frames
     WORKER_LOST = "worker_lost"  # worker, leases
     LANES_SERVED = "lanes_served"  # app, lanes
     HEARTBEAT_FAILED = "heartbeat_failed"  # worker

@@ -136,6 +136,16 @@ class Secrets:
         for run in self._runs:
             self._hints |= {run[at : at + HINT] for at in range(RUN - HINT + 1)}
 
+    @classmethod
+    def joined(cls, parts: Iterable[Secrets]) -> Secrets:
+        """What masks all that ``parts`` mask. It costs a hundredth of making one for their credentials."""
+        made = cls()
+        for part in parts:
+            made._spelled += part._spelled
+            made._runs |= part._runs
+            made._hints |= part._hints
+        return made
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._spelled)
 

@@ -2,13 +2,61 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import InitErrorDetails, PydanticCustomError
+from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
+
+from fairlane.core.errors import ConfigurationError
+from fairlane.core.redaction import MASK, mask_value
+
+_KEY_FIELDS = frozenset({"api_key_env", "api_key_file", "api_key_command", "proxy_credentials_env"})
+"""Fields in which a key may have been pasted by mistake."""
 
 
-class Section(BaseModel):
+if TYPE_CHECKING:
+    from pydantic._internal._model_construction import ModelMetaclass
+else:
+    ModelMetaclass = type(BaseModel)
+
+
+class InWords(ModelMetaclass):
+    """Of models that users make in Python: a wrong argument is a `ConfigurationError`.
+
+    Whatever reads documents, with ``model_validate``, gets pydantic's error, and adds where it read them.
+    """
+
+    if not TYPE_CHECKING:  # it would hide the models' own signatures
+
+        def __call__(self, *args: Any, **given: Any) -> Any:
+            """Make one. Raises `ConfigurationError` for the first mistake, which lists the others."""
+            try:
+                return super().__call__(*args, **given)
+            except ValidationError as error:
+                first, *others = (_in_words(self, each) for each in error.errors(include_url=False))
+                more = "".join(f"\n{ConfigurationError(*each)}" for each in others)
+                raise ConfigurationError(*first[:3], first[3] + more) from None
+
+
+def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object, str, str]:
+    """Field, value, problem and remedy of one error of a model."""
+    path = [str(part) for part in detail["loc"] if part != "[key]"]
+    field, name = ".".join([model.__name__, *path]), path[-1] if path else ""
+    known = model.model_fields.get(path[0]) if path else None
+    value = MASK if name in _KEY_FIELDS else mask_value(name, detail["input"])
+    if detail["type"] == "extra_forbidden":
+        return field, name, "there is no such field", f"Known are {', '.join(sorted(model.model_fields))}."
+    if detail["type"] == "mistake":
+        context = detail["ctx"]
+        return field, value, str(context["problem"]), str(context["remedy"])
+    problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
+    remedy = (known and known.description) or ""
+    if known is not None and len(path) == 1 and not known.is_required():
+        remedy = f"{remedy} Left out, it is {known.get_default(call_default_factory=True)!r}.".strip()
+    return field, value, problem.removeprefix("Value error, "), remedy or "See docs/configuration.md."
+
+
+class Section(BaseModel, metaclass=InWords):
     """A table of the configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)

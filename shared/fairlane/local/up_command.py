@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 
-from fairlane.cli.failures import Interrupted, interruptible
+from fairlane.cli.failures import Interrupted, interruptible, written_below
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.operate.connection_views import lacks_of
 from fairlane.cli.output import say
@@ -123,7 +123,8 @@ def up(
         flower=flower,
         flower_port=flower_port or FLOWER_PORT,
     )
-    with interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP) as check:
+    stops = interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    with written_below(data_dir), stops as check:
         keep_out_of_git(data_dir)
         stack = Stack(plan, report=say, checkpoint=check)
         run(stack, ready_file, partial(describe, stack, invocation, settings), check)

@@ -9,6 +9,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fairlane.core.section import InWords
 from fairlane.model.job import Claim, Feedback, Signal
 from fairlane.model.outcome import (
     Aborted,
@@ -31,12 +32,14 @@ Jitter = Literal["full", "added"]
 ADDED_JITTER_S = 0.5
 
 
-class RetryPolicy(BaseModel):
+class RetryPolicy(BaseModel, metaclass=InWords):
     """Exponential back-off, in seconds.
 
     ``max_attempts`` counts calls that failed for a reason of their own job. A rate limit costs none of them;
     ``max_rate_limits`` is its own, larger budget. An overload (503, 529) costs none either, nor does any
     failure of a lane that answers nobody.
+
+    A wrong argument raises `ConfigurationError`.
 
     ``jitter`` says how the n-th wait is drawn. "full": anything from 0 to min(max, initial·2^(n-1)), which
     spreads callers best (Brooker, "Exponential Backoff And Jitter", AWS 2015). "added":

@@ -196,7 +196,10 @@ class AccessDenied:
 
 @dataclass(frozen=True, slots=True)
 class Aborted:
-    """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops."""
+    """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops.
+
+    Or the call says nothing: its key was replaced while it was under way.
+    """
 
     message: str
     status: int | None = None

@@ -251,7 +251,7 @@ class Entry(NamedTuple):
 
 
 class Price(Section):
-    """Prices of a model's tokens, in USD per million."""
+    """Prices of a model's tokens, in USD per million. There are no tiers by the length of a prompt."""
 
     input: float = Field(ge=0, description="Input tokens.")
     output: float = Field(ge=0, description="Output tokens.")

@@ -127,7 +127,8 @@ def end_evaluation(
 def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     """The result of one evaluation that has a score; its ``answer`` is the reason of an agent or a judge."""
     if finished.answer is None:
-        argument = f"Evaluation failed after {finished.attempts} retries" if step.criterion else None
+        tries = "retry" if finished.attempts == 1 else "retries"
+        argument = f"Evaluation failed after {finished.attempts} {tries}" if step.criterion else None
         return JudgeResult(
             JobState.FAILED,
             None,

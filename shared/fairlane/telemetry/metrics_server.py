@@ -20,6 +20,7 @@ from prometheus_client.registry import Collector
 
 from fairlane.config.sections import MetricsSettings
 from fairlane.core.clock import Clock
+from fairlane.core.errors import ConfigurationError
 from fairlane.core.events import Event
 from fairlane.telemetry.logs import get_logger
 
@@ -151,6 +152,29 @@ class MetricsServer:
         return None
 
 
+def require_address(settings: MetricsSettings) -> None:
+    """Raise `ConfigurationError` where this machine cannot listen on ``metrics.host``, at whatever port.
+
+    The probes of such a process would fail for ever.
+    """
+    if not settings.enabled:
+        return
+    try:
+        family = _family_of(settings.host)
+        with socket.socket(family, socket.SOCK_STREAM) as tried:
+            tried.bind(socket.getaddrinfo(settings.host, 0, family, socket.SOCK_STREAM)[0][4])
+    except (OSError, UnicodeError) as error:
+        problem = (
+            "does not resolve" if isinstance(error, socket.gaierror) else "is no address of this machine"
+        )
+        remedy = "Write 127.0.0.1, 0.0.0.0 for all addresses, or :: for those of IPv6, too."
+        raise ConfigurationError("metrics.host", settings.host, problem, remedy) from error
+
+
+def _family_of(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
+
+
 class _Page:
     """The response to one request."""
 
@@ -165,7 +189,7 @@ class _Server(ThreadingHTTPServer):
     request_queue_size = 128  # a burst beyond it waits a second for its next attempt to connect
 
     def __init__(self, host: str, port: int, pages: dict[str, Callable[[str], _Page]]) -> None:
-        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        self.address_family = _family_of(host)
         self.pages = pages
         self._places = threading.BoundedSemaphore(MOST_REQUESTS)
         self._probes = threading.BoundedSemaphore(MOST_PROBES)

@@ -69,7 +69,7 @@ def explain_run(
         in_flight[status.lanes[0].lane] = status.in_flight
     delays = list(traces.delays())
     plan = traces.plan()
-    bounds = RunBounds(traces, plan, status.items, here.now_ms)
+    bounds = RunBounds(traces, plan, status.items, here.now_ms, here.awaited(plan))
     unfed = bounds.unfed
     parts = (
         ()

@@ -38,7 +38,8 @@ class JobExplainer:
         self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
         lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
         self._here = Surroundings(redis, keys, lanes, weights, now_ms, status.team)
-        self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms)
+        awaited = self._here.awaited(plan)
+        self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms, awaited)
 
     def explain(self, item: int, step: int | None) -> Waiting:
         """Step 0 is the item's task, step k its k-th evaluation; ``None`` is the first that is not over."""

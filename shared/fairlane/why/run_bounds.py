@@ -33,7 +33,11 @@ UNTIMED = frozenset(
 class RunBounds:
     """One admitted run's bounds at ``now_ms``. A run that is not admitted has none."""
 
-    def __init__(self, traces: RunTraces, plan: Plan | None, items: int, now_ms: int) -> None:
+    def __init__(
+        self, traces: RunTraces, plan: Plan | None, items: int, now_ms: int, awaited: str = ""
+    ) -> None:
+        """``awaited``: the connection that its next items wait for, in words."""
+        self._awaited = awaited
         self._traces, self._plan, self._items, self._now_ms = traces, plan, items, now_ms
         self._state = traces.state()
         self._held = set(self._state.get("held_lanes", "").split("\n"))
@@ -153,7 +157,9 @@ class RunBounds:
         )
 
     def feeding(self) -> Reason | None:
-        """Why items are not fed: they wait for another's end, or their rows are missing yet."""
+        """Why items are not fed: they wait for a connection or another's end, or their rows are missing."""
+        if self.unfed and self._awaited:
+            return Reason("feeding", self._awaited)
         waits = self.unfed and self._number("handed") > self._number("items_done")
         if waits and self._plan is not None and self._plan.spec.order.turns:
             more = f"{self.unfed:,} more wait for the turns before theirs, or for room in their lanes"

@@ -6,12 +6,12 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from fairlane.model.lane import ENDPOINT_PREFIXES, FUNCTIONS
-from fairlane.model.run import RunRef
+from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader
-from fairlane.store.read.reading import RunReader
+from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane.why.eta import Cost, start_of
@@ -20,6 +20,7 @@ from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
 from fairlane.why.waiting import Eta
 
 _SMALLEST = Cost(1, 1)
+MOST_NAMED = 3
 MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
 
 
@@ -72,11 +73,14 @@ class Surroundings:
         self._weights, self._queues = weights, Queues(redis, keys)
         self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
         self.queues = self._queues.on(lanes, team)
+        self._known_lanes = Lanes(redis, keys).knows
+        self._published = LaneDirectory.read(redis, keys)
+        self._workers = list[WorkerInfo]()
         beats = if_allowed(lambda: Workers(keys).beats(redis), None)
         self._in_part = beats is None
         self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, Lack | None]()
         if beats is not None:
-            working = [beat.info for beat in beats if not beat.info.stopping]
+            working = self._workers = [beat.info for beat in beats if not beat.info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
             self._lacking = {lane: lacking(lane, working) for lane in lanes}
         self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
@@ -93,6 +97,26 @@ class Surroundings:
     def now_ms(self) -> int:
         """Server milliseconds at which everything was read."""
         return self._now_ms
+
+    def awaited(self, plan: Plan | None) -> str:
+        """That the scheduler which leads lacks a connection of the run's models, in words; "" if it has all.
+
+        Models that rows decide are not looked at.
+        """
+        names = self._published.names
+        if plan is None or names is None:
+            return ""
+        for model in plan.spec.models:
+            connection = model.partition(":")[0].strip()
+            if "{" in model or connection == FUNCTIONS or connection in names or self._known_lanes(model):
+                continue
+            holders = sorted(info.name for info in self._workers if connection in info.connections)
+            have = f", which {', '.join(holders[:MOST_NAMED])} have" if holders else ""
+            return (
+                f"the scheduler that leads has no connection {connection!r}{have}: its items wait until the "
+                "schedulers are started anew with settings that have it"
+            )
+        return ""
 
     def depth(self, lane: str) -> int:
         """Jobs queued on a lane, over all runs that are not paused."""

@@ -45,7 +45,7 @@ MODELS = {
     "refused": SimulatedModel(latency_ms=5, requests_per_minute=300),
     "closed": SimulatedModel(status_always=401),
 }
-CONDITIONAL = {"FairlaneProcessDown"}  # `up` is Prometheus' own
+CONDITIONAL = {"FairlaneProcessDown", "FairlaneNoTargets"}  # `up` is Prometheus' own
 
 
 @pytest.fixture(scope="module")

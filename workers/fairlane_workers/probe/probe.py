@@ -153,11 +153,11 @@ def _connection(settings: Settings, secrets: WorkerSecrets, name: str) -> Connec
     if connection is None:
         known = ", ".join(settings.connections) or "none"
         raise ConfigurationError("NAME", name, "there is no such connection", f"Configured: {known}.")
-    if name in secrets.missing:
-        field, variable = f"connections.{name}.api_key_env", secrets.missing[name]
-        raise ConfigurationError(
-            field, variable, "this variable is not set here", "Set it in this environment."
-        )
+    place = connection.key_place
+    if place is not None and name in secrets.missing:
+        problem = f"this {place.kind} {place.absence} here"
+        remedy = "See to it in this environment." if place.changes else "Set it in this environment."
+        raise ConfigurationError(f"connections.{name}.{place.field}", place.name, problem, remedy)
     return connection
 
 

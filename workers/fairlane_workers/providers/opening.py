@@ -9,6 +9,7 @@ from fairlane.core.events import Event
 from fairlane.core.redaction import Secrets
 from fairlane.model.outcome import AccessDenied, Outcome
 from fairlane.telemetry.logs import get_logger
+from fairlane_workers.providers.auth.rotating_key import RotatingKey
 from fairlane_workers.providers.contract import OnChunk, Provider, Request
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.registry import build_provider
@@ -38,11 +39,20 @@ class UnusableProvider:
         """See `Provider.aclose`."""
 
 
-async def open_provider(name: str, connection: Connection, held: WorkerSecrets, clock: Clock) -> Provider:
-    """The provider of a connection, ready for its first call; an `UnusableProvider` if that fails."""
+async def open_provider(
+    name: str,
+    connection: Connection,
+    held: WorkerSecrets,
+    clock: Clock,
+    rotating: RotatingKey | None = None,
+) -> Provider:
+    """The provider of a connection, ready for its first call; an `UnusableProvider` if that fails.
+
+    ``rotating``: its key, where that may change.
+    """
     key, proxy = held.keys.get(name), held.proxies.get(name)
     try:
-        provider = build_provider(name, connection, key, proxy_credentials=proxy)
+        provider = build_provider(name, connection, key, proxy_credentials=proxy, rotating=rotating)
         await provider.prepare()
     except Exception as error:  # noqa: BLE001 - packages of others add protocols
         secrets = Secrets(tuple(each.get_secret_value() for each in (key, proxy) if each is not None))

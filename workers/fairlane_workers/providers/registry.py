@@ -18,6 +18,7 @@ from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.answers.classify import Reading
 from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
 from fairlane_workers.providers.auth.google import google_token
+from fairlane_workers.providers.auth.rotating_key import RotatingHeader, RotatingKey, rotating_key
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
@@ -36,9 +37,11 @@ def build_provider(
     proxy_credentials: SecretStr | None = None,
     transport: Transport | None = None,
     clock: Clock | None = None,
+    rotating: RotatingKey | None = None,
 ) -> Provider:
     """The provider of a connection, with a transport of its own unless one is given.
 
+    ``rotating`` is its key, where that is in a file or a command's output; left out, it gets one of its own.
     Nothing is opened before the first call; ``aclose`` closes the transport. Raises `ConfigurationError` for
     an unknown protocol, a bad base URL or one with a password, and a key that no header can carry. It raises
     what `open_transport` raises, too.
@@ -46,8 +49,10 @@ def build_provider(
     field, clock = f"connections.{connection_name}", clock or SystemClock()
     protocol = load_protocol(f"{field}.protocol", connection.protocol)
     if not (isinstance(protocol, type) and issubclass(protocol, Dialect)):
+        _require_variable(field, connection)
         key = _usable_key(f"{field}.api_key_env", api_key)
         return cast(BuildProvider, protocol)(connection_name, connection, key, clock)
+    rotating = rotating or rotating_key(connection_name, connection, clock)
     return HttpProvider(
         connection_name,
         protocol.of(connection),
@@ -56,7 +61,7 @@ def build_provider(
         clock,
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
-        else _authorizer(connection, _usable_key(f"{field}.api_key_env", api_key)),
+        else _authorizer(connection, rotating or _usable_key(f"{field}.api_key_env", api_key)),
         reading=reading_of(connection),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
@@ -104,16 +109,29 @@ def _is_own(point: EntryPoint) -> bool:
     return point.module.startswith("fairlane_workers.")
 
 
-def _authorizer(connection: Connection, key: SecretStr | None) -> Authorizer:
+def _authorizer(connection: Connection, key: RotatingKey | SecretStr | None) -> Authorizer:
     match connection.scheme:
-        case "bearer" if key is not None:
-            return HeaderKey("authorization", key, "Bearer ")
-        case "x-api-key" | "api-key" | "x-goog-api-key" as header if key is not None:
-            return HeaderKey(header, key)
         case "sigv4":
             return SigV4(region_of(connection))
+        case "bearer":
+            header, prefix = "authorization", "Bearer "
+        case "x-api-key" | "api-key" | "x-goog-api-key" as named:
+            header, prefix = named, ""
         case _:
             return Authorizer()
+    if isinstance(key, RotatingKey):
+        return RotatingHeader(header, key, prefix)
+    return Authorizer() if key is None else HeaderKey(header, key, prefix)
+
+
+def _require_variable(field: str, connection: Connection) -> None:
+    """Protocols of packages take a key once, when they are built."""
+    place = connection.key_place
+    if place is not None and place.changes:
+        problem = f"protocol {connection.protocol!r} takes its key once"
+        raise ConfigurationError(
+            f"{field}.{place.field}", place.name, problem, "Name a variable in api_key_env."
+        )
 
 
 def _base_url(field: str, text: str) -> httpx.URL:

@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import asyncio
 import secrets
+from collections.abc import Callable, Mapping
+
+from redis.exceptions import RedisError
 
 from fairlane.config.settings import WorkerSecrets
 from fairlane.core.events import Event
+from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import fingerprint
 from fairlane.store.keys import Keys
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.providers.auth.rotating_key import RotatingKey
 
 log = get_logger("credentials")
 
 SALT_BYTES = 32
+LOOK_S = 1.0
 
 
 async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
@@ -24,10 +31,67 @@ async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
 
 async def fingerprints(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> dict[str, str]:
     """Fingerprints of the keys that this worker holds, by connection, logged; equal keys have equal ones."""
-    if not held.keys:
+    texts = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
+    return await _fingerprints(batcher, keys, texts, {})
+
+
+class CredentialReports:
+    """Reports the fingerprints of this worker's keys, and again when one of them changes."""
+
+    def __init__(
+        self,
+        batcher: Batcher,
+        keys: Keys,
+        held: WorkerSecrets,
+        rotating: Mapping[str, RotatingKey],
+        report: Callable[[Mapping[str, str]], None],
+        pause: Pause = sleep,
+    ) -> None:
+        """``rotating``: keys that may change, by connection. ``report`` gets all fingerprints."""
+        self._batcher, self._keys, self._rotating = batcher, keys, rotating
+        self._report, self._pause = report, pause
+        self._held = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
+        self._texts: dict[str, str] | None = None
+        self._reported: dict[str, str] = {}
+        self._failed = False
+
+    async def look(self) -> None:
+        """Look at all keys that are due, and report what has changed."""
+        await asyncio.gather(*(key.look() for key in self._rotating.values()))
+        changing = {name: text for name, key in self._rotating.items() if (text := key.fingerprinted)}
+        texts = {**self._held, **changing}
+        if texts == self._texts:
+            return
+        try:
+            self._reported = await _fingerprints(self._batcher, self._keys, texts, self._reported)
+        except RedisError as error:
+            if not self._failed:
+                log.warning(Event.CREDENTIALS_UNREPORTED, error=str(error))
+            self._failed = True
+        else:
+            self._texts, self._failed = texts, False
+            self._report(self._reported)
+
+    async def run(self) -> None:
+        """Look once a second until cancelled; without a key that may change there is nothing to look at."""
+        while self._rotating or self._texts is None:
+            await self._pause(LOOK_S)
+            await self.look()
+
+    async def aclose(self) -> None:
+        """End what runs to read keys."""
+        await asyncio.gather(*(key.aclose() for key in self._rotating.values()))
+
+
+async def _fingerprints(
+    batcher: Batcher, keys: Keys, texts: Mapping[str, str], known: Mapping[str, str]
+) -> dict[str, str]:
+    """The fingerprints of ``texts``, by connection; those that are not ``known`` are logged."""
+    if not texts:
         return {}
     salt = await deployment_salt(batcher, keys)
-    found = {name: fingerprint(key.get_secret_value().strip(), salt) for name, key in held.keys.items()}
+    found = {name: fingerprint(text, salt) for name, text in texts.items()}
     for connection, each in found.items():
-        log.info(Event.CREDENTIAL_IN_USE, connection=connection, fingerprint=each)
+        if known.get(connection) != each:
+            log.info(Event.CREDENTIAL_IN_USE, connection=connection, fingerprint=each)
     return found

@@ -45,9 +45,13 @@ class WorkerHealth:
         """Note that Redis has accepted a heartbeat."""
         self._beaten.beat()
 
+    def silent_s(self) -> float | None:
+        """Seconds since the loop has turned; ``None`` before its first turn."""
+        return self._turned.silent_s()
+
     def sick(self) -> str | None:
         """See `Health`."""
-        silent_s = self._turned.silent_s()
+        silent_s = self.silent_s()
         if silent_s is None or silent_s <= STUCK_S:
             return None
         return f"the event loop has not turned for {silent_s:.0f} s"

@@ -20,7 +20,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
-from fairlane.store.write.workers import Beat
+from fairlane.store.write.workers import Beat, WorkerInfo
 from fairlane.why.surroundings import lacking
 
 
@@ -112,6 +112,7 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
         remedy = "Add [connections.NAME] to fairlane.toml and start the scheduler and the workers with it."
         yield Finding("connections", Grade.FAIL, "none is configured", remedy)
         return
+    yield from _check_awaited(seen, there)
     unknown = sorted(here - there) if there is not None else []
     if unknown:
         remedy = "Start the scheduler and the workers anew with these settings."
@@ -120,17 +121,41 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
         yield Finding("connections", Grade.OK, ", ".join(sorted(there or here)))
 
 
+def _check_awaited(seen: Seen, known: frozenset[str] | None) -> Iterator[Finding]:
+    """Do the scheduler and live workers have the same connections? Rows wait for one that a side lacks."""
+    alive = _alive(seen)
+    if known is None or not alive or not all(info.connections for info in alive):
+        return
+    held = {name for info in alive for name in info.connections}
+    for name in sorted(held - known):
+        detail = f"workers have {name}, and the scheduler that leads does not: its rows wait"
+        remedy = "Start the schedulers anew with [connections] of the workers."
+        yield Finding("connections", Grade.WARN, detail, remedy)
+    for name in sorted(known - held):
+        detail = f"no live worker has {name}: its rows wait"
+        yield Finding("connections", Grade.WARN, detail, "Add it where workers start, and start them anew.")
+
+
+def _alive(seen: Seen) -> list[WorkerInfo]:
+    now_ms, silent_ms = seen.clocks.server_ms, seen.settings.scheduler.worker_timeout_seconds * 1000
+    return [beat.info for beat in seen.beats if worker_state(beat, now_ms, silent_ms) == "alive"]
+
+
 def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
-    """Are the variables set that hold keys? Only workers need them, and none may run here."""
+    """Are keys where the settings say? Only workers need them, and none may run here."""
     for name, connection in sorted(settings.connections.items()):
-        variable = connection.api_key_env
-        if variable is None:
+        place = connection.key_place
+        if place is None:
             continue
         if name in secrets.missing:
-            remedy = "Only workers need it: set it where they run."
-            yield Finding("keys", Grade.WARN, f"{name}: {variable} is not set here", remedy)
+            remedy = "Only workers need it: see to it where they run."
+            if not place.changes:
+                remedy = "Only workers need it: set it where they run."
+            yield Finding("keys", Grade.WARN, f"{name}: {place.name} {place.absence} here", remedy)
         else:
-            yield Finding("keys", Grade.OK, f"{name}: {variable} is set here")
+            yield Finding(
+                "keys", Grade.OK, f"{name}: {place.name} is {'here' if place.changes else 'set here'}"
+            )
 
 
 def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
@@ -143,8 +168,7 @@ def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]
 
 def check_credentials(seen: Seen) -> Iterator[Finding]:
     """Do all workers hold the same keys? While they do not, lanes use the key reported last."""
-    now_ms, silent_ms = seen.clocks.server_ms, seen.settings.scheduler.worker_timeout_seconds * 1000
-    alive = [beat.info for beat in seen.beats if worker_state(beat, now_ms, silent_ms) == "alive"]
+    alive = _alive(seen)
     remedy = "Start the others anew with the key that is to stay."
     for connection in sorted({name for info in alive for name in info.credentials}):
         held: dict[str, list[str]] = {}

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairlane.config.connections.checks import example_of
 from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.connections.presets import PRESETS, Preset, ProviderName
 from fairlane.config.problems import dotted
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -30,7 +31,9 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
         "base_url": connection.base_url,
         "auth": connection.scheme,
         "api_key_env": connection.api_key_env,
-        "key_set": None if connection.api_key_env is None else name not in secrets.missing,
+        "api_key_file": None if connection.api_key_file is None else str(connection.api_key_file),
+        "api_key_command": connection.api_key_command[0] if connection.api_key_command else None,
+        "key_set": None if connection.key_place is None else name not in secrets.missing,
         "lane_scope": connection.scope,
         "lane_by": list(lane_by(connection)),
         "limits": _limits(connection, settings, name),
@@ -91,8 +94,11 @@ def connection_row(document: Mapping[str, Any]) -> tuple[object, ...]:
 
 def key_in_words(document: Mapping[str, Any]) -> str:
     """Where its credential comes from, and whether it is there."""
-    if document["api_key_env"] is not None:
-        return f"{document['api_key_env']}, {'set' if document['key_set'] else 'not set'}"
+    state = "set", "not set"
+    for field in KEY_FIELDS:
+        if document.get(field) is not None:
+            return f"{document[field]}, {state[0] if document['key_set'] else state[1]}"
+        state = "here", "not here"
     return _AMBIENT.get(document["auth"], "none")
 
 
@@ -127,7 +133,8 @@ def _limits(connection: Connection, settings: Settings, name: str) -> dict[str, 
 
 def lacks_of(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
     """What keeps calls of a connection from being made in this environment, its key first."""
-    key = [f"the variable {secrets.missing[name]}"] if name in secrets.missing else []
+    place = connection.key_place
+    key = [place.title] if place is not None and name in secrets.missing else []
     return [*key, *lacks_besides_key(name, connection, secrets)]
 
 

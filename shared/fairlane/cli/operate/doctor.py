@@ -21,8 +21,9 @@ from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.config.topology import CLUSTER, topology_of
 from fairlane.core.clock import Clock, SystemClock
-from fairlane.core.errors import ConfigurationError, StoreUnavailable
+from fairlane.core.errors import ArchiveUnavailable, ConfigurationError, RunNotFound, StoreUnavailable
 from fairlane.core.version import __version__
+from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
@@ -112,21 +113,35 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
 
 
 def _unmoved(deployment: Deployment) -> Unmoved | None:
-    """Runs that have been due for the archive for `LATE_MS`; ``None`` without one, or for a team's user."""
+    """Runs that have been due for the archive for `LATE_MS`, and whether it answers.
+
+    ``None`` without an archive, or for a team's user.
+    """
     if deployment.archive is None:
         return None
     inbox, stubs = Inbox(deployment.redis, deployment.keys), ArchiveStubs(deployment.redis, deployment.keys)
     after_ms = round(deployment.settings.archive.after_seconds * 1000)
-    upto_ms, runs, oldest_ms = deployment.now_ms() - after_ms - LATE_MS, 0, list[int]()
+    due_ms, late, due = deployment.now_ms() - after_ms, list[int](), 0
     try:
         for team in inbox.teams():
             briefs = stubs.briefs(stubs.listed(team))
-            due = [each.finished_ms for each in briefs if each.unmoved and each.finished_ms <= upto_ms]
-            runs += len(due)
-            oldest_ms += [min(due)] if due else []
+            unmoved = [each.finished_ms for each in briefs if each.unmoved and each.finished_ms <= due_ms]
+            late += [each for each in unmoved if each <= due_ms - LATE_MS]
+            due += len(unmoved)
     except NoPermissionError:
         return None
-    return Unmoved(runs, min(oldest_ms, default=0))
+    return Unmoved(len(late), min(late, default=0), due, _archive_problem(deployment))
+
+
+def _archive_problem(deployment: Deployment) -> str:
+    """Why the archive cannot be read from here; "" if it can. It is asked for a run that nobody has."""
+    try:
+        deployment.runs.overview(RunRef("doctor", "none"))
+    except RunNotFound:
+        return ""
+    except (ArchiveUnavailable, ConfigurationError) as error:
+        return str(error)
+    return ""
 
 
 def _clocks(deployment: Deployment, clock: Clock) -> Clocks:

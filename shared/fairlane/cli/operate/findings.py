@@ -61,10 +61,15 @@ class BrokerView:
 
 
 class Unmoved(NamedTuple):
-    """Finished runs that should have been moved to the archive, and when the first of them ended."""
+    """Finished runs that should have been moved to the archive, and when the first of them ended.
+
+    ``due``: all that are due, most of them for a moment. ``problem``: why the archive does not answer.
+    """
 
     runs: int
     oldest_ms: int
+    due: int = 0
+    problem: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,8 +52,14 @@ def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
     """Do finished runs get into the archive?"""
     if unmoved is None:
         return
+    if unmoved.problem:
+        remedy = "Finished runs stay in Redis until archive.hold_seconds after their end. Mend it by then."
+        yield Finding("archive", Grade.WARN, f"it cannot be read from here: {unmoved.problem}", remedy)
+    elif not unmoved.runs:
+        waiting = f"{unmoved.due:,} finished runs are" if unmoved.due > 1 else "1 finished run is"
+        detail = f"{waiting} about to be moved" if unmoved.due else "no finished run waits to be moved"
+        yield Finding("archive", Grade.OK, f"it answers; {detail}")
     if not unmoved.runs:
-        yield Finding("archive", Grade.OK, "no finished run waits to be moved")
         return
     ago = span(max(0, now_ms - unmoved.oldest_ms))
     detail = f"{unmoved.runs:,} finished runs wait to be moved; the first ended {ago} ago"

@@ -145,8 +145,13 @@ class Offers:
             )
         if self._directory.needs_key(connection) and self._lack(connection):
             stated = self._deployment.settings.connections.get(connection)
-            variable = (stated and stated.key_variable) or "the variable that its api_key_env names"
-            remedy = f"Set {variable} where workers start, and start them anew; `fairlane doctor` shows keys."
+            place = stated.needed_key if stated else None
+            if place is not None and place.changes:
+                remedy = f"See to {place.title} where workers run"
+            else:
+                variable = place.name if place else "the variable that its api_key_env names"
+                remedy = f"Set {variable} where workers start, and start them anew"
+            remedy += "; `fairlane doctor` shows keys."
             raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
 
     def _check_embeddings(self, evaluator: Similarity) -> None:

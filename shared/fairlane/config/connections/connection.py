@@ -26,6 +26,7 @@ from fairlane.config.connections.checks import (
     unknown_provider,
 )
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
+from fairlane.config.connections.key_place import KEY_FIELDS, KeyPlace, key_place, misplaced_keys
 from fairlane.config.connections.presets import (
     OF_PROTOCOL,
     PRESETS,
@@ -86,6 +87,16 @@ def _at_home(path: Path) -> Path:
 
 
 UserPath = Annotated[Path, AfterValidator(_at_home)]
+
+
+def _absolute(path: Path) -> Path:
+    """No key that was pasted in place of a path is one: nobody quotes it as a file that is not there."""
+    if not path.is_absolute():
+        raise ValueError("must be a whole path, from / or ~ on")
+    return path
+
+
+KeyFile = Annotated[UserPath, AfterValidator(_absolute)]
 
 
 def _one_of_three(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
@@ -161,6 +172,22 @@ class Connection(Section):
         default=None,
         description="Name of the environment variable that holds the API key. Only workers need it. "
         "Default: the provider's usual one.",
+    )
+    api_key_file: KeyFile | None = Field(
+        default=None,
+        description="File, on the workers alone, that holds the API key instead. It is read again when it "
+        "changes.",
+    )
+    api_key_command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
+        default=(),
+        description="Program and arguments that print the API key instead, on the workers alone, without a "
+        "shell. It prints the key, or JSON with `access_token` and `expires_on` or `expires_in`.",
+    )
+    api_key_seconds: float = Field(
+        default=300.0,
+        ge=5,
+        le=86_400,
+        description="How long the key that `api_key_command` printed is used, if it states no expiry.",
     )
     auth: Authentication | None = Field(
         default=None,
@@ -252,6 +279,8 @@ class Connection(Section):
         if preset is None:
             raise refusal(cls, unknown_provider(name))
         known = preset.defaults()
+        if any(given.get(field) for field in KEY_FIELDS):
+            known.pop("api_key_env", None)
         merged = {**known, **given}
         if isinstance(given.get("error_map"), Mapping):
             merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
@@ -272,6 +301,13 @@ class Connection(Section):
     def _shares_one_lane(self) -> Connection:
         if self.models_at_once is not None and self.lane_scope == "model":
             raise refusal(type(self), model_lanes_in_turn(self.models_at_once))
+        return self
+
+    @model_validator(mode="after")
+    def _has_one_key(self) -> Connection:
+        given = {field: getattr(self, field) for field in KEY_FIELDS}
+        if wrong := list(misplaced_keys(given, self.scheme, self.protocol)):
+            raise refusal(type(self), *wrong)
         return self
 
     @field_validator("protocol")
@@ -331,13 +367,18 @@ class Connection(Section):
         if self.auth is not None:
             return self.auth
         if self.protocol == "bedrock":
-            return "bearer" if self.api_key_env else "sigv4"
+            return "bearer" if self.key_place else "sigv4"
         return _SCHEMES.get(self.protocol, "bearer")
 
     @property
-    def key_variable(self) -> str | None:
-        """The variable of the key without which the provider rejects its calls; ``None`` if it needs none."""
-        return None if self.scheme == "none" or self.scheme in _AMBIENT else self.api_key_env
+    def key_place(self) -> KeyPlace | None:
+        """Where workers find its key; ``None`` if the settings name no place."""
+        return key_place(self.api_key_env, self.api_key_file, self.api_key_command)
+
+    @property
+    def needed_key(self) -> KeyPlace | None:
+        """The place of the key without which the provider rejects its calls; ``None`` if it needs none."""
+        return None if self.scheme == "none" or self.scheme in _AMBIENT else self.key_place
 
     @property
     def lane_parts(self) -> tuple[LanePart, ...]:

@@ -21,8 +21,8 @@ _AMBIENT = ("sigv4", "google")
 def lane_identity(connection: Connection, model: str, credential: str | None = None) -> str:
     """The scope of the limit on a model's calls: ``credential=0123456789ab base_url=https://… model=gpt-4o``.
 
-    ``credential`` is the fingerprint of its key, which workers report. Until then its variable stands for it:
-    equal variables, equal keys. For a connection without a key its base URL does. The provider is named only
+    ``credential`` is the fingerprint of its key, which workers report. Until then its key's place stands for
+    it: equal places, equal keys. For a connection without a key its base URL does. The provider is named only
     where no URL does that. The text is the same in every process and on every machine.
     """
     if connection.scope == "endpoint":
@@ -82,14 +82,15 @@ def share_lanes(
 def credentials_by_variable(
     connections: Mapping[str, Connection], reported: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The fingerprint of each connection's credential: its own, or that of another with its variable."""
+    """The fingerprint of each connection's credential: its own, or that of another with its key's place."""
     known = {
-        variable: reported[name]
+        place: reported[name]
         for name, connection in connections.items()
-        if (variable := connection.api_key_env) is not None and name in reported
+        if (place := connection.key_place) is not None and name in reported
     }
     return {
-        name: reported.get(name) or known.get(each.api_key_env or "") for name, each in connections.items()
+        name: reported.get(name) or (known.get(place) if (place := each.key_place) else None)
+        for name, each in connections.items()
     }
 
 
@@ -115,8 +116,8 @@ def _credential(connection: Connection, reported: str | None) -> str | None:
         return None
     if reported is not None:
         return reported
-    if connection.api_key_env is not None:
-        return f"${connection.api_key_env}"
+    if (place := connection.key_place) is not None:
+        return place.identity
     return scheme if scheme in _AMBIENT else None
 
 

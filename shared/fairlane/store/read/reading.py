@@ -385,7 +385,7 @@ class LaneDirectory:
         """Whether the connection's calls need a key that workers hold; false where that is unknown."""
         entry, known = self._published.get(connection), self._connections.get(connection)
         if entry is None:
-            return known is not None and known.key_variable is not None
+            return known is not None and known.needed_key is not None
         return bool(entry.get("key"))
 
     def carrier(self, lane: str) -> str:

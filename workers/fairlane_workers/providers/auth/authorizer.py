@@ -5,6 +5,8 @@ from __future__ import annotations
 import httpx
 from pydantic import SecretStr
 
+from fairlane.core.redaction import Secrets
+
 
 class CredentialError(Exception):
     """No credential can be used; the text says why and quotes none. Never leaves this package."""
@@ -17,6 +19,16 @@ class Authorizer:
     def secrets(self) -> tuple[str, ...]:
         """The texts that no message may contain, as they are now."""
         return ()
+
+    @property
+    def masks(self) -> Secrets | None:
+        """What masks its credentials, where that is made ahead; else `secrets` are masked."""
+        return None
+
+    @property
+    def mark(self) -> int:
+        """The number of the credential that `sign` gave last; it grows with each new one."""
+        return 0
 
     def fixed(self) -> dict[str, str]:
         """Headers that every request carries; read once."""
@@ -33,6 +45,17 @@ class Authorizer:
 
     def reject(self) -> None:
         """Note that the service has rejected a credential. One that was fetched is fetched anew."""
+
+    def accept(self, mark: int) -> None:
+        """Note that the service has taken the credential of this number."""
+
+    async def replaced(self, mark: int) -> bool:
+        """Note that the service has rejected the credential of this number.
+
+        True if there is another one by now: then the rejection says nothing about that.
+        """
+        self.reject()
+        return False
 
     async def aclose(self) -> None:
         """Stop fetching tokens."""

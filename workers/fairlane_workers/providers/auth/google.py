@@ -20,7 +20,7 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.auth.google_requests import GoogleRequests
-from fairlane_workers.transport import TransportError, with_credentials
+from fairlane_workers.transport import TransportError, UnusableSettingError, with_credentials
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RENEW_MS = 225_000
@@ -115,7 +115,11 @@ class GoogleToken(Authorizer):
     def _fetch(self) -> tuple[str, int]:
         """A new token and its lifetime in milliseconds; may read files and call other servers."""
         errors: Any = import_module("google.auth.exceptions")
-        with self._requests() as request:
+        try:
+            opened = self._requests()
+        except UnusableSettingError as problem:
+            raise CredentialError(f"no Google token: {problem}") from None
+        with opened as request:
             try:
                 if self._credentials is None:
                     self._credentials, _ = import_module("google.auth").default([SCOPE], request)

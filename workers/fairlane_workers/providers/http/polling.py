@@ -30,7 +30,8 @@ _LATER = frozenset({408, 425, 429})
 class CallInProgress:
     """One call: its latest reply, and the answer as far as it is read.
 
-    ``handle``: id of the call at its provider, once the provider works on it by itself.
+    ``mark``: the number of the credential that its latest request carried. ``handle``: id of the call at its
+    provider, once the provider works on it by itself.
     """
 
     dialect: Dialect
@@ -39,6 +40,7 @@ class CallInProgress:
     reply: Reply | None = None
     answer: Answer = field(default_factory=Answer)
     handle: str | None = None
+    mark: int = 0
     delivered: str = ""
     """The text that ``pieces`` has received."""
 
@@ -46,7 +48,9 @@ class CallInProgress:
 class AnswerPoller:
     """Polls for all calls of a provider. ``get`` requests a target and returns once the headers arrive."""
 
-    def __init__(self, get: Callable[[str], Awaitable[Reply]], clock: Clock, pause: Pause) -> None:
+    def __init__(
+        self, get: Callable[[CallInProgress, str], Awaitable[Reply]], clock: Clock, pause: Pause
+    ) -> None:
         self._get, self._clock, self._pause = get, clock, pause
 
     async def follow(self, call: CallInProgress) -> Reply:
@@ -87,7 +91,7 @@ class AnswerPoller:
     async def _poll(self, call: CallInProgress) -> Reply | None:
         """One poll's reply; ``None`` if the network failed."""
         try:
-            return await self._get(call.dialect.look(call.handle or ""))
+            return await self._get(call, call.dialect.look(call.handle or ""))
         except TransportError:
             return None
 

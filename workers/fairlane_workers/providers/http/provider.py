@@ -45,6 +45,8 @@ CANCEL_S = 5.0  # the time to cancel a call at its provider
 GONE = frozenset({404, 410})
 """Statuses of a provider that does not know a call (any more)."""
 
+REPLACED = "the key has been replaced since the call left"
+
 MOST_URLS = 256  # one a model; a row's template may name any
 MOST_MODELS = MOST_URLS
 
@@ -94,13 +96,14 @@ class HttpProvider:
             }
         )
         # The query of a base URL may hold a key too, and exceptions quote URLs.
-        self._held: tuple[str, ...] | None = None
+        self._held: Secrets | tuple[str, ...] | None = None
         self._known = Secrets()
         self._query = (base_url.query.decode("ascii"),) if base_url.query else ()
-        self._query_keys = tuple(text for name, text in base_url.params.multi_items() if is_key_name(name))
+        keys = tuple(text for name, text in base_url.params.multi_items() if is_key_name(name))
+        self._of_query = Secrets(keys, self._query)
         self._transport = transport
         self._clock = clock
-        self._poller = AnswerPoller(lambda target: self._send("GET", target), clock, pause)
+        self._poller = AnswerPoller(lambda call, target: self._send("GET", target, of=call), clock, pause)
         self._endings = NamedEndings()
         self._dropping: set[asyncio.Task[None]] = set()
 
@@ -179,8 +182,9 @@ class HttpProvider:
 
     async def _outcome(self, call: CallInProgress, reply: Reply) -> Outcome:
         if 200 <= reply.status < 300:
+            self._authorizer.accept(call.mark)
             return self._conclude(call, reply)
-        return await self._refused(call.dialect, reply)
+        return await self._refused(call, reply)
 
     async def _begin(self, call: CallInProgress, deadline: asyncio.Timeout) -> Reply:
         """Send the request, and read the reply unless it is an error."""
@@ -189,7 +193,7 @@ class HttpProvider:
         content = b"" if body is None else json.dumps(body, separators=(",", ":")).encode()
         target = dialect.target(request)
         reply = call.reply = await self._send(
-            dialect.method, target, content, partial(_leave, request, deadline)
+            dialect.method, target, content, partial(_leave, request, deadline), of=call
         )
         if not 200 <= reply.status < 300:
             return reply
@@ -215,10 +219,17 @@ class HttpProvider:
                 await reply.aclose()
 
     async def _send(
-        self, method: str, target: str, content: bytes = b"", leave: Callable[[], object] | None = None
+        self,
+        method: str,
+        target: str,
+        content: bytes = b"",
+        leave: Callable[[], object] | None = None,
+        of: CallInProgress | None = None,
     ) -> Reply:
         url = self._urls.get(target) or self._remember(target, keep=method != "GET")
         headers = await self._authorizer.sign(method, url, self._headers, content)
+        if of is not None:
+            of.mark = self._authorizer.mark
         return await self._transport.send(method, url, headers, content, leave)
 
     def _remember(self, target: str, *, keep: bool) -> httpx.URL:
@@ -231,16 +242,20 @@ class HttpProvider:
             self._urls[target] = url
         return url
 
-    async def _refused(self, dialect: Dialect, reply: Reply) -> Outcome:
+    async def _refused(self, call: CallInProgress, reply: Reply) -> Outcome:
         try:
             body, _ = await read_body(reply, ERROR_BODY_BYTES)
         finally:
             await reply.aclose()
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
-        error, secrets = dialect.error(headers, body), self._secrets()
+        error, secrets = call.dialect.error(headers, body), self._secrets()
         outcome = classify(error, reply.status, headers, self._reading, now_ms=now_ms, secrets=secrets)
-        if isinstance(outcome, AccessDenied) and outcome.reason == "auth":
-            self._authorizer.reject()
+        if (
+            isinstance(outcome, AccessDenied)
+            and outcome.reason == "auth"
+            and await self._authorizer.replaced(call.mark)
+        ):
+            return Aborted(f"{REPLACED}: {outcome.message}", outcome.status)
         title = title_of(body) if error.message is None and reply.status >= 400 else None
         if title is None or isinstance(outcome, Success):
             return outcome
@@ -264,9 +279,11 @@ class HttpProvider:
 
     def _secrets(self) -> Secrets:
         """The secrets as they are now; a fetched token changes while the provider lives."""
-        held = self._authorizer.secrets
+        held = self._authorizer.masks or self._authorizer.secrets
         if held != self._held:
-            self._held, self._known = held, Secrets((*held, *self._query_keys), self._query)
+            self._held = held
+            ahead = held if isinstance(held, Secrets) else Secrets(held)
+            self._known = Secrets.joined((ahead, self._of_query)) if self._query else ahead
         return self._known
 
 

@@ -24,6 +24,7 @@ _SHEET = re.compile(
     r"https://docs\.google\.com/spreadsheets/d/(?P<id>[\w-]+)(?:[^#]*?(?:[?&#]|.*#)gid=(?P<gid>\d+))?"
 )
 _PREFIX = "huggingface://datasets/"
+_AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _TOKENS = ("HF_TOKEN", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
@@ -55,16 +56,27 @@ def read_sheet(reference: str, url: str, place: Place, problems: Problems) -> st
         return None
     params = {"format": "csv", **({"gid": found["gid"]} if found["gid"] else {})}
     try:
-        with httpx.Client(timeout=TIMEOUT_S, follow_redirects=True) as client:
+        with _client() as client:
             answer = client.get(f"{url}{found['id']}/export", params=params)
             answer.raise_for_status()
-    except httpx.HTTPError as error:
+    except (httpx.HTTPError, ValueError) as error:
         problems.add(place, f"{reference} cannot be read: {error or type(error).__name__}")
         return None
     if "html" in answer.headers.get("content-type", ""):
         problems.add(place, f"{reference} cannot be read: share it with everyone who has the link")
         return None
     return answer.text
+
+
+def _client(headers: Mapping[str, str] | None = None) -> httpx.Client:
+    """A client. Raises ``ValueError`` where the authorities that the environment names cannot be used."""
+    try:
+        return httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True)
+    except OSError as error:
+        named = ((name, process_environment().get(name)) for name in _AUTHORITIES)  # the first one counts
+        said = next((f"{name} {value}" for name, value in named if value), "the system's certificates")
+        problem = f"{said}: {error.strerror or error}. Name authorities in PEM, or unset it"
+        raise ValueError(problem) from error
 
 
 def _rows(
@@ -74,7 +86,7 @@ def _rows(
     token = next((environment[name] for name in _TOKENS if environment.get(name)), None)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
     offset, total = 0, wanted if wanted is not None else MOST_ROWS
-    with httpx.Client(timeout=TIMEOUT_S, headers=headers, follow_redirects=True) as client:
+    with _client(headers) as client:
         while offset < total:
             length = min(PAGE, total - offset)
             answer = client.get(url, params={**asked, "offset": str(offset), "length": str(length)})

@@ -1,0 +1,213 @@
+"""A key that may change while a worker runs: read again when it changes, when it ends, and at a 401."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import deque
+
+import httpx
+
+from fairlane.config.connections.connection import Connection
+from fairlane.core.clock import Clock
+from fairlane.core.events import Event
+from fairlane.core.redaction import Secrets
+from fairlane.telemetry.logs import get_logger
+from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
+from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource
+
+log = get_logger("credentials")
+
+LOOK_MS = 1_000
+"""How often a file is looked at, and how long calls fail without a key before the next try."""
+
+FAILED_MS = 5_000
+"""How long after a failure a command is run again, and how long after a run a 401 does not run it."""
+
+KEPT = 2
+"""How many keys are masked in any spelling and in part: the latest, and the one that calls in flight may
+carry. A token of two thousand characters costs 23 MiB for that, and a second of a thread."""
+
+MOST_UNPROVEN = 2
+"""How many new keys in a row may each be refused at no cost to their calls."""
+
+_JWT = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]*")
+"""A token that differs for each process and ends within hours (RFC 7519): it tells keys apart badly."""
+
+
+class RotatingKey:
+    """The key of one connection; all methods are called on one event loop."""
+
+    def __init__(self, connection: str, source: KeySource, identity: str, clock: Clock) -> None:
+        """``identity`` stands for the key where the key itself changes with each process and hour."""
+        self._connection, self._source, self._clock = connection, source, clock
+        self._identity, self._lasts = identity, isinstance(source, KeyFile)
+        self.number = 0
+        """How many keys there have been; 0: none yet."""
+        self._keys = deque[str](maxlen=KEPT)
+        self._parts = deque[Secrets](maxlen=KEPT)
+        self.former: tuple[str, ...] = ()
+        """Keys before the latest ``KEPT``, which are masked as a whole."""
+        self.masks = Secrets()
+        """What masks each key that there has been."""
+        self._failed: CredentialError | None = None
+        self._look_ms = self._read_ms = 0
+        self._unproven = 0
+        self._looking: asyncio.Task[None] | None = None
+
+    @property
+    def latest(self) -> tuple[str, ...]:
+        """The keys that a call in flight may carry, the newest first."""
+        return tuple(self._keys)
+
+    @property
+    def fingerprinted(self) -> str | None:
+        """The text whose fingerprint distinguishes this key from others; ``None`` without a key."""
+        if not self._keys:
+            return None
+        return self._keys[0] if self._lasts and not _JWT.fullmatch(self._keys[0]) else self._identity
+
+    async def current(self) -> str:
+        """The key. It is looked at first, if that is due: only a call without any key waits for that.
+
+        Raises `CredentialError` if no key could be read.
+        """
+        looking = self._look_if_due()
+        if looking is not None and not self._keys:
+            await asyncio.shield(looking)  # a cancelled call does not stop it for others
+        if not self._keys:
+            failed = self._failed or CredentialError("there is no key yet")
+            raise CredentialError(str(failed)) from failed
+        return self._keys[0]
+
+    async def look(self) -> None:
+        """Look at the key, if that is due."""
+        looking = self._look_if_due()
+        if looking is not None:
+            await asyncio.shield(looking)
+
+    async def refused(self, number: int) -> bool:
+        """Whether the refused key, the ``number``-th, has been replaced; it is read again to find that out.
+
+        True means that the next call has another key. If new keys are refused in a row, that is an answer.
+        """
+        if self._looking is not None and not self._looking.done():
+            await asyncio.shield(self._looking)  # it may have begun before the key was replaced
+        if number == self.number and (self._lasts or self._now_ms >= self._read_ms + FAILED_MS):
+            await asyncio.shield(self._look_now(anew=True))
+        return number != self.number and self._unproven <= MOST_UNPROVEN
+
+    def accepted(self, number: int) -> None:
+        """The service has taken the ``number``-th key."""
+        if number == self.number:
+            self._unproven = 0
+
+    async def aclose(self) -> None:
+        """End what runs."""
+        await asyncio.to_thread(self._source.close)
+        if self._looking is not None:
+            await asyncio.gather(self._looking, return_exceptions=True)
+
+    @property
+    def _now_ms(self) -> int:
+        return self._clock.monotonic_ms()
+
+    def _look_if_due(self) -> asyncio.Task[None] | None:
+        """The look that goes on or is due; ``None`` if neither."""
+        if self._looking is not None and not self._looking.done():
+            return self._looking
+        return self._look_now(anew=False) if self._now_ms >= self._look_ms else None
+
+    def _look_now(self, *, anew: bool) -> asyncio.Task[None]:
+        if self._looking is None or self._looking.done():
+            self._looking = asyncio.create_task(self._read(anew=anew))
+        return self._looking
+
+    async def _read(self, *, anew: bool) -> None:
+        try:
+            found = await asyncio.to_thread(self._source.read, anew=anew)
+        except CredentialError as problem:
+            self._fail(problem)
+            return
+        self._read_ms = self._now_ms
+        good_s = None if found is None else found.good_s
+        self._look_ms = self._read_ms + (LOOK_MS if good_s is None else max(round(good_s * 1000), LOOK_MS))
+        if found is not None:
+            self._failed = None
+            if not self._keys or found.text != self._keys[0]:
+                await self._take(found.text)
+
+    def _fail(self, problem: CredentialError) -> None:
+        """Go on with the key that there is: a file may be away while it is replaced."""
+        if str(problem) != str(self._failed):
+            log.warning(Event.CREDENTIAL_UNREADABLE, connection=self._connection, error=str(problem))
+        self._failed, self._read_ms = problem.with_traceback(None), self._now_ms
+        self._look_ms = self._read_ms + (LOOK_MS if self._lasts else FAILED_MS)
+
+    async def _take(self, key: str) -> None:
+        """Use another key from now on. It is masked before any call carries it, by work of a thread."""
+        former = self.former
+        if len(self._keys) == KEPT and self._keys[-1] not in former:
+            former = (*former, self._keys[-1])
+        self._parts.appendleft(await asyncio.to_thread(Secrets, (key,)))
+        self.masks = await asyncio.to_thread(Secrets.joined, [*self._parts, Secrets(also=former)])
+        self.former = former
+        self._keys.appendleft(key)
+        self.number += 1
+        self._unproven += 1
+
+
+class RotatingHeader(Authorizer):
+    """``header: <prefix><key>`` with a key that may change."""
+
+    def __init__(self, header: str, key: RotatingKey, prefix: str = "") -> None:
+        self._header, self._key, self._prefix = header, key, prefix
+
+    @property
+    def secrets(self) -> tuple[str, ...]:
+        """See `Authorizer.secrets`."""
+        return self._key.latest
+
+    @property
+    def masks(self) -> Secrets:
+        """See `Authorizer.masks`."""
+        return self._key.masks
+
+    @property
+    def mark(self) -> int:
+        """See `Authorizer.mark`."""
+        return self._key.number
+
+    async def sign(
+        self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
+    ) -> httpx.Headers:
+        """See `Authorizer.sign`."""
+        key = await self._key.current()
+        signed = headers.copy()
+        signed[self._header] = self._prefix + key
+        return signed
+
+    def accept(self, mark: int) -> None:
+        """See `Authorizer.accept`."""
+        self._key.accepted(mark)
+
+    async def replaced(self, mark: int) -> bool:
+        """See `Authorizer.replaced`."""
+        return await self._key.refused(mark)
+
+    async def aclose(self) -> None:
+        """See `Authorizer.aclose`."""
+        await self._key.aclose()
+
+
+def rotating_key(name: str, connection: Connection, clock: Clock) -> RotatingKey | None:
+    """The key of the connection ``name``, if it is in a file or a command's output."""
+    place = connection.key_place
+    if place is None or not place.changes:
+        return None
+    source: KeySource
+    if connection.api_key_file is not None:
+        source = KeyFile(connection.api_key_file)
+    else:
+        source = KeyCommand(connection.api_key_command, connection.api_key_seconds)
+    return RotatingKey(name, source, place.identity, clock)
