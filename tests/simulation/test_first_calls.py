@@ -31,7 +31,11 @@ class World:
     def __init__(self, redis: Redis, limit: dict[str, float | None]) -> None:
         self.took_s, self.rejects_s = 0.3, 0.0
         self.cluster = Cluster(
-            redis, provider=self.call, workers=[FakeWorker("w1", SLOTS)], lanes={LANE: limit}
+            redis,
+            provider=self.call,
+            workers=[FakeWorker("w1", SLOTS)],
+            lanes={LANE: limit},
+            bounds={"first_calls": ENOUGH_REFUSALS},
         )
 
     def call(self, attempt: Attempt) -> tuple[float, Outcome]:

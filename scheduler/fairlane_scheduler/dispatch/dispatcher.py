@@ -11,7 +11,6 @@ from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
-from fairlane.store.run_queries import ENOUGH_REFUSALS
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.permits import Grant, Offer, ReservedShare
@@ -304,7 +303,8 @@ class Dispatcher:
             queue.interactive,
             most_of if kept == RESERVED or quotas else None,
         )
-        offers = [offer._replace(ahead=self._ahead(offer.ref), first=ENOUGH_REFUSALS) for offer in ordered]
+        first = self._settings.first_calls
+        offers = [offer._replace(ahead=self._ahead(offer.ref), first=first) for offer in ordered]
         most = self._settings.max_in_flight if small else self._slots.most_unreserved
         return _Ask(offers, room, most, reserved)
 
