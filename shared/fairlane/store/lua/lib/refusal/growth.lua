@@ -3,7 +3,7 @@
 -- grows from there by a gentler exponent, and only the rejected call waits as long as it was told. In a lane's hash:
 --   growth_rate, growth_ms, growth_slope   the most calls a minute after the latest such 429, when it came, and by how
 --                                          many e-folds a minute that grows (rate/rate)
---   growth_n, growth_count                 the latest permit by then, and how many calls were admitted
+--   growth_n, growth_count                 the latest permit by then, and how many calls had ended well
 -- GIVES: limits_growth learn_growth
 -- USES: lane/counts lane/state rate/constants rate/rate refusal/growth_constants
 
@@ -35,7 +35,8 @@ function learn_growth(row, lease, wait_ms, now)
   if lease.n <= (row.growth_n or 0) then return end
   local before, count = known(row.growth_rate), admitted(row, 'requests')
   local rate, level = learned_rate(row, 'requests') or START_PER_MINUTE, nil
-  local passed, since_ms = count - (row.growth_count or 0), now - (row.growth_ms or now)
+  local ended = count - (row.inflight or 0) -- calls in flight may be rejected
+  local passed, since_ms = ended - (row.growth_count or 0), now - (row.growth_ms or now)
   if not before then
     level, row.growth_slope = math.min(GROWTH_KEPT * rate, rate_before(row, lease, count, now)), GROWTH_SLOPE
   elseif passed >= GROWTH_FEW then
@@ -46,6 +47,6 @@ function learn_growth(row, lease, wait_ms, now)
   end
   row.growth_n = row.granted
   if not level then return end
-  row.growth_rate, row.growth_ms, row.growth_count = math.max(LEAST_PER_MINUTE, level), now, count
+  row.growth_rate, row.growth_ms, row.growth_count = math.max(LEAST_PER_MINUTE, level), now, ended
   row.requests_level, row.requests_ms = math.min(0, row.requests_level or 0), now
 end
