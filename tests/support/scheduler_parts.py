@@ -49,7 +49,7 @@ LANES = dict.fromkeys(("sim:fast", "sim:slow", "sim:judge"), UNLIMITED)
 
 
 class Parts:
-    """One scheduler, the leader. Its lanes have no limits until a test sets them."""
+    """One scheduler, the leader. Its lanes and a run's first calls have no limits until a test sets them."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Parts:
                 "connections": CONNECTIONS,
                 "lanes": LANES,
                 "teams": {team: {"weight": weight} for team, weight in (teams or {}).items()},
-                "scheduler": bounds,
+                "scheduler": {"first_calls": 0, **bounds},
             }
         )
         self.runs, self.lanes = Runs(redis, self.keys, 60_000), Lanes(redis, self.keys)

@@ -22,7 +22,7 @@ class Cluster(cluster.Cluster):
     """Plays all events in order, each at its millisecond of virtual time.
 
     A lane without settings has no limit on requests. A lane with ``{"requests_per_minute": None}`` must
-    detect its rate.
+    detect its rate. Any number of a run's first calls start at once, unless ``bounds`` says else.
     """
 
     def __init__(
@@ -38,6 +38,7 @@ class Cluster(cluster.Cluster):
         said: dict[str, Any] = {
             lane: {"requests_per_minute": 0} | dict((lanes or {}).get(lane, {})) for lane in LANES
         }
+        options["bounds"] = {"first_calls": 0, **options.get("bounds", {})}
         super().__init__(redis, workers=crew, provider=provider, lanes={**(lanes or {}), **said}, **options)
 
     @property

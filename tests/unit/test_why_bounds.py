@@ -114,6 +114,17 @@ def test_the_deployments_cap_is_reported(asked: Asked) -> None:
     assert announced(asked.why()) == ("cap", words)
 
 
+def test_a_run_whose_first_calls_have_no_answer_yet_says_so_with_the_time(asked: Asked) -> None:
+    ref = asked.run()
+    assert len(asked.d.ask([Offer(ref, PLENTY, first=3)], TASKS).permits) == 3
+    words = (
+        "sim:fast has answered none of the run's first 3 calls yet: more start with an answer, or in a moment"
+    )
+    assert announced(asked.why()) == ("first_calls", words)
+    asked.d.advance(1000)
+    assert asked.why().constraint == "nothing"
+
+
 def test_waiting_tasks_are_reported_with_a_configured_number(asked: Asked) -> None:
     ref = asked.run(judges=1, ahead=4)
     first, *_ = asked.d.start(ref, 4)
@@ -411,5 +422,5 @@ def test_every_bound_is_described() -> None:
         for row in table(ROOT / "docs" / "constraints.md", "bound", "holds back")
         for code in coded(row["bound"])
     }
-    elsewhere = {"task_rate", "eval_rate", "serial", "team_share", "request_refused", "model"}
+    elsewhere = {"task_rate", "eval_rate", "serial", "team_share", "request_refused", "model", "first_calls"}
     assert described == {*script} | elsewhere

@@ -305,7 +305,8 @@ class Dispatcher:
             queue.interactive,
             most_of if kept == RESERVED or quotas else None,
         )
-        offers = [offer._replace(ahead=self._ahead(offer.ref)) for offer in ordered]
+        first = self._settings.first_calls
+        offers = [offer._replace(ahead=self._ahead(offer.ref), first=first) for offer in ordered]
         most = self._settings.max_in_flight if small else self._slots.most_unreserved
         return _Ask(offers, room, most, reserved)
 

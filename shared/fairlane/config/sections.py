@@ -184,6 +184,12 @@ class SchedulerSettings(Section):
         "prefixes of URLs.",
     )
     max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
+    first_calls: int = Field(
+        default=5,
+        ge=0,
+        description="Calls of a run to one model that start in its first 400 ms while none is answered, so "
+        "that a wrong request costs few calls. Time alone then lets more start. 0: any number.",
+    )
     reserved_slots_percent: int = Field(
         default=5,
         ge=0,

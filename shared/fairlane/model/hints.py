@@ -31,10 +31,13 @@ class AxisHint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The limits that one response reports. ``exhausted`` is the axis that a 429 was for."""
+    """The limits that one response reports. ``exhausted`` is the axis that a 429 was for.
+
+    It is ``growth`` where the 429 was for how fast the rate has grown, whatever it is.
+    """
 
     axes: Mapping[Axis, AxisHint] = field(default_factory=dict)
-    exhausted: Axis | None = None
+    exhausted: Axis | Literal["growth"] | None = None
 
     def __bool__(self) -> bool:
         return bool(self.axes) or self.exhausted is not None

@@ -30,7 +30,7 @@ MOST_ORIGINS_BYTES = 1 << 18
 """Of a number or two for each of the ten thousand rows of a page, as JSON."""
 
 ENOUGH_REFUSALS = 5
-"""As in ``lib/run/model_refusals.lua``: equal rejections that hold the jobs for a model."""
+"""As in ``lib/run/first_constants.lua``: equal rejections that hold the jobs for a model."""
 
 _ENDED = sorted(TERMINAL)
 _PROGRESS = ("jobs", "jobs_done", "in_flight", "paused_ms", *(f"n:{state}" for state in _ENDED))

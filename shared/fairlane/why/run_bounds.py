@@ -102,6 +102,7 @@ class RunBounds:
             or self._shut_out(lane, head)
             or own
             or self._model(lane, head)
+            or self._first_calls(lane, head)
             or self._team_budget(lane, head.entry)
             or self._team_share(lane)
         )
@@ -133,6 +134,17 @@ class RunBounds:
         return Reason(
             "model", f"the next job waits for {wanted}: {held_in_words(lane, models, self._now_ms)}"
         )
+
+    def _first_calls(self, lane: str, head: NextJob) -> Reason | None:
+        """That the model has answered none of the run's calls yet, so that few start for a moment."""
+        first = self._state.get(f"first:{head.entry.kind}:{lane}")
+        if first is None:
+            return None
+        started, most, until_ms = map(int, first.split(":"))
+        if started < most or self._now_ms >= until_ms:
+            return None
+        sentence = f"{lane} has answered none of the run's first {started:,} calls yet"
+        return Reason("first_calls", f"{sentence}: more start with an answer, or in a moment", until_ms)
 
     def _shut_out(self, lane: str, head: NextJob) -> Reason | None:
         """That the lane answers other teams and none of this team's calls, so that few of them start."""

@@ -43,6 +43,8 @@ Constraint: TypeAlias = Literal[
     "run_paused",
     # Its model rejected the run's first calls alike (lib/run/model_refusals.lua).
     "request_refused",
+    # Its model has answered none of the run's calls yet (lib/run/first_calls.lua).
+    "first_calls",
     # What its team may use in a day or a month is used up (lib/team/budget.lua).
     "team_budget",
     # Before the lane, in this order: nobody leads. The run is not admitted. The item is not handed out. It

@@ -22,11 +22,14 @@ class Offer(NamedTuple):
     """A run that may take up to ``most`` permits in turn.
 
     ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
+    ``first``: most of its calls to a model that start while none is answered, until time alone lets more
+    start; 0: any number.
     """
 
     ref: RunRef
     most: int
     ahead: int = 0
+    first: int = 0
 
 
 class ReservedShare(NamedTuple):
@@ -148,7 +151,10 @@ class Permits:
                 "lease_ms": lease_ms,
                 "shares": _shares_json(shares) if shares else "",
                 "offers": json.dumps(
-                    [{"run": str(ref), "most": most, "ahead": ahead} for ref, most, ahead in offers]
+                    [
+                        {"run": str(ref), "most": most, "ahead": ahead, "first": first}
+                        for ref, most, ahead, first in offers
+                    ]
                 ),
             },
         )

@@ -30,7 +30,7 @@ from fairlane_workers.providers.errors.error_class import (
     meant_status,
     remedy_of_redirect,
 )
-from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up
+from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up, limits_growth
 from fairlane_workers.providers.errors.retry_after import (
     retry_after_ms,
     stated_date_ms,
@@ -235,6 +235,8 @@ def _outcome(
         hints, wait_ms = read_refusal(limits, headers, error, wait_ms, now_ms)
         if is_used_up(error, status) and (hints is None or hints.exhausted is None):
             hints = replace(hints or Hints(), exhausted="day")
+        elif limits_growth(error):
+            hints = replace(hints or Hints(), exhausted="growth")
         too_long = is_too_long_for_plan(error.message)
         if too_long or is_beyond_limit(error.message):
             hints = hints and replace(hints, exhausted=None)

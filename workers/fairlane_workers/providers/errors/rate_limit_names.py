@@ -46,6 +46,20 @@ _QUOTAS = frozenset(
 )
 _BUDGET = "budgetexceeded"
 """How codes of a used-up budget end: LiteLLM's ``budget_exceeded``, Merge's ``project_budget_exceeded``."""
+_BURST_RATE = "limitburstrate"
+"""DashScope's code of a rate that grows too fast."""
+_LONG_OPENING = 500
+"""Characters of a rate limit's message that may say so: advice on how to grow follows its first sentence."""
+# Anthropic's "Number of request tokens has exceeded your rate limit … maximum usage increase rate", its docs'
+# "acceleration limits", DashScope's "Request rate increased too quickly", and Fireworks' "Ensure your
+# workload does not double faster than once per 30 minutes".
+_GROWTH_WORDS = re.compile(
+    r"\busage increase rate\b|\bacceleration limits?\b"
+    r"|\b(?:rate|usage|traffic|load)s? (?:has |have |is |are )?"
+    r"(?:increased|increasing|grown|growing|ramped up) too (?:quickly|fast|rapidly)\b"
+    r"|\bdoes not double faster than\b",
+    re.IGNORECASE,
+)
 _ENDING = re.compile(r"(?:error|exception)$")
 _PARTS = re.compile(r"[./#:]")
 
@@ -169,6 +183,13 @@ def is_used_up(error: ErrorBody, status: int) -> bool:
     if status in _WORDED and (not _QUOTAS.isdisjoint(names) or _QUOTA_WORDS.search(opening)):
         return True
     return (status in _WORDED or status == TOO_MANY_REQUESTS) and _BUDGET_WORDS.search(opening) is not None
+
+
+def limits_growth(error: ErrorBody) -> bool:
+    """Whether a rejection by rate is for how fast the rate has grown: at that rate the provider goes on."""
+    if any(name == _BURST_RATE for kind in error.kinds for name in _plain(kind)):
+        return True
+    return _GROWTH_WORDS.search((error.message or "")[:_LONG_OPENING]) is not None
 
 
 def _plain(name: str) -> tuple[str, str]:

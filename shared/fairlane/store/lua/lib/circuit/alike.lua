@@ -9,7 +9,7 @@
 --                          no job anything
 --   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
 -- GIVES: weigh_rejection
--- USES: run/model_refusals
+-- USES: run/first_constants
 -- NEEDS: KEY.lane
 
 local LONGEST = 200 -- bytes of a rejection's words: what follows is mostly of the row

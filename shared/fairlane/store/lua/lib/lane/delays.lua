@@ -1,6 +1,7 @@
 -- What of its run or its team delays a job of an offer (lane/offer), and what the scheduler is told of it.
 -- GIVES: delayed_by note_delay
--- USES: circuit/refused_teams circuit/shut_out run/bounds run/model_refusals team/budget_charge team/reserved_shares
+-- USES: circuit/refused_teams circuit/shut_out run/bounds run/first_calls run/model_refusals team/budget_charge
+--       team/reserved_shares
 -- NEEDS: KEY.starved
 
 -- What of its run or its team delays a job, and until when (0: when woken); nil where nothing does.
@@ -13,6 +14,8 @@ function delayed_by(offer, job, admission)
   if refused_ms then return 'refused', refused_ms end
   local reason, until_ms =
     bound_reached(offer.bounds, entry, fresh, offer.ahead, admission.cluster, admission.now)
+  local first_ms = not reason and job.learns and first_until(offer, entry.kind, admission.now)
+  if first_ms then return FIRST_BOUND, first_ms end
   if not reason then reason, until_ms = over_budget(offer.budget, entry, offer.state) end
   if not reason then reason, until_ms = beyond_shares(admission.shares, offer.team, job.minutes) end
   return reason, until_ms
@@ -33,7 +36,7 @@ function note_delay(delays, offer, bound, until_ms, row)
   elseif bound == 'team_share' or bound == 'circuit' then
     -- A team that is shut out may go on with each call that ends on the lane.
     row.teams_wait = (until_ms == 0 or bound == 'circuit') and 1 or row.teams_wait
-  elseif until_ms == 0 then
+  elseif until_ms == 0 or bound == FIRST_BOUND then
     wake_when_released(offer.bounds)
   end
 end

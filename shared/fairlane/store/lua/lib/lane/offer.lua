@@ -8,7 +8,7 @@
 function open_offer(i, offer, count, name, now)
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
   return {
-    index = i, ref = offer.run, ahead = offer.ahead, team = team_of(offer.run), lane = name,
+    index = i, ref = offer.run, ahead = offer.ahead, most_first = offer.first, team = team_of(offer.run), lane = name,
     hot = hot, fresh = fresh, jobs = jobs, state = state,
     bounds = bounds_of(state, name), budget = budget_of(KEY.queues[count * 4 + i], name, now),
   }

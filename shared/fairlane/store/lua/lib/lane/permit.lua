@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
 -- USES: circuit/refused_teams circuit/shut_out circuit/unanswered lane/admission lane/counts lane/dominant_share
---       lane/model_calls lane/new_lease run/charge_bounds team/budget_charge team/reserved_shares
+--       lane/model_calls lane/new_lease run/charge_bounds run/first_calls team/budget_charge team/reserved_shares
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 
@@ -29,6 +29,7 @@ function grant_permit(offer, job, admission, lease_ms)
   local alone = start_shut(row, limits, offer.team, now)
   start_refused(row, offer.team, job.learns, now)
   note_unanswered(row, limits, job.learns, now)
+  if job.learns then start_first(offer, entry.kind, row, now) end
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,

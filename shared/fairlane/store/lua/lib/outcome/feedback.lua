@@ -22,7 +22,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)
   correct_spending(row, limits, lease, signal, used, now)
   if learn_hints(row, limits, hints, lease, now) then news = 'shared' end
-  local wait_ms = judge_trials(row, lane, lease, own and 'refused' or signal, hints, retry_after_ms, now)
+  local wait_ms = judge_trials(row, limits, lane, lease, own and 'refused' or signal, hints, retry_after_ms, now)
   if signal == 'ok' or signal == 'answered' then
     served(row, limits, lease, signal, used, now)
   elseif signal == 'limited' and not own then

@@ -32,10 +32,11 @@ local function rejected_on_known(row, lease, configured, new, as_answered, now)
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
--- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many.
+-- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many, and
+-- a limit on growth has lowered it already (refusal/growth).
 function rejected(row, limits, lease, hints, wait_ms, now)
   if wait_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + wait_ms) end
-  if hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
+  if lease.of_growth or hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then
     -- Where no other call was in flight, others have taken all places, and no narrower window helps.

@@ -1,11 +1,11 @@
 -- What the calls show that try whether a shut lane is open: the first one since its 429s, one during a named wait, and
 -- one beyond its quota.
 -- GIVES: judge_trials is_freed
--- USES: job/rejections refusal/named_waits refusal/provisional reported/quota
+-- USES: job/rejections refusal/growth refusal/named_waits refusal/provisional reported/quota
 
 -- Learns from the end of any call, before anything else is learned from its 429. `lane` is what `row` edits. Returns
--- how long the lane waits, in ms, of `wait_ms` that its provider named.
-function judge_trials(row, lane, lease, signal, hints, wait_ms, now)
+-- how long the lane waits, in ms, of `wait_ms` that its provider named: not at all where it limits growth.
+function judge_trials(row, limits, lane, lease, signal, hints, wait_ms, now)
   if signal == 'ok' or signal == 'answered' then
     confirm_openings(row, lease)
   elseif signal == 'limited' then
@@ -15,6 +15,11 @@ function judge_trials(row, lane, lease, signal, hints, wait_ms, now)
   end
   judge_quota(row, lease, signal, now)
   judge_wait(row, lease, signal, now)
+  if signal == 'limited' and limits_growth(limits, hints) then
+    learn_growth(row, lease, wait_ms, now)
+    lease.of_growth, lease.waits_ms = true, wait_ms
+    return 0
+  end
   return wait_of_lane(row, lease, is_rejection(signal), hints, wait_ms, now)
 end
 

@@ -30,7 +30,14 @@ local function is_outdated(row, axis)
     and (row.granted or 0) - (row[axis .. '_reported_n'] or 0) > UNRENEWED_CALLS
 end
 
--- The learned rate, a minute; nil where nothing limits the axis.
+-- What a limit on growth allows of requests by now (lib/refusal/growth.lua), a minute; nil where none was met.
+local function grown_rate(row)
+  local rate = known(row.growth_rate)
+  local e_folds = rate and row.growth_slope * math.max(0, (row.asked_ms or 0) - row.growth_ms) / 60000
+  return rate and math.min(MOST_PER_MINUTE, rate * math.exp(math.min(100, e_folds)))
+end
+
+-- The learned rate, a minute; nil where nothing limits the axis. A limit on growth takes the place of slow start.
 function learned_rate(row, axis, configured)
   local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
   if not rate and axis == 'requests' and not reported and not configured then rate = START_PER_MINUTE end
@@ -38,6 +45,8 @@ function learned_rate(row, axis, configured)
     rate = math.min(rate, row[axis .. '_top'])
   end
   if axis == 'requests' and known(row.check_rate) then rate = math.min(rate or math.huge, row.check_rate) end
+  local grown = axis == 'requests' and grown_rate(row)
+  if grown then rate = math.min(known(row.requests_age_ms) and rate or math.huge, grown) end
   if reported and not is_outdated(row, axis) then
     local left = lifted(row, axis, left_of(row, axis, reported))
     rate = math.min(rate or left, left)

@@ -6,7 +6,9 @@
 function forget_refusals()
   local count = 0
   for _, field in ipairs(redis.call('HKEYS', KEY.state)) do
-    if string.find(field, '^rejected:') then count = count + redis.call('HDEL', KEY.state, field) end
+    local model = string.match(field, '^rejected:(.*)')
+    if model then count = count + redis.call('HDEL', KEY.state, field) end
+    if model then redis.call('HDEL', KEY.state, 'first:' .. model) end
   end
   return count
 end

@@ -1,21 +1,22 @@
 -- Holds a run's jobs for a model whose provider rejected the run's first calls to it in the same way. So a model that
 -- does not exist, or a wrong parameter, costs a few calls and not all.
--- GIVES: ENOUGH_REFUSALS HELD_BOUND refusal_fields held_by_refusals next_allowed
--- USES: core/time job/entry
+-- GIVES: HELD_BOUND refusal_fields held_by_refusals model_of next_allowed
+-- USES: core/time job/entry run/first_constants
 
 -- Fields of a run's state, by call kind and lane:
 --   answered:<kind>:<lane>   1 after any other answer; then the run's jobs for the model are never held
 --   rejected:<kind>:<lane>   JSON {count, refusal, words}: equal rejections, while there is no other answer
+--   first:<kind>:<lane>      "started:most:until_ms": how many calls have started, until they are any number, and how
+--                            many may until then, while there is no other answer (lib/run/first_calls.lua)
 
-ENOUGH_REFUSALS = 5 -- equal rejections that hold the jobs: one or two may be due to their rows
 HELD_BOUND = 'request_refused' -- the bound that a run reports on a lane if all its jobs there are held
 local LOOK_AT, LOOK_BEHIND = 100, 1000 -- most jobs that one request skips: held ones (0.1 ms), those that do not fit
 local PAGE = 50 -- jobs that are read at once
 
--- The names of the two fields.
+-- The names of the three fields.
 function refusal_fields(kind, lane)
   local model = whole(kind) .. ':' .. lane
-  return 'answered:' .. model, 'rejected:' .. model
+  return 'answered:' .. model, 'rejected:' .. model, 'first:' .. model
 end
 
 -- Whether refusals hold a run's jobs of a call kind on a lane.
@@ -25,13 +26,21 @@ function held_by_refusals(state, kind, lane)
   return past and cjson.decode(past).count >= ENOUGH_REFUSALS
 end
 
--- {held, learns} for the model of an offer's job. `learns`: the job's answer helps to decide whether to hold the model.
-local function model_of(offer, kind)
+-- {held, learns, first} for the model of an offer's job. `learns`: the job's answer helps to decide whether to hold the
+-- model. `first`: {started, most, until_ms}, nil where no call has started, or the model has answered.
+function model_of(offer, kind)
   offer.models = offer.models or {}
   if not offer.models[kind] then
-    local answered = redis.call('HGET', offer.state, (refusal_fields(kind, offer.lane)))
-    local held = not answered and held_by_refusals(offer.state, kind, offer.lane)
-    offer.models[kind] = { held = held, learns = not answered }
+    local answered, _, field = refusal_fields(kind, offer.lane)
+    local model = { learns = not redis.call('HGET', offer.state, answered) }
+    if model.learns then
+      model.held = held_by_refusals(offer.state, kind, offer.lane)
+      local numbers = string.gmatch(redis.call('HGET', offer.state, field) or '', '%d+')
+      local started, most, until_ms = numbers(), numbers(), numbers()
+      model.first = started
+        and { started = tonumber(started), most = tonumber(most), until_ms = tonumber(until_ms) }
+    end
+    offer.models[kind] = model
   end
   return offer.models[kind]
 end

@@ -15,8 +15,8 @@
 --   few_models      whether calls wait for their models (lib/lane/models.lua)
 --   owed      {"<team>": billionths of lane minutes that it was charged too little}
 --   now_ms    the server's time
--- `offers` is [{run, most, ahead}, …] (lib/run/bounds.lua). KEY.queues has hot, fresh, jobs and state of each, and
--- then each team's budget (lib/team/budget.lua). `shares` are the teams' shares of the lane
+-- `offers` is [{run, most, ahead, first}, …] (lib/run/bounds.lua, lib/run/first_calls.lua). KEY.queues has hot, fresh,
+-- jobs and state of each, and then each team's budget (lib/team/budget.lua). `shares` are the teams' shares of the lane
 -- (lib/team/reserved_shares.lua). A job that waits for a reserved part is not in `delayed`, as that may change with
 -- every call.
 local now = clock(ARG.now_ms, KEY.clock)
