@@ -37,7 +37,7 @@ Constraint: TypeAlias = Literal[
     "eval_rate",
     "delay",
     "budget",
-    # Its next job waits for its model's turn on the server (lib/lane/models.lua).
+    # Its next job waits for its model's turn on the server (lib/models/models.lua).
     "model",
     # Somebody has paused the run.
     "run_paused",

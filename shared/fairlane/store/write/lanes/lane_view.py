@@ -208,7 +208,7 @@ def read_view(
 
 
 def read_models(state: Mapping[str, str], limits: LaneLimits) -> HeldModels | None:
-    """The held models, as `lib/lane/models.lua` keeps them; ``None`` where the lane calls any number."""
+    """The held models, as `lib/models/models.lua` keeps them; ``None`` where the lane calls any number."""
     if limits.models_at_once is None:
         return None
     names = [str(model["name"]) for model in json.loads(state.get("models") or "[]")]

@@ -320,7 +320,7 @@ def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, s
 
 
 def _models(spec: RunSpec) -> Fields:
-    """Models by call kind, as their server names them: ``lib/lane/fitting.lua``."""
+    """Models by call kind, as their server names them: ``lib/models/fitting.lua``."""
     named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_called(spec))}
     return {field: model for field, model in named.items() if model}
 

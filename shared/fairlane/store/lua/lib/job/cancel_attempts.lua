@@ -1,8 +1,8 @@
 -- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
 -- calls held. A job whose answers were not kept gets a record of their tokens.
 -- GIVES: cancel_attempts
--- USES: circuit/suspect core/time core/wake job/attempt_counts lane/model_calls lane/starved
---       team/budget_true_up team/in_flight
+-- USES: circuit/suspect core/time core/wake job/attempt_counts lane/starved models/model_calls team/budget_true_up
+--       team/in_flight
 -- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results ARG.channel
 
 -- Drops the probe of a lane that awaits it; another may start at once.

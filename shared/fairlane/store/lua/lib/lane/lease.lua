@@ -1,6 +1,6 @@
 -- Leases: the right of one worker to one attempt, and what happens when it ends.
 -- GIVES: release_lease held_lease
--- USES: core/wake lane/model_calls lane/starved team/in_flight
+-- USES: core/wake lane/starved models/model_calls team/in_flight
 -- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases ARG.channel
 
 -- Ends a lease: its place in the lane's window is free again. `pending` counts the lane's calls in flight that hold

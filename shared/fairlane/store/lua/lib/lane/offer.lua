@@ -1,6 +1,6 @@
 -- Offers: the runs that a lane may grant permits to, and their next jobs.
 -- GIVES: open_offer queued_jobs next_job
--- USES: lane/delays lane/dominant_share lane/fitting lane/retries run/bounds run/model_refusals team/budget
+-- USES: lane/delays lane/dominant_share lane/retries models/fitting run/bounds run/next_allowed team/budget
 --       team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 

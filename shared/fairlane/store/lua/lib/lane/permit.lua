@@ -1,7 +1,7 @@
 -- Permits: a job leaves its queue, its dispatch number grows by one, and a lease says who may call it until when.
 -- GIVES: grant_permit
 -- USES: circuit/refused_teams circuit/shut_out circuit/unanswered lane/admission lane/counts lane/dominant_share
---       lane/model_calls lane/new_lease run/charge_bounds run/first_calls team/budget_charge team/reserved_shares
+--       lane/new_lease models/model_calls run/charge_bounds run/first_calls team/budget_charge team/reserved_shares
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 

@@ -12,7 +12,7 @@
 --   suspected       whether that may be because one team's calls alone meet 429s (lib/circuit/suspect.lua)
 --   gather_ms       how long its bucket may gather permits until then, where they are short
 --   in_flight, pending, window   calls of the lane, those that hold no slot, and the most at once
---   few_models      whether calls wait for their models (lib/lane/models.lua)
+--   few_models      whether calls wait for their models (lib/models/models.lua)
 --   owed      {"<team>": billionths of lane minutes that it was charged too little}
 --   now_ms    the server's time
 -- `offers` is [{run, most, ahead, first}, …] (lib/run/bounds.lua, lib/run/first_calls.lua). KEY.queues has hot, fresh,

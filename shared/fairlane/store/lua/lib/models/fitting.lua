@@ -1,7 +1,7 @@
--- Which jobs of an offer (lane/offer) may start beside the models that its lane's server holds (lane/models). A run's
+-- Which jobs of an offer (lane/offer) may start beside the models that its lane's server holds (models/models). A run's
 -- state has 'model:<kind>', the model of each call kind.
 -- GIVES: fitting model_named choose first_of
--- USES: lane/models
+-- USES: models/models
 
 -- The model of a call kind; nil where it is not known, as in a run that an earlier version has admitted.
 function model_named(offer, kind)

@@ -1,4 +1,4 @@
--- Calls in flight by model, on a lane whose server holds few models at once (lane/models). In a lane's hash:
+-- Calls in flight by model, on a lane whose server holds few models at once (models/models). In a lane's hash:
 --   calls:<model>    calls of it in flight
 -- GIVES: model_calls begin_model_call end_model_call
 

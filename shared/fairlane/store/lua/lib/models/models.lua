@@ -5,7 +5,7 @@
 --                    flight, or waits for the lane alone
 --   model_waits_ms   since when a job waits for another model
 -- GIVES: models_of awaits_model hold_model
--- USES: lane/model_calls lane/state
+-- USES: lane/state models/model_calls
 
 local LINGER_MS = 500 -- ms for which a model stays without a call: the next row, turn or evaluation is fed meanwhile
 local TURN_MS = 60000 -- ms that others wait: loads take some seconds to a minute
