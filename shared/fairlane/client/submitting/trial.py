@@ -32,7 +32,7 @@ from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.reading import LaneDirectory
+from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.templates.template import referenced_variables
 
