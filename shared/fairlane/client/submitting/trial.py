@@ -25,9 +25,9 @@ from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
+from fairlane.model.choices import Source
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
-from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
