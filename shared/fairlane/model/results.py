@@ -60,7 +60,7 @@ class TaskResult:
     def to_json(self, *, short: bool = False) -> str:
         """The stored form: JSON with short keys, without what is ``None``.
 
-        ``short``: a success becomes the list that `_long_task` reads, half as long. Earlier versions do not
+        ``short``: a success becomes the list that `_by_key` reads, half as long. Earlier versions do not
         read it.
         """
         usage = _usage_list(self.usage)
@@ -90,7 +90,7 @@ class TaskResult:
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskResult:
         """Parse a stored form, packed or plain; unknown keys and further places of a list are ignored."""
-        data = _long_task(_parsed(text))
+        data = _by_key(_parsed(text), _TASK_PLACES)
         return cls(
             state=_state(data),
             output=data.get("o"),
@@ -153,7 +153,7 @@ class JudgeResult:
 
     @classmethod
     def _of(cls, parsed: Any) -> JudgeResult:
-        data = _long_judge(parsed)
+        data = _by_key(parsed, _JUDGE_PLACES)
         return cls(
             state=_state(data),
             score=data.get("v"),
@@ -326,7 +326,7 @@ def stored_state(stored: str | bytes) -> str:
 
 def long_form(stored: str | bytes) -> Any:
     """The JSON of an evaluation's stored result as earlier versions read it, too."""
-    return _long_judge(_parsed(stored))
+    return _by_key(_parsed(stored), _JUDGE_PLACES)
 
 
 def _compact(data: Mapping[str, Any]) -> str:
@@ -355,14 +355,6 @@ def _dumped(data: Any) -> str:
 
 _TASK_PLACES = ("o", "read", "written", "a", "l", "f")
 _JUDGE_PLACES = ("v", "o", "read", "written", "a")
-
-
-def _long_task(parsed: Any) -> dict[str, Any]:
-    return _by_key(parsed, _TASK_PLACES)
-
-
-def _long_judge(parsed: Any) -> dict[str, Any]:
-    return _by_key(parsed, _JUDGE_PLACES)
 
 
 def _by_key(parsed: Any, places: Sequence[str]) -> dict[str, Any]:

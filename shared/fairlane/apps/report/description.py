@@ -19,18 +19,8 @@ LONG_QUOTE = 40
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|“[^”]*”", re.DOTALL)
 _NO_TEXT = frozenset(
     {
-        "batching",
-        "choices",
-        "expected",
-        "field",
-        "function",
-        "ignore_case",
-        "lane",
-        "level",
-        "required",
-        "strip",
-        "tolerance",
-        "when",
+        *("batching", "choices", "expected", "field", "function", "ignore_case"),
+        *("lane", "level", "required", "strip", "tolerance", "when"),
     }
 )
 """Fields of evaluators that name things; the others are, or may hold, text of prompts."""

@@ -8,9 +8,9 @@ import typer
 
 from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table, say
-from fairlane.cli.runs.run_views import share, states_in_words
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table
+from fairlane.cli.runs.run_views import states_in_words
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.summary import Spending, Summary, dollars
 from fairlane.core.clock import span
 from fairlane.core.errors import SubmissionError
@@ -30,11 +30,7 @@ def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOpti
     The prices in the settings give the cost. Ends with 1 if the run was refused.
     """
     with invocation.deployment() as deployment:
-        found = find_run(deployment, run)
-        status = found.status()
-        if not status.state.finished:
-            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
-            found.wait(progress=True)
+        found = find_ended(deployment, run)
         try:
             summed = found.summary()
         except SubmissionError as refused:
