@@ -3,9 +3,9 @@
 FairlaneError
 ├── ConfigurationError      a setting is wrong or unknown               field, value, remedy
 ├── SubmissionError         an argument of ``submit`` is wrong          field, value, row, remedy
-│   ├── BatchFileError      lines of a batch file cannot be sent        problems
+│   ├── BatchFileError      lines of a batch file cannot be sent        problems (of `apps`)
 │   └── DatasetChanged      a dataset is not what a run read from it    field, value, remedy
-├── UnsupportedError        a promptfoo configuration cannot be run     problems
+├── UnsupportedError        a promptfoo configuration cannot be run     problems (of `apps`)
 ├── TemplateError           a template does not compile or render       template_field, variable
 ├── RunNotFound             no such run, or it has expired              run_id
 │   ├── RunArchived         Redis has only a stub of the run            run_id
@@ -50,7 +50,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from typing import Any
 
 from fairlane.core.error_state import reduced, shown
@@ -67,7 +66,6 @@ class FairlaneError(Exception):
         return reduced(self)
 
 
-# A wrong value is shown so far that a user recognises it, and its message stays within a few lines.
 _LISTED = 5
 """Ids that a message lists."""
 
@@ -104,28 +102,6 @@ class DatasetChanged(SubmissionError):
     def __init__(self, url: str, first: int, last: int) -> None:
         problem = f"has changed since the run read it: rows {first:,} to {last:,} are other rows now, or gone"
         super().__init__("dataset", url, problem, "Restore it as it was, or submit its rows as a new run.")
-
-
-class BatchFileError(SubmissionError):
-    """Lines of a batch file cannot be sent, and none was. ``problems`` are pairs of line and reason.
-
-    ``more``: reading stopped at this number of problems.
-    """
-
-    def __init__(self, path: Path, problems: list[tuple[int, str]], *, more: bool) -> None:
-        super().__init__("batch", str(path), "cannot be sent")
-        further = [f"  and more: reading stopped after {len(problems)}"] if more else []
-        listed = [f"  line {line:,}: {what}" for line, what in problems]
-        self.args = ("\n".join([f"{path} cannot be sent; nothing was:", *listed, *further]),)
-        self.problems = problems
-
-
-class UnsupportedError(FairlaneError, ValueError):
-    """A promptfoo configuration cannot be run as it is written; nothing was. ``problems`` are all reasons."""
-
-    def __init__(self, problems: tuple[Any, ...]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = problems
 
 
 class TemplateError(FairlaneError, ValueError):
@@ -232,8 +208,7 @@ class TargetNotFound(FairlaneError, LookupError):
     def __init__(self, target: str, near: Sequence[str] = (), detail: str = "") -> None:
         meant = f"; did you mean {' or '.join(near)}?" if near else ""
         listed = "`fairlane lanes` and `fairlane runs` list what is there; a job is RUN/ITEM or RUN/ITEM/STEP"
-        what = detail or listed
-        super().__init__(f"no lane, run or job {target!r}{meant} ({what})")
+        super().__init__(f"no lane, run or job {target!r}{meant} ({detail or listed})")
         self.target, self.near = target, tuple(near)
 
 
