@@ -6,14 +6,13 @@ from collections.abc import Iterator, Mapping
 
 import typer
 
-from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table
+from fairlane.cli.output import clip, emit, print_fields, print_line, print_table
+from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.summary import Spending, Summary, dollars
 from fairlane.core.clock import span
-from fairlane.core.errors import SubmissionError
 from fairlane.model.run_status import RoleTime, Scores
 
 app = typer.Typer()
@@ -31,11 +30,8 @@ def summary(invocation: Invocation, run: RunArgument = LATEST, as_json: JsonOpti
     """
     with invocation.deployment() as deployment:
         found = find_ended(deployment, run)
-        try:
+        with failing():
             summed = found.summary()
-        except SubmissionError as refused:
-            complain(str(refused))
-            raise typer.Exit(FAILED) from refused
     emit(summed.to_dict(), lambda: print_summary(summed), as_json=as_json)
 
 
