@@ -58,7 +58,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def nice_steps(most: float) -> list[float]:
-    """Some four numbers from 0 to at least ``most``, for an axis: multiples of 1, 2 or 5 times a power of ten."""
+    """Some four numbers from 0 to at least ``most``: multiples of 1, 2 or 5 times a power of ten."""
     if most <= 0:
         return [0.0, 1.0]
     rough = most / 4
