@@ -9,9 +9,8 @@ import typer
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.runs import conclude_submission
-from fairlane.cli.runs.submitting import options, portions, scoring
+from fairlane.cli.runs.submitting import inputs, options, scoring
 from fairlane.cli.runs.submitting.assignments import read_options, read_params
-from fairlane.cli.runs.submitting.inputs import open_dataset, read_calls
 from fairlane.client.client import Client
 
 app = typer.Typer()
@@ -39,9 +38,9 @@ def submit(
             help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines.",
         ),
     ],
-    limit: portions.LimitOption = None,
-    sample: portions.SampleOption = None,
-    seed: portions.SeedOption = 0,
+    limit: inputs.LimitOption = None,
+    sample: inputs.SampleOption = None,
+    seed: inputs.SeedOption = 0,
     model: options.ModelsOption = None,
     prompt: options.PromptsOption = None,
     prompt_file: options.PromptFilesOption = None,
@@ -77,13 +76,13 @@ def submit(
     With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
     left.
     """
-    calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
+    calls = inputs.read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
     evaluators = scoring.read_evaluators(
         evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
     )
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
-            portions.portion_of(open_dataset(dataset), limit, sample, seed),
+            inputs.portion_of(inputs.open_dataset(dataset), limit, sample, seed),
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
