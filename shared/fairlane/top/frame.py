@@ -110,7 +110,7 @@ class Frame:
         details = [(visible_line(name), visible(words)) for name, words in self._shown.details]
         wide = max(len(name) for name, _ in details) + 2
         for name, words in details:
-            lines = wrap(words, max(10, width - wide - 1), break_on_hyphens=False)
+            lines = wrap(" ".join(words.split()), max(10, width - wide - 1), break_on_hyphens=False)
             for number, line in enumerate(lines or [""]):
                 yield Text.assemble((name.ljust(wide) if number == 0 else " " * wide, "bold"), line)
 
