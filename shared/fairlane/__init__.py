@@ -7,8 +7,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from fairlane.apps.batchfile.reading import BatchFileError
-    from fairlane.apps.promptfoo.reading.problems import UnsupportedError
     from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
     from fairlane.client.asynchronous.client import AsyncClient
     from fairlane.client.asynchronous.run import AsyncRun
@@ -27,6 +25,7 @@ if TYPE_CHECKING:
         AmbiguousRun,
         ArchiveTooNew,
         ArchiveUnavailable,
+        BatchFileError,
         BrokenPage,
         BrokenSessions,
         CallFailed,
@@ -61,6 +60,7 @@ if TYPE_CHECKING:
         UnknownFormat,
         UnknownModel,
         UnreadableRow,
+        UnsupportedError,
         WorkerNotFound,
         WorkRaised,
     )
@@ -178,8 +178,6 @@ __all__ = [
 ]
 
 _HOMES = dict.fromkeys(__all__, "fairlane.core.errors") | {
-    "BatchFileError": "fairlane.apps.batchfile.reading",
-    "UnsupportedError": "fairlane.apps.promptfoo.reading.problems",
     "Forecast": "fairlane.client.views.forecast",
     "AsyncCallHandle": "fairlane.client.asynchronous.calls",
     "AsyncCallMap": "fairlane.client.asynchronous.calls",

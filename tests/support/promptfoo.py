@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
-from fairlane.apps.promptfoo.reading.problems import UnsupportedError
 from fairlane.config.environment import process_environment
+from fairlane.core.errors import UnsupportedError
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage

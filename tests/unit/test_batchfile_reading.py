@@ -11,11 +11,10 @@ import pytest
 
 from fairlane.apps.batchfile.reading import (
     MOST_PROBLEMS,
-    BatchFileError,
     check_batch,
     read_batch,
 )
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import BatchFileError, SubmissionError
 
 EMBEDDINGS, RESPONSES = "/v1/embeddings", "/v1/responses"
 

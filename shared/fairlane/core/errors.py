@@ -3,9 +3,9 @@
 FairlaneError
 ├── ConfigurationError      a setting is wrong or unknown               field, value, remedy
 ├── SubmissionError         an argument of ``submit`` is wrong          field, value, row, remedy
-│   ├── BatchFileError      lines of a batch file cannot be sent        problems (of `apps`)
+│   ├── BatchFileError      lines of a batch file cannot be sent        problems
 │   └── DatasetChanged      a dataset is not what a run read from it    field, value, remedy
-├── UnsupportedError        a promptfoo configuration cannot be run     problems (of `apps`)
+├── UnsupportedError        a promptfoo configuration cannot be run     problems
 ├── TemplateError           a template does not compile or render       template_field, variable
 ├── RunNotFound             no such run, or it has expired              run_id
 │   ├── RunArchived         Redis has only a stub of the run            run_id
@@ -50,6 +50,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from fairlane.core.error_state import reduced, shown
@@ -102,6 +103,28 @@ class DatasetChanged(SubmissionError):
     def __init__(self, url: str, first: int, last: int) -> None:
         problem = f"has changed since the run read it: rows {first:,} to {last:,} are other rows now, or gone"
         super().__init__("dataset", url, problem, "Restore it as it was, or submit its rows as a new run.")
+
+
+class BatchFileError(SubmissionError):
+    """Lines of a batch file cannot be sent, and none was. ``problems`` are pairs of line and reason.
+
+    ``more``: reading stopped at this number of problems.
+    """
+
+    def __init__(self, path: Path, problems: list[tuple[int, str]], *, more: bool) -> None:
+        super().__init__("batch", str(path), "cannot be sent")
+        further = [f"  and more: reading stopped after {len(problems)}"] if more else []
+        listed = [f"  line {line:,}: {what}" for line, what in problems]
+        self.args = ("\n".join([f"{path} cannot be sent; nothing was:", *listed, *further]),)
+        self.problems = problems
+
+
+class UnsupportedError(FairlaneError, ValueError):
+    """A promptfoo configuration cannot be run as it is written; nothing was. ``problems`` are all reasons."""
+
+    def __init__(self, problems: tuple[Any, ...]) -> None:
+        super().__init__("\n".join(str(problem) for problem in problems))
+        self.problems = problems
 
 
 class TemplateError(FairlaneError, ValueError):

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fairlane.apps.batchfile.bodies import ENDPOINTS, body_problems, shown
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import BatchFileError, SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines, unique
 from fairlane.datasets.row_json import check_row
 from fairlane.datasets.rows import MAX_ROW_BYTES
@@ -27,20 +27,6 @@ _SORTED_BY = 3
 """Bits by which digests are sorted in eight parts, one in memory at a time."""
 
 _ONE_EACH = "Give each line one of its own"
-
-
-class BatchFileError(SubmissionError):
-    """Lines of a batch file cannot be sent, and none was. ``problems`` are pairs of line and reason.
-
-    ``more``: reading stopped at this number of problems.
-    """
-
-    def __init__(self, path: Path, problems: list[tuple[int, str]], *, more: bool) -> None:
-        super().__init__("batch", str(path), "cannot be sent")
-        further = [f"  and more: reading stopped after {len(problems)}"] if more else []
-        listed = [f"  line {line:,}: {what}" for line, what in problems]
-        self.args = ("\n".join([f"{path} cannot be sent; nothing was:", *listed, *further]),)
-        self.problems = problems
 
 
 def check_batch(path: Path, *, own_models: bool) -> int:

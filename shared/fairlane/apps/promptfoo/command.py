@@ -11,7 +11,6 @@ import typer
 
 from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.reading.problems import UnsupportedError
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Tally
 from fairlane.apps.promptfoo.selecting import options as chosen
@@ -21,7 +20,7 @@ from fairlane.cli.output import clip, complain, emit, print_line, print_table, s
 from fairlane.cli.runs.conclusion import OPTION, FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.submitting.options import MaxConcurrentOption, OnRefusalOption
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import SubmissionError, UnsupportedError
 from fairlane.export.formats import export_records, format_of
 
 app = typer.Typer()

@@ -13,6 +13,7 @@ from fairlane.apps.promptfoo.grading.models import Graders
 from fairlane.apps.promptfoo.hooks.before import SuiteHooks, TestHooks
 from fairlane.apps.promptfoo.hooks.hooks import Hooks, read_hooks
 from fairlane.apps.promptfoo.planning.asking import Asker
+from fairlane.apps.promptfoo.planning.matching import Earlier
 from fairlane.apps.promptfoo.planning.plans import (
     MAX_MODELS,
     MAX_PROMPTS,
@@ -32,7 +33,6 @@ from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
-from fairlane.apps.promptfoo.selecting.earlier import Earlier
 from fairlane.apps.promptfoo.selecting.filters import Filters
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError

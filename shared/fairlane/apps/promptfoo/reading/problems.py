@@ -9,7 +9,7 @@ from pathlib import Path
 
 from fairlane.apps.promptfoo.reading.yaml12 import line_of
 from fairlane.config.problems import did_you_mean
-from fairlane.core.errors import FairlaneError
+from fairlane.core.errors import UnsupportedError
 
 Key = str | int
 
@@ -42,14 +42,6 @@ class Problem:
 
     def __str__(self) -> str:
         return f"{self.place}: {self.text}"
-
-
-class UnsupportedError(FairlaneError, ValueError):
-    """A promptfoo configuration cannot be run as it is written; nothing was. ``problems`` are all reasons."""
-
-    def __init__(self, problems: tuple[Problem, ...]) -> None:
-        super().__init__("\n".join(str(problem) for problem in problems))
-        self.problems = problems
 
 
 @dataclass(slots=True)
