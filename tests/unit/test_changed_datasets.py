@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from fairlane.client.views.comparison import compare_runs
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.references import Reference, SourcePages, digest_of
-from fairlane.model.origins import Source
+from fairlane.model.choices import Source
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.store.keys import digest_field

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.cli.runs.submitting.portions import sample_of
+from fairlane.cli.runs.submitting.inputs import sample_of
 from fairlane.model.job import JobState
 from tests.support.command_line import CommandLine
 

@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.export.formats import export_records, write_records
-from fairlane.export.formulas import quoted, unquoted
+from fairlane.export.tables import quoted, unquoted
 from tests.support.records import make_record
 
 DANGEROUS = ["=HYPERLINK(1)", "+1+cmd", "-2+3", "@SUM(A1)", "\t=1", "\r=1", "\n=1", "\uff1d1+1"]

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.client.following.exporting import messages_of
+from fairlane.client.outputs import messages_of
 from fairlane.core.errors import FairlaneError, MissingExtra, UnknownFormat
 from fairlane.evaluators.builders import contains, exact_match
 from fairlane.export.trackers import exported

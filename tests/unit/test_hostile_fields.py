@@ -10,7 +10,7 @@ import pytest
 
 from fairlane.core.errors import BrokenSessions
 from fairlane.datasets.rows import MAX_PAGE_BYTES
-from fairlane.model.origins import Continuation
+from fairlane.model.choices import Continuation
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import memberships_field
 from fairlane.sandbox.pieces import ReadMembers

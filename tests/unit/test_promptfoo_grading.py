@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.evaluation import Evaluation
-from fairlane.apps.promptfoo.grading.asks import Ask, Chat, asked, first_object
-from fairlane.apps.promptfoo.grading.rounds import grade
+from fairlane.apps.promptfoo.grading.asks import Ask, Chat, asked, first_object, grade
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict

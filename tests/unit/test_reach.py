@@ -11,8 +11,8 @@ from redis import Redis
 
 from fairlane.core.errors import FunctionNotFound, SubmissionError, TemplateError, UnknownModel
 from fairlane.evaluators.builders import llm_judge
+from fairlane.model.choices import Source
 from fairlane.model.evaluators import FunctionScorer, Judge
-from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Message, Plan, RunRef, RunSpec
 from fairlane.pipeline.rendering import OPERATORS_OWN, Rendering
 from fairlane_scheduler.intake.admission import check_source

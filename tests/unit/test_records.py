@@ -11,8 +11,8 @@ from redis import Redis
 from fairlane.client.following.records import Records
 from fairlane.evaluators.builders import llm_judge
 from fairlane.export.lines import record_line
+from fairlane.model.choices import Source
 from fairlane.model.job import JobState
-from fairlane.model.origins import Source
 from fairlane.model.results import JudgeResult, TaskResult, assemble
 from fairlane.model.run import RunRef
 from fairlane.model.sessions import session_job

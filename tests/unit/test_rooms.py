@@ -25,7 +25,6 @@ REASONS = {
     "shared/fairlane/embedded/fake_server.py": PROCESS,
     "shared/fairlane/embedded/private.py": SHARED,
     "shared/fairlane/export/extras.py": SHARED,
-    "shared/fairlane/export/formulas.py": SHARED,
     "shared/fairlane/flower/readings/error_words.py": SHARED,
     "shared/fairlane/lab/simulator/process.py": PROCESS,
     "shared/fairlane/local/demo/questions.py": SHARED,

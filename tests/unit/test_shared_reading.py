@@ -8,7 +8,7 @@ from threading import Event
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.flower.readings.shared_reading import FRESH_S, KEPT, SharedReading
+from fairlane.flower.readings.readers import FRESH_S, KEPT, SharedReading
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import SubmissionError
-from fairlane.model.run import LATEST_MS, MOST_NUMBER, MOST_SECONDS, RunSpec
+from fairlane.model.choices import LATEST_MS, MOST_NUMBER, MOST_SECONDS
+from fairlane.model.run import RunSpec
 from tests.support.hostile_specs import EXTREMES, WHOLE, Path, numbers, with_number
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from fairlane.core.lru import Lru
+from fairlane.model.choices import Continuation
 from fairlane.model.job import JobState
-from fairlane.model.origins import Continuation
 from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult, stored_state
 from fairlane.model.run import Cell, RunRef, RunSpec

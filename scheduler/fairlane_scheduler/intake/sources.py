@@ -12,9 +12,9 @@ from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import SourcePages, digest_of
 from fairlane.datasets.rows import MAX_ROW_BYTES, encode_page
+from fairlane.model.choices import Source
 from fairlane.model.ending import Ending
 from fairlane.model.job import JobState
-from fairlane.model.origins import Source
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.runs.runs import ReadPage, Runs
 from fairlane.telemetry.logs import get_logger

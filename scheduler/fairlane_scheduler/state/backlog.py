@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from fairlane.model.origins import Source
+from fairlane.model.choices import Source
 from fairlane.model.run import Plan, RunRef
 
 # Above every priority that a run may set, plus what a run gains by waiting for a quarter of an hour.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict
+from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
 from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent
@@ -27,9 +27,9 @@ _REMEDY = (
 
 
 class CallOptions(TypedDict, total=False):
-    """How a function is called. ``lane`` is by default one of its own. A call takes ``timeout`` seconds at
-    most, and starts ``start_in`` seconds from now at the earliest. ``retry`` bounds its attempts,
-    ``priority`` (-100 to 100) ranks it among the team's runs.
+    """How a function is called. ``lane`` names the budget that it shares with all calls of that lane, else it
+    has one of its own. An attempt takes ``timeout`` seconds at most, and starts ``start_in`` seconds from now
+    at the earliest. ``retry`` bounds the attempts, ``priority`` (-100 to 100) ranks it among the team's runs.
     """
 
     lane: str | None
@@ -147,50 +147,35 @@ def submit_call(
     name: str,
     args: Sequence[Any] = (),
     kwargs: Mapping[str, Any] | None = None,
-    *,
-    lane: str | None = None,
-    timeout: float | None = None,
-    retry: RetryPolicy | None = None,
-    priority: int = 0,
-    start_in: float = 0,
+    **options: Unpack[CallOptions],
 ) -> CallHandle:
     """Call a function or a Celery task on a worker once its lane allows; returns at once.
 
     Arguments arrive as JSON: a date as its ISO 8601 text, a `Decimal` as its digits, a data class as a dict.
 
-    ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. ``lane`` names the budget that it
-    shares with all calls of that lane, else the function has one of its own. ``timeout`` is seconds that
-    one attempt may take, ``start_in`` seconds before which it does not start. Raises `SubmissionError`,
-    `StoreUnavailable`.
+    ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. `CallOptions` lists the options. Raises
+    `SubmissionError`, `StoreUnavailable`.
     """
-    run = _submit(client, name, [(args, kwargs or {})], lane, timeout, retry, priority, start_in)
-    return CallHandle(run)
+    return CallHandle(_submit(client, name, [(args, kwargs or {})], **options))
 
 
 def submit_calls(
-    client: Submits,
-    name: str,
-    calls: Sequence[Arguments],
-    *,
-    lane: str | None = None,
-    timeout: float | None = None,
-    retry: RetryPolicy | None = None,
-    priority: int = 0,
-    start_in: float = 0,
+    client: Submits, name: str, calls: Sequence[Arguments], **options: Unpack[CallOptions]
 ) -> CallMap:
     """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run. There may be none."""
-    return CallMap(_submit(client, name, calls, lane, timeout, retry, priority, start_in))
+    return CallMap(_submit(client, name, calls, **options))
 
 
 def _submit(
     client: Submits,
     name: str,
     calls: Sequence[Arguments],
-    lane: str | None,
-    timeout: float | None,
-    retry: RetryPolicy | None,
-    priority: int,
-    start_in: float,
+    *,
+    lane: str | None = None,
+    timeout: float | None = None,
+    retry: RetryPolicy | None = None,
+    priority: int = 0,
+    start_in: float = 0,
 ) -> Run:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
         raise SubmissionError("name", name, "names no function", FUNCTION_REMEDY)

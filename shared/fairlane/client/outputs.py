@@ -1,9 +1,9 @@
-"""What is made of a run's records once the run is over: files, data frames, summaries and reports."""
+"""What is made of a run's records once it is over: files, frames, summaries, reports, exports."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
 from typing import Any, NamedTuple, TypeVar
@@ -14,13 +14,16 @@ from fairlane.client.following.records import Records
 from fairlane.client.handles import require_handle
 from fairlane.client.views.comparison import Comparison, compare_runs
 from fairlane.client.views.summary import Summary
+from fairlane.core.errors import FairlaneError, TemplateError
 from fairlane.export.formats import Format, export_records
 from fairlane.export.parsed import Parsed, parse_outputs
 from fairlane.export.stored_lines import StoredRecords
-from fairlane.export.trackers.exported import Exported, find_exporter
+from fairlane.export.trackers.exported import Exported, ExportedRun, Exporter, find_exporter
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.record import Record
-from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
 from fairlane.model.run_status import RunStatus
+from fairlane.pipeline.rendering import Rendering
 
 Value = TypeVar("Value")
 
@@ -91,7 +94,7 @@ class RunOutputs(ABC):
         Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
         ``OSError`` where the tool does not take the records.
         """
-        from fairlane.client.following.exporting import send_records
+        from fairlane.client.outputs import send_records
 
         found = find_exporter(exporter)
         ended = self._ended()
@@ -171,3 +174,33 @@ class RunOutputs(ABC):
 def stored_records(run: RunOutputs) -> StoredRecords:
     """The records of a run for a file: most become JSON lines without being made."""
     return run._stored_records()
+
+
+def send_records(
+    spec: RunSpec, records: Iterable[Record], exporter: Exporter, name: str, target: str
+) -> Exported:
+    """Send records by the exporter of that name. Raises `MissingExtra` before it reads one.
+
+    Raises `FairlaneError` in the words of the tool's package, and ``OSError`` where it cannot be reached.
+    """
+    try:
+        return exporter(ExportedRun(spec, messages_of(spec)), records, target)
+    except (FairlaneError, OSError):
+        raise
+    except Exception as error:
+        raise FairlaneError(f"{name} did not take the records: {type(error).__name__}: {error}") from error
+
+
+def messages_of(spec: RunSpec) -> Callable[[Record], list[dict[str, Any]] | None]:
+    """Renders the messages of a record's task; ``None`` for one without, or that read earlier outputs."""
+    rendering = Rendering(Plan(spec=spec))
+
+    def messages(record: Record) -> list[dict[str, Any]] | None:
+        if not spec.models or spec.order.remembers or record.model.startswith(f"{FUNCTIONS}:"):
+            return None
+        try:
+            return rendering.task(cell_of(spec, record.item), record.row).messages or None
+        except (TemplateError, ValueError):
+            return None
+
+    return messages

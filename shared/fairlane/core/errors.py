@@ -67,7 +67,6 @@ class FairlaneError(Exception):
         return reduced(self)
 
 
-# A wrong value is shown so far that a user recognises it, and its message stays within a few lines.
 _LISTED = 5
 """Ids that a message lists."""
 
@@ -232,8 +231,7 @@ class TargetNotFound(FairlaneError, LookupError):
     def __init__(self, target: str, near: Sequence[str] = (), detail: str = "") -> None:
         meant = f"; did you mean {' or '.join(near)}?" if near else ""
         listed = "`fairlane lanes` and `fairlane runs` list what is there; a job is RUN/ITEM or RUN/ITEM/STEP"
-        what = detail or listed
-        super().__init__(f"no lane, run or job {target!r}{meant} ({what})")
+        super().__init__(f"no lane, run or job {target!r}{meant} ({detail or listed})")
         self.target, self.near = target, tuple(near)
 
 

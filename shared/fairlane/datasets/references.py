@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file
-from fairlane.model.origins import Source
+from fairlane.model.choices import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 

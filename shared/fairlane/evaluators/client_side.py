@@ -11,10 +11,9 @@ from typing import Any
 
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.builders import FIELD, check_names
-from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.evaluators import EvaluatorSpec, read_score
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.results import read_score
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,12 +8,11 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, get_args
 
 from fairlane.core.errors import UnknownFormat
-from fairlane.export.csv_table import write_csv
 from fairlane.export.files import as_text, place_of, whole_bytes
 from fairlane.export.lines import write_lines
-from fairlane.export.parquet import require_parquet, write_parquet
 from fairlane.export.spool import Spool
 from fairlane.export.stored_lines import StoredRecords
+from fairlane.export.tables import require_parquet, write_csv, write_parquet
 from fairlane.model.record import Record
 
 Format: TypeAlias = Literal["jsonl", "csv", "parquet"]

@@ -11,6 +11,8 @@ from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunState
 from fairlane.model.tokens import Entry
 
+SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()
+
 NO_OUTPUT = JudgeResult(JobState.SKIPPED, error="no item of the session has an output").to_json()
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import math
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -191,3 +193,11 @@ EvaluatorSpec = Annotated[
     PureSpec | CallSpec,
     Field(discriminator="kind"),
 ]
+
+
+def read_score(answer: str) -> float:
+    """The score in a function's answer: a finite number or a truth value, as JSON. Raises ``ValueError``."""
+    value = json.loads(answer)
+    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+        raise ValueError(f"a score is a finite number or a truth value, the function returned {answer[:200]}")
+    return float(value)

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import math
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from typing import Any
 
 from pydantic_core import from_json
 
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
-from fairlane.model.record import Record, note_of, reason_of
+from fairlane.model.record import Record, RecordDraft, note_of, reason_of
 from fairlane.model.run import Cell, RunSpec, cell_of
 from fairlane.model.steps import Step
-from fairlane.model.tokens import NO_UNKEPT, Unkept, Usage
+from fairlane.model.tokens import NO_UNKEPT, Unkept, Usage, UsageDraft
 
 PACK_CHARS = 400
 """Shorter results are stored plain: zlib would save little of them."""
@@ -60,7 +59,7 @@ class TaskResult:
     def to_json(self, *, short: bool = False) -> str:
         """The stored form: JSON with short keys, without what is ``None``.
 
-        ``short``: a success becomes the list that `_long_task` reads, half as long. Earlier versions do not
+        ``short``: a success becomes the list that `_by_key` reads, half as long. Earlier versions do not
         read it.
         """
         usage = _usage_list(self.usage)
@@ -90,7 +89,7 @@ class TaskResult:
     @classmethod
     def from_json(cls, text: str | bytes) -> TaskResult:
         """Parse a stored form, packed or plain; unknown keys and further places of a list are ignored."""
-        data = _long_task(_parsed(text))
+        data = _by_key(_parsed(text), _TASK_PLACES)
         return cls(
             state=_state(data),
             output=data.get("o"),
@@ -153,7 +152,7 @@ class JudgeResult:
 
     @classmethod
     def _of(cls, parsed: Any) -> JudgeResult:
-        data = _long_judge(parsed)
+        data = _by_key(parsed, _JUDGE_PLACES)
         return cls(
             state=_state(data),
             score=data.get("v"),
@@ -200,7 +199,7 @@ class Portion:
             parsed = parsed_results(self.stored[first * steps : end * steps])
             for item, row in zip(self.items[first:end], self.rows[first:end], strict=True):
                 task: Any = parsed[place]
-                draft: Any = _RecordDraft()
+                draft: Any = RecordDraft()
                 if type(task) is list:
                     output, read, written, attempts, latency_ms, *more = task
                     rest = more[1] if len(more) > 1 else _NOTHING
@@ -239,21 +238,6 @@ def assemble(
     return next(iter(Portion(spec, (item,), (row,), found, missing)))
 
 
-class _RecordDraft:
-    """A record until all its fields are set as plain attributes; then it becomes a `Record`.
-
-    The constructor of a frozen class sets each of 19 fields by a call, which takes four times as long.
-    """
-
-    __slots__ = tuple(each.name for each in fields(Record))
-
-
-class _UsageDraft:
-    """The same of a `Usage`."""
-
-    __slots__ = tuple(each.name for each in fields(Usage))
-
-
 def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
     """What few results have."""
     draft.model = rest.get("m") or draft.model
@@ -281,14 +265,6 @@ def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], m
         draft.scores[step.name] = result.score
         if why := result.why_unscored:
             draft.score_errors[step.name] = why
-
-
-def read_score(answer: str) -> float:
-    """The score in a function's answer: a finite number or a truth value, as JSON. Raises ``ValueError``."""
-    value = json.loads(answer)
-    if not isinstance(value, bool | int | float) or not math.isfinite(value):
-        raise ValueError(f"a score is a finite number or a truth value, the function returned {answer[:200]}")
-    return float(value)
 
 
 def packed(text: str) -> str | bytes:
@@ -326,7 +302,7 @@ def stored_state(stored: str | bytes) -> str:
 
 def long_form(stored: str | bytes) -> Any:
     """The JSON of an evaluation's stored result as earlier versions read it, too."""
-    return _long_judge(_parsed(stored))
+    return _by_key(_parsed(stored), _JUDGE_PLACES)
 
 
 def _compact(data: Mapping[str, Any]) -> str:
@@ -355,14 +331,6 @@ def _dumped(data: Any) -> str:
 
 _TASK_PLACES = ("o", "read", "written", "a", "l", "f")
 _JUDGE_PLACES = ("v", "o", "read", "written", "a")
-
-
-def _long_task(parsed: Any) -> dict[str, Any]:
-    return _by_key(parsed, _TASK_PLACES)
-
-
-def _long_judge(parsed: Any) -> dict[str, Any]:
-    return _by_key(parsed, _JUDGE_PLACES)
 
 
 def _by_key(parsed: Any, places: Sequence[str]) -> dict[str, Any]:
@@ -403,7 +371,7 @@ def _state(data: Mapping[str, Any]) -> JobState:
 def _usage(stored: Sequence[int | None] | None) -> Usage:
     if not stored:
         return _NO_USAGE
-    draft: Any = _UsageDraft()
+    draft: Any = UsageDraft()
     draft.input_tokens, draft.output_tokens = stored[0], stored[1]
     draft.cached_tokens = stored[2] if len(stored) > 2 else None
     draft.written_tokens = stored[3] if len(stored) > 3 else None  # a newer version may store more
@@ -419,6 +387,3 @@ def _parsed(stored: str | bytes) -> Any:
         return from_json(text)
     except ValueError:
         return json.loads(text)
-
-
-SKIPPED_JUDGE = JudgeResult(JobState.SKIPPED, error="the task has no output to judge").to_json()

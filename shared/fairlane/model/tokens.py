@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import astuple, dataclass, field
+from dataclasses import astuple, dataclass, field, fields
 from fnmatch import fnmatchcase
 from typing import Any, NamedTuple
 
@@ -86,6 +86,12 @@ class Usage:
         if self.input_tokens is None and self.output_tokens is None:
             return None
         return (self.input_tokens or 0) + (self.output_tokens or 0)
+
+
+class UsageDraft:
+    """A usage until its fields are set, as a `RecordDraft` is a record."""
+
+    __slots__ = tuple(each.name for each in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)

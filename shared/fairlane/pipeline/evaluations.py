@@ -11,11 +11,11 @@ from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, unpack
 from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.scorers import Score
-from fairlane.model.ending import ReadyJob, RecordedJob
-from fairlane.model.evaluators import Agent, Judge, Similarity
+from fairlane.model.ending import SKIPPED_JUDGE, ReadyJob, RecordedJob
+from fairlane.model.evaluators import Agent, Judge, Similarity, read_score
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
-from fairlane.model.results import SKIPPED_JUDGE, JudgeResult, read_score
+from fairlane.model.results import JudgeResult
 from fairlane.model.steps import Step
 from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept, Usage
 from fairlane.pipeline.rendering import Call, RunItem, is_judged

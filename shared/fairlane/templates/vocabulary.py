@@ -102,54 +102,17 @@ TEXT_FILTERS = frozenset(
 """Filters that make text of any value."""
 
 JINJA_FILTERS = (
-    *(
-        "abs",
-        "capitalize",
-        "count",
-        "d",
-        "default",
-        "dictsort",
-        "first",
-        "float",
-        "groupby",
-        "last",
-        "length",
-    ),
-    *(
-        "list",
-        "lower",
-        "map",
-        "max",
-        "min",
-        "reject",
-        "rejectattr",
-        "reverse",
-        "select",
-        "selectattr",
-        "sort",
-    ),
+    *("abs", "capitalize", "count", "d", "default", "dictsort"),
+    *("first", "float", "groupby", "last", "length"),
+    *("list", "lower", "map", "max", "min", "reject"),
+    *("rejectattr", "reverse", "select", "selectattr", "sort"),
     *("string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount"),
 )
 """Jinja's filters whose result is never much larger than their input."""
 
 JINJA_TESTS = (
-    *(
-        "==",
-        "!=",
-        "<",
-        "<=",
-        ">",
-        ">=",
-        "eq",
-        "equalto",
-        "ne",
-        "lt",
-        "lessthan",
-        "le",
-        "gt",
-        "greaterthan",
-        "ge",
-    ),
+    *("==", "!=", "<", "<=", ">", ">=", "eq", "equalto"),
+    *("ne", "lt", "lessthan", "le", "gt", "greaterthan", "ge"),
     *("boolean", "defined", "divisibleby", "even", "false", "float", "in", "integer", "iterable", "lower"),
     *("mapping", "none", "number", "odd", "sameas", "sequence", "string", "true", "undefined", "upper"),
 )

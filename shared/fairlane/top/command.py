@@ -14,7 +14,7 @@ from fairlane.cli.lanes.workers import worker_document
 from fairlane.cli.output import emit, iso, print_line, print_table
 from fairlane.cli.runs.run_views import run_document
 from fairlane.top.panes import PANES, Pane, sorted_lines
-from fairlane.top.reading import LaneLine, Reader, RunLine, Snapshot, TeamLine, WorkerLine
+from fairlane.top.reading import LaneLine, Reader, Snapshot, TeamLine
 from fairlane.top.screen import Top
 
 app = typer.Typer()
@@ -71,19 +71,15 @@ def _document(snapshot: Snapshot) -> dict[str, Any]:
         "leader": None if leader is None else {"name": leader.identity, "epoch": leader.epoch},
         "active_runs": snapshot.active,
         "lanes": [_lane(line) for line in snapshot.lanes],
-        "runs": [_run(line) for line in snapshot.runs],
+        "runs": [run_document(line.status) for line in snapshot.runs],
         "teams": [_team(line) for line in snapshot.teams],
-        "workers": [_worker(line) for line in snapshot.workers],
+        "workers": [worker_document(line.beat, line.state) for line in snapshot.workers],
         "hidden": list(snapshot.hidden),
     }
 
 
 def _lane(line: LaneLine) -> dict[str, Any]:
     return line.report.document() | {"used_per_minute": line.used_per_minute, "rejected_share": line.refused}
-
-
-def _run(line: RunLine) -> dict[str, Any]:
-    return run_document(line.status)
 
 
 def _team(line: TeamLine) -> dict[str, Any]:
@@ -106,7 +102,3 @@ def _team(line: TeamLine) -> dict[str, Any]:
             "ends": iso(budget.period.end_ms),
         },
     }
-
-
-def _worker(line: WorkerLine) -> dict[str, Any]:
-    return worker_document(line.beat, line.state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 from rich.console import Console, ConsoleOptions, RenderResult
@@ -109,7 +110,7 @@ class Frame:
         details = [(visible_line(name), visible(words)) for name, words in self._shown.details]
         wide = max(len(name) for name, _ in details) + 2
         for name, words in details:
-            lines = _wrapped(words, max(10, width - wide - 1))
+            lines = wrap(" ".join(words.split()), max(10, width - wide - 1), break_on_hyphens=False)
             for number, line in enumerate(lines or [""]):
                 yield Text.assemble((name.ljust(wide) if number == 0 else " " * wide, "bold"), line)
 
@@ -155,20 +156,6 @@ def _fitting(pane: Pane[Any], lines: Sequence[Any], now_ms: int, width: int) -> 
             break
         found.remove(spare)
     return found
-
-
-def _wrapped(words: str, width: int) -> list[str]:
-    lines, line = list[str](), ""
-    for word in words.split():
-        if line and len(line) + 1 + len(word) > width:
-            lines.append(line)
-            line = word
-        else:
-            line = f"{line} {word}".strip()
-        while len(line) > width:
-            lines.append(line[:width])
-            line = line[width:]
-    return [*lines, line] if line else lines
 
 
 def _fitted(text: Text, width: int, *, fill: bool = False) -> Text:

@@ -58,29 +58,43 @@ ERROR_CHARS = 40
 """Of a lane's last error, in its row; `fairlane lanes show` has all of it."""
 
 
-def _lane_column(
+def _words(title: str, value: Callable[[Line], str], *, spare: int = 0) -> Column[Line]:
+    """A column of words, sorted by them."""
+    return Column(title, lambda line, _: value(line), value, spare=spare)
+
+
+def _number(
     title: str,
-    cell: Callable[[LaneLine, int], str | Text],
-    key: Callable[[LaneLine], Sortable],
+    value: Callable[[Line], float | None],
+    in_words: Callable[[Any], str] = "{:,}".format,
     *,
-    number: bool = True,
     spare: int = 0,
-) -> Column[LaneLine]:
-    return Column(title, cell, key, number, spare)
+) -> Column[Line]:
+    """A column of numbers, sorted by them. One that is not known is a dash and counts as 0."""
+
+    def cell(line: Line, _: int) -> str:
+        known = value(line)
+        return "–" if known is None else in_words(known)
+
+    return Column(title, cell, lambda line: value(line) or 0, number=True, spare=spare)
 
 
-def _rate(line: LaneLine) -> str:
-    allowed = line.report.allowed
-    return "–" if allowed.per_minute is None else per_minute(allowed.per_minute)
+def _source(line: LaneLine, _: int) -> str:
+    source = line.report.allowed.source
+    return _SOURCES.get(source, source)
 
 
-def _in_flight(line: LaneLine) -> str:
+def _last_error(line: LaneLine, _: int) -> str:
+    return (line.report.view.last_error or "")[:ERROR_CHARS]
+
+
+def _in_flight(line: LaneLine, _: int) -> str:
     view = line.report.view
     return f"{view.in_flight:,}" + (f"/{view.places.most:,}" if view.places.most is not None else "")
 
 
-def _percent(part: float | None) -> str:
-    return "–" if part is None else f"{100 * part:.1f}"
+def _percent(part: float) -> str:
+    return f"{100 * part:.1f}"
 
 
 def _hold(line: LaneLine, _: int) -> Text:
@@ -102,51 +116,18 @@ def _hold(line: LaneLine, _: int) -> Text:
 LANES: Pane[LaneLine] = Pane(
     "Lanes",
     (
-        _lane_column("lane", lambda x, _: x.report.view.lane, lambda x: x.report.view.lane, number=False),
-        _lane_column("limit/min", lambda x, _: _rate(x), lambda x: x.report.allowed.per_minute or 0),
-        _lane_column(
-            "source",
-            lambda x, _: _SOURCES.get(x.report.allowed.source, x.report.allowed.source),
-            lambda x: x.report.allowed.source,
-            number=False,
-            spare=2,
-        ),
-        _lane_column(
-            "used/min",
-            lambda x, _: "–" if x.used_per_minute is None else f"{x.used_per_minute:,}",
-            lambda x: x.used_per_minute or 0,
-        ),
-        _lane_column("in flight", lambda x, _: _in_flight(x), lambda x: x.report.view.in_flight),
-        _lane_column("queued", lambda x, _: short_count(x.report.queued), lambda x: x.report.queued),
-        _lane_column("429 %", lambda x, _: _percent(x.refused), lambda x: x.refused or 0),
-        _lane_column(
-            "error %",
-            lambda x, _: _percent(x.report.view.failed_share),
-            lambda x: x.report.view.failed_share,
-            spare=4,
-        ),
-        _lane_column(
-            "last error",
-            lambda x, _: (x.report.view.last_error or "")[:ERROR_CHARS],
-            lambda x: x.report.view.last_error_ms or 0,
-            number=False,
-            spare=5,
-        ),
-        _lane_column(
-            "latency",
-            lambda x, _: "–" if x.report.view.latency_ms is None else span(x.report.view.latency_ms),
-            lambda x: x.report.view.latency_ms or 0,
-            spare=3,
-        ),
-        _lane_column(
-            "granted",
-            lambda x, _: short_count(x.report.view.granted),
-            lambda x: x.report.view.granted,
-            spare=4,
-        ),
-        _lane_column(
-            "limited by", _hold, lambda x: x.report.hold.reason if x.report.hold else "", number=False
-        ),
+        _words("lane", lambda x: x.report.view.lane),
+        _number("limit/min", lambda x: x.report.allowed.per_minute, per_minute),
+        Column("source", _source, lambda x: x.report.allowed.source, spare=2),
+        _number("used/min", lambda x: x.used_per_minute),
+        Column("in flight", _in_flight, lambda x: x.report.view.in_flight, number=True),
+        _number("queued", lambda x: x.report.queued, short_count),
+        _number("429 %", lambda x: x.refused, _percent),
+        _number("error %", lambda x: x.report.view.failed_share, _percent, spare=4),
+        Column("last error", _last_error, lambda x: x.report.view.last_error_ms or 0, spare=5),
+        _number("latency", lambda x: x.report.view.latency_ms, span, spare=3),
+        _number("granted", lambda x: x.report.view.granted, short_count, spare=4),
+        Column("limited by", _hold, lambda x: x.report.hold.reason if x.report.hold else ""),
     ),
     lambda snapshot: snapshot.lanes,
     lambda line: line.report.view.lane,
@@ -161,52 +142,29 @@ def _state(line: RunLine, _: int) -> Text:
     return Text(word, style)
 
 
+def _submitted(line: RunLine, now_ms: int) -> str:
+    return ago(line.status.submitted_ms, now_ms)
+
+
+def _name(line: RunLine, _: int) -> str:
+    return "" if line.status.name == line.status.run else line.status.name
+
+
 RUNS: Pane[RunLine] = Pane(
     "Runs",
     (
-        Column("run", lambda x, _: x.status.run, lambda x: x.status.run),
-        Column("team", lambda x, _: x.status.team, lambda x: x.status.team),
-        Column(
-            "name",
-            lambda x, _: "" if x.status.name == x.status.run else x.status.name,
-            lambda x: x.status.name,
-            spare=2,
-        ),
+        _words("run", lambda x: x.status.run),
+        _words("team", lambda x: x.status.team),
+        Column("name", _name, lambda x: x.status.name, spare=2),
         Column("state", _state, lambda x: state_in_a_word(x.status)),
         Column("done", lambda x, _: share(x.status), lambda x: x.status.progress, number=True),
-        Column("jobs", lambda x, _: short_count(x.status.jobs), lambda x: x.status.jobs, number=True),
-        Column(
-            "in flight", lambda x, _: f"{x.status.in_flight:,}", lambda x: x.status.in_flight, number=True
-        ),
-        Column(
-            "/s",
-            lambda x, _: "–" if x.per_second is None else f"{x.per_second:.1f}",
-            lambda x: x.per_second or 0,
-            number=True,
-        ),
-        Column(
-            "left",
-            lambda x, _: "–" if x.left_s is None else span(x.left_s * 1000),
-            lambda x: x.left_s or 0,
-            number=True,
-        ),
-        Column(
-            "429s",
-            lambda x, _: short_count(x.status.rate_limits),
-            lambda x: x.status.rate_limits,
-            number=True,
-            spare=4,
-        ),
-        Column(
-            "failed", lambda x, _: f"{x.status.failed:,}", lambda x: x.status.failed, number=True, spare=1
-        ),
-        Column(
-            "submitted",
-            lambda x, now_ms: ago(x.status.submitted_ms, now_ms),
-            lambda x: x.status.submitted_ms,
-            number=True,
-            spare=3,
-        ),
+        _number("jobs", lambda x: x.status.jobs, short_count),
+        _number("in flight", lambda x: x.status.in_flight),
+        _number("/s", lambda x: x.per_second, "{:.1f}".format),
+        _number("left", lambda x: x.left_s, lambda seconds: span(seconds * 1000)),
+        _number("429s", lambda x: x.status.rate_limits, short_count, spare=4),
+        _number("failed", lambda x: x.status.failed, spare=1),
+        Column("submitted", _submitted, lambda x: x.status.submitted_ms, number=True, spare=3),
     ),
     lambda snapshot: snapshot.runs,
     lambda line: f"{line.status.team}/{line.status.run}",
@@ -227,11 +185,11 @@ def _budget(line: TeamLine, _: int) -> Text:
 TEAMS: Pane[TeamLine] = Pane(
     "Teams",
     (
-        Column("team", lambda x, _: x.team, lambda x: x.team),
-        Column("weight", lambda x, _: f"{x.weight:g}", lambda x: x.weight, number=True),
-        Column("runs", lambda x, _: f"{x.runs:,}", lambda x: x.runs, number=True),
-        Column("in flight", lambda x, _: f"{x.in_flight:,}", lambda x: x.in_flight, number=True),
-        Column("queued", lambda x, _: f"{x.queued:,}", lambda x: x.queued, number=True),
+        _words("team", lambda x: x.team),
+        _number("weight", lambda x: x.weight, "{:g}".format),
+        _number("runs", lambda x: x.runs),
+        _number("in flight", lambda x: x.in_flight),
+        _number("queued", lambda x: x.queued),
         Column("budget used", _budget, lambda x: x.budget.share if x.budget else -1.0),
     ),
     lambda snapshot: snapshot.teams,
@@ -245,24 +203,21 @@ def _alive(line: WorkerLine, _: int) -> Text:
     return Text(line.state, {"alive": "green", "silent": _BAD}.get(line.state, _HELD))
 
 
+def _last_beat(line: WorkerLine, now_ms: int) -> str:
+    return ago(line.beat.beat_ms, now_ms)
+
+
 WORKERS: Pane[WorkerLine] = Pane(
     "Workers",
     (
-        Column("worker", lambda x, _: x.beat.info.name, lambda x: x.beat.info.name),
-        Column("host", lambda x, _: x.beat.info.host, lambda x: x.beat.info.host, spare=1),
+        _words("worker", lambda x: x.beat.info.name),
+        _words("host", lambda x: x.beat.info.host, spare=1),
         Column("state", _alive, lambda x: x.state),
         Column("busy", lambda x, _: busy_in_words(x.beat.info), lambda x: x.beat.info.busy, number=True),
-        Column("slots", lambda x, _: f"{x.beat.info.slots:,}", lambda x: x.beat.info.slots, number=True),
-        Column(
-            "lanes", lambda x, _: f"{len(x.beat.info.lanes):,}", lambda x: len(x.beat.info.lanes), number=True
-        ),
-        Column("version", lambda x, _: x.beat.info.version, lambda x: x.beat.info.version),
-        Column(
-            "last beat",
-            lambda x, now_ms: ago(x.beat.beat_ms, now_ms),
-            lambda x: x.beat.beat_ms,
-            number=True,
-        ),
+        _number("slots", lambda x: x.beat.info.slots),
+        _number("lanes", lambda x: len(x.beat.info.lanes)),
+        _words("version", lambda x: x.beat.info.version),
+        Column("last beat", _last_beat, lambda x: x.beat.beat_ms, number=True),
     ),
     lambda snapshot: snapshot.workers,
     lambda line: line.beat.worker,

@@ -1,4 +1,4 @@
-"""Explains why a lane or a run waits, from lanes, queues, leases and delays."""
+"""Explains why a lane or a run waits, from lanes, queues, leases, delays and budgets."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from fairlane.core.clock import span, until
 from fairlane.core.errors import LaneNotFound
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import RunStatus
-from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Delay, RunTraces
 from fairlane.store.read.reading import RunReader
+from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.runs.inbox import OVERDUE_MS, Outbox
-from fairlane.why.held_teams import all_held, held_teams
 from fairlane.why.queues import RunQueue
 from fairlane.why.reasons import Reason, held_in_words
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
-from fairlane.why.waiting import Constraint, Eta, LaneWait, Waiting
+from fairlane.why.waiting import Constraint, Eta, HeldTeam, LaneWait, Waiting
 
 ENDS: Mapping[RunState, Constraint] = {
     RunState.COMPLETED: "done",
@@ -234,3 +234,35 @@ def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
     judged = plan.known_jobs(status.items) if plan else {}
     tasks = [max(0, part.known - judged.get(f"known:{part.lane}", 0)) for part in status.lanes]
     return [round(unfed * count / sum(tasks)) if count else 0 for count in tasks]
+
+
+def held_teams(
+    redis: RedisClient, keys: Keys, lane: str, queues: Sequence[RunQueue], now_ms: int
+) -> tuple[HeldTeam, ...]:
+    """Those whose next job was found to exceed a budget in its present period, by name."""
+    queued = Counter[str]()
+    for queue in queues:
+        if not queue.paused:
+            queued[queue.ref.team] += queue.queued
+    teams = sorted(team for team, count in queued.items() if count)
+    budgets: list[Allowance] = if_allowed(lambda: Budgets(redis, keys).of(teams, now_ms), [])
+    last: dict[str, Allowance] = {}
+    for each in budgets:
+        if each.held and each.lane in (ALL_LANES, lane):
+            before = last.get(each.team)
+            last[each.team] = max(before or each, each, key=lambda found: found.period.end_ms)
+    return tuple(
+        HeldTeam(team, queued[team], f"{each.name} is used up until {each.end_in_words}", each.period.end_ms)
+        for team, each in last.items()
+    )
+
+
+def all_held(held: Sequence[HeldTeam], queued: int) -> Reason | None:
+    """The reason of a lane where every team with jobs waits for a budget."""
+    if not held or sum(team.queued for team in held) < queued:
+        return None
+    first = min(held, key=lambda team: team.until_ms)
+    sentence = (
+        f"team {first.team}: {first.sentence}" if len(held) == 1 else "budgets of its teams are used up"
+    )
+    return Reason("team_budget", sentence, first.until_ms)

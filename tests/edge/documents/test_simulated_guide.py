@@ -19,7 +19,7 @@ FIELDS = [*SimulatedModel.model_fields.items(), *Faults.model_fields.items()]
 
 @pytest.mark.parametrize(("name", "field"), [each for each in FIELDS if each[0] != "faults"], ids=str)
 def test_every_field_is_reported_in_its_own_words(name: str, field: FieldInfo) -> None:
-    described = (field.description or "").replace("|", r"\|")
+    described = " ".join((field.description or "").split()).replace("|", r"\|")
     assert f"| `{name}` | {described} |" in GUIDE.read_text(encoding="utf-8").splitlines()
 
 

@@ -20,6 +20,7 @@ from fairlane.core.daemon_threads import DaemonThreads
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
+from fairlane.model.evaluators import read_score
 from fairlane.model.outcome import (
     Aborted,
     FlawedAnswer,
@@ -31,7 +32,6 @@ from fairlane.model.outcome import (
     Success,
     TimedOut,
 )
-from fairlane.model.results import read_score
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.functions.arguments import (
     bind,

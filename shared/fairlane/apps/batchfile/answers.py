@@ -12,14 +12,8 @@ from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
 
 _ECHOED = (
-    "instructions",
-    "max_output_tokens",
-    "metadata",
-    "reasoning",
-    "temperature",
-    "text",
-    "top_p",
-    "user",
+    *("instructions", "max_output_tokens", "metadata", "reasoning"),
+    *("temperature", "text", "top_p", "user"),
 )
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 

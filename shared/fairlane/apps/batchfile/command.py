@@ -16,15 +16,8 @@ from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conc
 from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.runs import wait_for
 from fairlane.cli.runs.selection import find_run
+from fairlane.cli.runs.submitting import options
 from fairlane.cli.runs.submitting.assignments import read_params
-from fairlane.cli.runs.submitting.options import (
-    CALLS,
-    MaxAttemptsOption,
-    OnRefusalOption,
-    PriorityOption,
-    TimeoutOption,
-    retry_of,
-)
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
@@ -79,25 +72,18 @@ def batch(
     ] = None,
     param: Annotated[
         list[str] | None,
-        typer.Option(
-            metavar="K=V",
-            help="A parameter for lines whose body does not set it. Repeatable.",
-            rich_help_panel=CALLS,
+        options.call_option(
+            metavar="K=V", help="A parameter for lines whose body does not set it. Repeatable."
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option(
-            metavar="TEXT",
-            help="Name of the run.",
-            show_default="the file's name",
-            rich_help_panel=CALLS,
-        ),
+        options.call_option(metavar="TEXT", help="Name of the run.", show_default="the file's name"),
     ] = None,
-    priority: PriorityOption = 0,
-    timeout: TimeoutOption = None,
-    max_attempts: MaxAttemptsOption = None,
-    on_refusal: OnRefusalOption = "fail",
+    priority: options.PriorityOption = 0,
+    timeout: options.TimeoutOption = None,
+    max_attempts: options.MaxAttemptsOption = None,
+    on_refusal: options.OnRefusalOption = "fail",
     fail_on_error: FailOnErrorOption = 0.0,
 ) -> None:
     """Send the requests of an OpenAI batch file, wait for the answers, and write them as that API does.
@@ -127,7 +113,7 @@ def batch(
                 name=requests.name if name is None else name,
                 priority=priority,
                 timeout=timeout,
-                retry=retry_of(max_attempts),
+                retry=options.retry_of(max_attempts),
                 on_refusal=on_refusal,
             )
             say(f"run {batch_run.id}: {counted(count, 'request')}")

@@ -10,7 +10,7 @@ import typer
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
 from fairlane.cli.runs.submitting.assignments import read_options, read_params
-from fairlane.cli.runs.submitting.inputs import open_dataset, read_calls
+from fairlane.cli.runs.submitting.inputs import LimitOption, open_dataset, portion_of, read_calls
 from fairlane.cli.runs.submitting.options import (
     MaxConcurrentOption,
     MessagesFilesOption,
@@ -20,7 +20,6 @@ from fairlane.cli.runs.submitting.options import (
     PromptsOption,
     RepetitionsOption,
 )
-from fairlane.cli.runs.submitting.portions import LimitOption, portion_of
 from fairlane.cli.runs.submitting.scoring import (
     EvaluatorsOption,
     JudgeChoicesOption,

@@ -57,11 +57,11 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
 
 
-def nice_steps(most: float, about: int = 4) -> list[float]:
-    """Round numbers from 0 to at least ``most``, for an axis: multiples of 1, 2 or 5 times a power of ten."""
+def nice_steps(most: float) -> list[float]:
+    """Some four numbers from 0 to at least ``most``: multiples of 1, 2 or 5 times a power of ten."""
     if most <= 0:
         return [0.0, 1.0]
-    rough = most / about
+    rough = most / 4
     power = math.pow(10, math.floor(math.log10(rough)))
     step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= rough * (1 - 1e-9))
     return [step * n for n in range(math.ceil(most / step - 1e-9) + 1)]

@@ -32,12 +32,10 @@ def histogram(
     title: str,
     in_words: Callable[[float], str],
     marks: Sequence[Mark] = (),
-    *,
-    equal_widths: bool = True,
 ) -> Markup:
-    """Counts by bin. ``in_words`` writes a value; ``marks`` are shown where bins follow each other.
+    """Counts by bin, each drawn as wide as the others, whatever it spans.
 
-    ``equal_widths`` is for bins that are drawn as wide as each other, whatever they span.
+    ``in_words`` writes a value; ``marks`` are shown where bins follow each other.
     """
     svg = _svg(title)
     most = max((each.held for each in bins), default=0)
@@ -59,7 +57,7 @@ def histogram(
             _text(svg, x + width / 2, HEIGHT - 10, in_words(each.low), "tick", anchor="middle")
         elif number % every == 0:
             _text(svg, x, HEIGHT - 10, in_words(each.low), "tick", anchor="middle" if number else "start")
-    if bins and bins[-1].high != bins[-1].low and equal_widths:
+    if bins and bins[-1].high != bins[-1].low:
         for mark in marks:
             _mark(svg, bins, mark, width)
     return _markup(svg)

@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from fairlane.apps.report.page import MOST_EXAMPLES
-from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
-from fairlane.cli.output import complain, say
+from fairlane.cli.output import say
+from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
-from fairlane.core.errors import SubmissionError
 
 app = typer.Typer()
 
@@ -53,9 +52,6 @@ def report(
         other = None if against is None else find_ended(deployment, against)
         found = find_ended(deployment, run)
         path = html or Path(f"{found.id}.html")
-        try:
+        with failing():
             count = found.report(path, examples=examples, against=other)
-        except SubmissionError as refused:
-            complain(str(refused))
-            raise typer.Exit(FAILED) from refused
     say(f"the report on run {found.id} is in {path}: it sums up {counted(count, 'record')}")

@@ -9,8 +9,9 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fairlane.client.views.summary import TASK, Failure
+from fairlane.model.choices import Bounds, CacheChoice, Order
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
+from fairlane.model.run import RunSpec
 
 LONG_QUOTE = 40
 """A task's error may quote a name; what is longer may be of a prompt or an output."""
@@ -18,18 +19,8 @@ LONG_QUOTE = 40
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|“[^”]*”", re.DOTALL)
 _NO_TEXT = frozenset(
     {
-        "batching",
-        "choices",
-        "expected",
-        "field",
-        "function",
-        "ignore_case",
-        "lane",
-        "level",
-        "required",
-        "strip",
-        "tolerance",
-        "when",
+        *("batching", "choices", "expected", "field", "function", "ignore_case"),
+        *("lane", "level", "required", "strip", "tolerance", "when"),
     }
 )
 """Fields of evaluators that name things; the others are, or may hold, text of prompts."""

@@ -20,7 +20,7 @@ from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.views.comparison import Comparison
-from fairlane.client.views.summary import Summary
+from fairlane.client.views.summary import Summary, dollars
 from fairlane.client.views.tally import summarise
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
@@ -92,7 +92,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (words.number, words.change, words.error, words.percent, words.dollars, words.clipped):
+    for each in (words.number, words.change, words.error, words.percent, dollars, words.clipped):
         environment.filters[each.__name__] = each
     return environment.get_template("report.html.j2")
 
@@ -174,7 +174,7 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     if summary.cost_usd is not None:
         waste = f"of which not kept: {summary.waste}" if summary.waste else ""
         notes = "; ".join(filter(None, (summary.gaps, waste)))
-        yield Figure("cost", words.dollars(summary.cost_usd), notes or "by the price table")
+        yield Figure("cost", dollars(summary.cost_usd), notes or "by the price table")
     if status.started_ms is not None and status.finished_ms is not None:
         took_ms = max(1, status.finished_ms - status.started_ms)
         pace = status.jobs_done / took_ms * 1000
@@ -271,7 +271,7 @@ def _cell(
         "tokens": cell.usage.total,
         "latency": words.latency(quantile(ordered, 0.5)) if ordered else "–",
         "scores": scores,
-        "cost": words.dollars(_cost(cell, prices)),
+        "cost": dollars(_cost(cell, prices)),
     }
 
 

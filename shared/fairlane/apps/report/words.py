@@ -41,13 +41,6 @@ def short(count: float) -> str:
     return f"{count:,.0f}"
 
 
-def dollars(cost: float | None) -> str:
-    """``"$12.30"``; below a cent with the digits that matter."""
-    if cost is None:
-        return "–"
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.2g}"
-
-
 def latency(milliseconds: float) -> str:
     """``"850 ms"``, ``"1.25 s"``, ``"95 s"``."""
     if milliseconds < 1000:

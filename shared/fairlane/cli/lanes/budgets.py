@@ -9,9 +9,8 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_table, say
-from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
-from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets, Unit, amount_in_words
+from fairlane.store.write.budgets import ALL_LANES, Allowance, Unit, amount_in_words
 
 app = typer.Typer()
 group = typer.Typer()
@@ -36,7 +35,7 @@ def budgets(
     The use includes what calls in flight have reserved.
     """
     with invocation.deployment() as deployment:
-        found = _budgets(deployment)
+        found = deployment.budgets
         allowances = found.of(found.teams(), deployment.now_ms())
     emit([_document(each) for each in allowances], lambda: _print(allowances), as_json=as_json)
 
@@ -68,7 +67,7 @@ def set_budget(
             lane = deployment.directory().carrier(lane)
             if lane not in (known := deployment.lanes.names()):
                 raise LaneNotFound(lane, known)
-        found = _budgets(deployment)
+        found = deployment.budgets
         found.set(name, per, limits, lane)
         now = [
             each for each in found.of([name], deployment.now_ms()) if each.lane == lane and each.per == per
@@ -79,10 +78,6 @@ def set_budget(
             say(f"{name}: no budget a {per}" + ("" if lane == ALL_LANES else f" on {lane}"))
         if usd is not None and not deployment.settings.prices:
             say("these settings have no [prices]: calls of models without a price cost nothing")
-
-
-def _budgets(deployment: Deployment) -> Budgets:
-    return deployment.budgets
 
 
 def _amount(unit: Unit, text: str) -> float | None:

@@ -21,6 +21,9 @@ app.add_typer(group, name="lanes")
 NO_LIMIT = "none"
 _IN_WORDS = ("exact", "charge", "cache_reads")
 
+Limit = str | None
+"""A limit as it is written: a number or a word, or "none"."""
+
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
 
 
@@ -59,52 +62,40 @@ def set_limits(
     invocation: Invocation,
     lane: LaneArgument,
     requests_per_minute: Annotated[
-        str | None,
-        typer.Option(metavar="N", help="0: no limit; none: detected."),
+        Limit, typer.Option(metavar="N", help="0: no limit; none: detected.")
     ] = None,
-    tokens_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Input and output together.")
-    ] = None,
-    input_tokens_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Input tokens alone.")
-    ] = None,
-    output_tokens_per_minute: Annotated[
-        str | None, typer.Option(metavar="N", help="Output tokens alone.")
-    ] = None,
-    requests_per_day: Annotated[
-        str | None, typer.Option(metavar="N", help="A day ends at midnight UTC.")
-    ] = None,
+    tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Input and output together.")] = None,
+    input_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Input tokens alone.")] = None,
+    output_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Output tokens alone.")] = None,
+    requests_per_day: Annotated[Limit, typer.Option(metavar="N", help="A day ends at midnight UTC.")] = None,
     exact: Annotated[
-        str | None,
-        typer.Option(metavar="BOOL", help="true: use exactly these limits, not what the lane learns."),
+        Limit, typer.Option(metavar="BOOL", help="true: use exactly these limits, not what the lane learns.")
     ] = None,
     charge: Annotated[
-        str | None, typer.Option(metavar="HOW", help="used, or reserved: the prompt and max_tokens.")
+        Limit, typer.Option(metavar="HOW", help="used, or reserved: the prompt and max_tokens.")
     ] = None,
     output_factor: Annotated[
-        str | None, typer.Option(metavar="X", help="How many tokens an output token counts as.")
+        Limit, typer.Option(metavar="X", help="How many tokens an output token counts as.")
     ] = None,
     cache_reads: Annotated[
-        str | None, typer.Option(metavar="HOW", help="free or counted: input read from a cache.")
+        Limit, typer.Option(metavar="HOW", help="free or counted: input read from a cache.")
     ] = None,
     burst_seconds: Annotated[
-        str | None, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
+        Limit, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
     ] = None,
-    max_concurrency: Annotated[str | None, typer.Option(metavar="N", help="Most calls in flight.")] = None,
+    max_concurrency: Annotated[Limit, typer.Option(metavar="N", help="Most calls in flight.")] = None,
     models_at_once: Annotated[
-        str | None, typer.Option(metavar="N", help="Models that the server holds at once.")
+        Limit, typer.Option(metavar="N", help="Models that the server holds at once.")
     ] = None,
     model_seconds: Annotated[
-        str | None, typer.Option(metavar="S", help="Seconds for which calls of other models wait.")
+        Limit, typer.Option(metavar="S", help="Seconds for which calls of other models wait.")
     ] = None,
-    min_gap_ms: Annotated[
-        str | None, typer.Option(metavar="MS", help="Least time between two starts.")
-    ] = None,
+    min_gap_ms: Annotated[Limit, typer.Option(metavar="MS", help="Least time between two starts.")] = None,
     refusal_budget: Annotated[
-        str | None, typer.Option(metavar="SHARE", help="Share of calls that may be rejected by probes.")
+        Limit, typer.Option(metavar="SHARE", help="Share of calls that may be rejected by probes.")
     ] = None,
     longest_wait_seconds: Annotated[
-        str | None, typer.Option(metavar="S", help="Longest wait for which a provider may block the lane.")
+        Limit, typer.Option(metavar="S", help="Longest wait for which a provider may block the lane.")
     ] = None,
     new: Annotated[bool, typer.Option("--new", help="Add the lane if it is not known yet.")] = False,
 ) -> None:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from fairlane.cli.failures import FAILED
-from fairlane.cli.output import say
+from fairlane.cli.output import complain, say
 from fairlane.cli.runs.run_views import counted, ending
 from fairlane.cli.runs.selection import RunCommand
+from fairlane.core.errors import SubmissionError
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
 
@@ -82,6 +85,16 @@ def conclude(status: RunStatus, allowed: float = 0.0) -> None:
             f"`fairlane summary {status.run}` says why"
         )
         raise typer.Exit(FAILED)
+
+
+@contextmanager
+def failing() -> Iterator[None]:
+    """Say why a run has no results, and end with 1, where reading them raises `SubmissionError`."""
+    try:
+        yield
+    except SubmissionError as refused:
+        complain(str(refused))
+        raise typer.Exit(FAILED) from refused
 
 
 def say_held(status: RunStatus) -> None:

@@ -9,14 +9,14 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
-from fairlane.cli.output import bytes_out, complain, lines_out, say
+from fairlane.cli.output import bytes_out, lines_out, say
+from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import share
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.handle import Run
 from fairlane.client.outputs import stored_records
-from fairlane.core.errors import SubmissionError, UnknownFormat
+from fairlane.core.errors import UnknownFormat
 from fairlane.export.formats import (
     FORMATS,
     Format,
@@ -80,22 +80,16 @@ def results(
     chosen = _format(output, "jsonl" if as_json and stated is None else stated)
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
-        try:
+        with failing():
             count = _write(found, output, chosen, follow=follow, raw=raw)
-        except SubmissionError as refused:
-            complain(str(refused))
-            raise typer.Exit(FAILED) from refused
     if output != STANDARD_OUTPUT:
         say(f"{count:,} records of run {found.id} are in {output}")
 
 
 def _send(run: Run, exporter: str, output: Path) -> None:
-    try:
+    with failing():
         run.wait(progress=True)
         sent = run.export_to(exporter, "" if output == STANDARD_OUTPUT else str(output))
-    except SubmissionError as refused:
-        complain(str(refused))
-        raise typer.Exit(FAILED) from refused
     say(f"{sent.count:,} records of run {run.id} are in {exporter}: {sent.where}")
 
 

@@ -58,11 +58,16 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
     return client.run(next(named, wanted))
 
 
-def find_ended(deployment: Deployment, wanted: str) -> Run:
-    """The run that `find_run` finds, once it has ended; waits for that and shows progress."""
+def find_ended(deployment: Deployment, wanted: str, sooner: str = "") -> Run:
+    """The run that `find_run` finds, once it has ended; waits for that and shows progress.
+
+    ``sooner``: a sentence on what needs no such wait.
+    """
     run = find_run(deployment, wanted)
     status = run.status()
     if not status.state.finished:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
+        if sooner:
+            say(sooner)
         run.wait(progress=True)
     return run

@@ -7,20 +7,20 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, complain, emit, print_fields, print_line, print_table, say
-from fairlane.cli.runs.run_views import share, states_in_words
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.cli.output import clip, emit, print_fields, print_line, print_table
+from fairlane.cli.runs.conclusion import failing
+from fairlane.cli.runs.run_views import states_in_words
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended, find_run
 from fairlane.client.views.summary import Spending, Summary, dollars
 from fairlane.core.clock import span
-from fairlane.core.errors import SubmissionError
 from fairlane.model.run_status import RoleTime, Scores
 
 app = typer.Typer()
 
 FAILURES_SHOWN = 10
 LONGEST_ERROR = 160
+SOONER = "with --so-far it sums up what has ended, and waits for nothing"
 
 
 @app.command(cls=RunCommand)
@@ -38,17 +38,9 @@ def summary(
     The prices in the settings give the cost. Ends with 1 if the run was refused.
     """
     with invocation.deployment() as deployment:
-        found = find_run(deployment, run)
-        status = found.status()
-        if not (status.state.finished or so_far):
-            say(f"run {found.id} is {status.state}, {share(status)} done; waiting for its end")
-            say("with --so-far it sums up what has ended, and waits for nothing")
-            found.wait(progress=True)
-        try:
+        found = find_run(deployment, run) if so_far else find_ended(deployment, run, SOONER)
+        with failing():
             summed = found.summary(so_far=so_far)
-        except SubmissionError as refused:
-            complain(str(refused))
-            raise typer.Exit(FAILED) from refused
     emit(summed.to_dict(), lambda: print_summary(summed), as_json=as_json)
 
 

@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from types import TracebackType
 from typing import Any, NoReturn, Self, TypeVar, Unpack
 
 from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
@@ -164,9 +163,7 @@ class AsyncClient:
         await self.in_thread(lambda client: client)
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     async def in_thread(self, work: Callable[[Client], T]) -> T:

@@ -12,9 +12,9 @@ from pydantic import BaseModel
 
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import SubmissionError
+from fairlane.model.choices import Continuation, Order
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
-from fairlane.model.origins import Continuation
-from fairlane.model.run import Order, RunSpec, RunState
+from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 
 NO_ORDER = Order()

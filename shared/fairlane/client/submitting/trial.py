@@ -31,14 +31,14 @@ from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
+from fairlane.model.choices import Source
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
-from fairlane.model.origins import Source
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.reading import LaneDirectory
+from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.templates.template import referenced_variables
 

@@ -291,28 +291,13 @@ def _items(count: int) -> str:
 
 
 def _table(comparison: Comparison) -> str:
-    columns = [
-        "evaluator",
-        comparison.first,
-        comparison.second,
-        "difference",
-        "± standard error",
-        "better",
-        "worse",
-        "equal",
-    ]
-    rows: list[Sequence[Cell]] = [
-        [
-            name,
-            number(each.first_mean),
-            number(each.second_mean),
-            number(each.mean),
-            number(each.standard_error),
-            each.better,
-            each.worse,
-            each.equal,
-        ]
-        for name, each in comparison.scores.items()
-    ]
+    means = [comparison.first, comparison.second, "difference", "± standard error"]
+    rows = [[name, *_cells(each)] for name, each in comparison.scores.items()]
     title = f"{comparison.second} minus {comparison.first}"
-    return table(title, columns, rows) + "".join(map(note, [comparison.matched_by, *comparison.left_out]))
+    shown = table(title, ["evaluator", *means, "better", "worse", "equal"], rows)
+    return shown + "".join(map(note, [comparison.matched_by, *comparison.left_out]))
+
+
+def _cells(found: Difference) -> list[Cell]:
+    numbers = (found.first_mean, found.second_mean, found.mean, found.standard_error)
+    return [*map(number, numbers), found.better, found.worse, found.equal]

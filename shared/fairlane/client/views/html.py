@@ -50,14 +50,14 @@ def run_html(title: str, read: Callable[[], RunStatus]) -> str:
         status = read()
     except FairlaneError as error:
         return table(title, ["status"], [[str(error)]])
-    columns = ["state", "done", "jobs", "items", "in flight", "failed", "retries"]
-    row: list[Cell] = [
-        str(status.state),
-        f"{100 * status.progress:.0f} %",
-        status.jobs,
-        status.items,
-        status.in_flight,
-        status.failed,
-        status.retries,
-    ]
-    return table(title, columns, [row]) + (note(status.reason) if status.reason else "")
+    cells: dict[str, Cell] = {
+        "state": str(status.state),
+        "done": f"{100 * status.progress:.0f} %",
+        "jobs": status.jobs,
+        "items": status.items,
+        "in flight": status.in_flight,
+        "failed": status.failed,
+        "retries": status.retries,
+    }
+    shown = table(title, list(cells), [list(cells.values())])
+    return shown + (note(status.reason) if status.reason else "")

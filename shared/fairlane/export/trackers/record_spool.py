@@ -6,7 +6,6 @@ import tempfile
 from array import array
 from collections.abc import Callable, Hashable, Iterable, Iterator
 from heapq import merge
-from types import TracebackType
 from typing import Generic, Self, TypeVar
 
 from fairlane.export.lines import read_record, record_line
@@ -57,7 +56,5 @@ class RecordSpool(Generic[Key]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -10,17 +11,9 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say, took
+from fairlane.cli.runs.submitting import options as submitting
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.cli.runs.submitting.inputs import collect_prompts
-from fairlane.cli.runs.submitting.options import (
-    PROMPTS,
-    MessagesFilesOption,
-    ModelsOption,
-    ParamsOption,
-    PromptFilesOption,
-    PromptsOption,
-    RepetitionsOption,
-)
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.plan import (
@@ -35,7 +28,8 @@ from fairlane.model.tokens import DEFAULT_OUTPUT_TOKENS
 
 app = typer.Typer()
 
-PROVIDER, HANDS = "What the provider allows: a guess", "Who does it"
+_provider_option = partial(typer.Option, rich_help_panel="What the provider allows: a guess")
+_worker_option = partial(typer.Option, rich_help_panel="Who does it")
 
 ASSUMED_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS = 200, 256
 
@@ -48,83 +42,61 @@ def rehearse(
         str | None,
         typer.Argument(metavar="FILE", help="Rows, as for submit; or give --jobs.", show_default=False),
     ] = None,
-    model: ModelsOption = None,
-    prompt: PromptsOption = None,
-    prompt_file: PromptFilesOption = None,
-    messages_file: MessagesFilesOption = None,
-    param: ParamsOption = None,
-    repetitions: RepetitionsOption = 1,
+    model: submitting.ModelsOption = None,
+    prompt: submitting.PromptsOption = None,
+    prompt_file: submitting.PromptFilesOption = None,
+    messages_file: submitting.MessagesFilesOption = None,
+    param: submitting.ParamsOption = None,
+    repetitions: submitting.RepetitionsOption = 1,
     jobs: Annotated[
-        int | None,
-        typer.Option(metavar="N", min=1, help="Number of calls, instead of FILE.", rich_help_panel=PROMPTS),
+        int | None, submitting.prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
     ] = None,
     input_tokens: Annotated[
         int | None,
-        typer.Option(
+        submitting.prompt_option(
             metavar="N",
             min=1,
             help="Tokens of each prompt, with --jobs.",
             show_default=str(ASSUMED_INPUT_TOKENS),
-            rich_help_panel=PROMPTS,
         ),
     ] = None,
     output_tokens: Annotated[
         float | None,
-        typer.Option(
-            metavar="N",
-            min=1,
-            help="Mean tokens of an answer.",
-            show_default=str(ASSUMED_OUTPUT_TOKENS),
-            rich_help_panel=PROMPTS,
+        submitting.prompt_option(
+            metavar="N", min=1, help="Mean tokens of an answer.", show_default=str(ASSUMED_OUTPUT_TOKENS)
         ),
     ] = None,
     provider: Annotated[
         Path | None,
-        typer.Option(
+        _provider_option(
             metavar="FILE",
             exists=True,
             dir_okay=False,
             help="TOML as for simulate: a \\[models.NAME] table for each model.",
-            rich_help_panel=PROVIDER,
         ),
     ] = None,
-    rpm: Annotated[
-        float | None, typer.Option(metavar="N", help="Requests a minute.", rich_help_panel=PROVIDER)
-    ] = None,
-    tpm: Annotated[
-        float | None, typer.Option(metavar="N", help="Tokens a minute.", rich_help_panel=PROVIDER)
-    ] = None,
-    concurrency: Annotated[
-        int | None, typer.Option(metavar="N", help="Calls at once.", rich_help_panel=PROVIDER)
-    ] = None,
+    rpm: Annotated[float | None, _provider_option(metavar="N", help="Requests a minute.")] = None,
+    tpm: Annotated[float | None, _provider_option(metavar="N", help="Tokens a minute.")] = None,
+    concurrency: Annotated[int | None, _provider_option(metavar="N", help="Calls at once.")] = None,
     latency: Annotated[
-        float | None,
-        typer.Option(metavar="SECONDS", min=0, help="Median latency of a call.", rich_help_panel=PROVIDER),
+        float | None, _provider_option(metavar="SECONDS", min=0, help="Median latency of a call.")
     ] = None,
     burst: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SECONDS", help="Unused rate that may be spent at once.", rich_help_panel=PROVIDER
-        ),
+        float | None, _provider_option(metavar="SECONDS", help="Unused rate that may be spent at once.")
     ] = None,
     shape: Annotated[
         Literal["bucket", "window", "sliding", "second"] | None,
-        typer.Option(help="How the provider enforces its limits.", rich_help_panel=PROVIDER),
+        _provider_option(help="How the provider enforces its limits."),
     ] = None,
     headers: Annotated[
         Literal["none", "retry_after", "ratelimit", "full"] | None,
-        typer.Option(help="What the provider's headers report of its limits.", rich_help_panel=PROVIDER),
+        _provider_option(help="What the provider's headers report of its limits."),
     ] = None,
-    workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Worker processes.", rich_help_panel=HANDS)
-    ] = 2,
+    workers: Annotated[int, _worker_option(min=1, max=256, help="Worker processes.")] = 2,
     slots: Annotated[
-        int | None,
-        typer.Option(min=1, max=MOST_SLOTS, help="Most concurrent calls of a worker.", rich_help_panel=HANDS),
+        int | None, _worker_option(min=1, max=MOST_SLOTS, help="Most concurrent calls of a worker.")
     ] = None,
-    seed: Annotated[
-        int, typer.Option(help="The same seed gives the same result.", rich_help_panel=HANDS)
-    ] = 0,
+    seed: Annotated[int, _worker_option(help="The same seed gives the same result.")] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a run's duration, calls, tokens and 429s in virtual time, without sending anything.

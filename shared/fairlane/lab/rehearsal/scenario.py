@@ -16,27 +16,37 @@ AMPLE_MORE = 2000
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Network(_Table):
     """What lies between a grant and the provider's verdict. Times are lognormal around their median."""
 
-    median_ms: float = Field(default=20.0, ge=0, description="Each way between worker and provider.")
-    sigma: float = Field(default=0.3, ge=0, le=3, description="Spread; 0 is constant.")
-    pickup_ms: float = Field(default=3.0, ge=0, description="From the grant until a worker sends.")
+    median_ms: float = Field(default=20.0, ge=0)
+    """Each way between worker and provider."""
+
+    sigma: float = Field(default=0.3, ge=0, le=3)
+    """Spread; 0 is constant."""
+
+    pickup_ms: float = Field(default=3.0, ge=0)
+    """From the grant until a worker sends."""
 
 
 class Load(_Table):
     """One run of one team."""
 
     team: str = Field(default="rehearsal", pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    model: str = Field(default="model", description="One of the scenario's models.")
-    jobs: int | None = Field(default=None, ge=1, description="Default: more than the limits admit.")
-    input_tokens: int = Field(default=200, ge=1, description="Of each prompt.")
-    max_tokens: int | None = Field(
-        default=256, ge=1, description="The longest answer that calls ask for; none: they set no limit."
-    )
+    model: str = "model"
+    """One of the scenario's models."""
+
+    jobs: int | None = Field(default=None, ge=1)
+    """Default: more than the limits admit."""
+
+    input_tokens: int = Field(default=200, ge=1)
+    """Of each prompt."""
+
+    max_tokens: int | None = Field(default=256, ge=1)
+    """The longest answer that calls ask for; none: they set no limit."""
 
 
 class Bar(_Table):
@@ -53,21 +63,29 @@ class Scenario(_Table):
     about: str = ""
     models: dict[str, SimulatedModel] = Field(min_length=1)
     loads: tuple[Load, ...] = Field(default=(Load(),), min_length=1)
-    lanes: dict[str, LaneLimits] = Field(
-        default_factory=dict, description="Limits that the operator has configured, by model. Empty: none."
-    )
-    teams: dict[str, float] = Field(default_factory=dict, description="Weights; 1 where left out.")
+    lanes: dict[str, LaneLimits] = Field(default_factory=dict)
+    """Limits that the operator has configured, by model. Empty: none."""
+
+    teams: dict[str, float] = Field(default_factory=dict)
+    """Weights; 1 where left out."""
+
     workers: int = Field(default=4, ge=1, le=256)
-    slots: int = Field(default=100, ge=1, le=2000, description="Of each worker.")
+    slots: int = Field(default=100, ge=1, le=2000)
+    """Of each worker."""
+
     network: Network = Network()
-    sheds: tuple[tuple[Annotated[float, Field(ge=0)], Annotated[int, Field(ge=1)]], ...] = Field(
-        default=(), description="[at, count]: so many calls in flight are ended by a 429 at once."
-    )
-    minutes: float | None = Field(default=60.0, gt=0, description="Default: until every job is done.")
-    longest_hours: float = Field(
-        default=72.0, gt=0, description="Longest duration of a rehearsal without `minutes`."
-    )
-    warm_up_minutes: float = Field(default=5.0, ge=0, description="Not measured.")
+    sheds: tuple[tuple[Annotated[float, Field(ge=0)], Annotated[int, Field(ge=1)]], ...] = ()
+    """[at, count]: so many calls in flight are ended by a 429 at once."""
+
+    minutes: float | None = Field(default=60.0, gt=0)
+    """Default: until every job is done."""
+
+    longest_hours: float = Field(default=72.0, gt=0)
+    """Longest duration of a rehearsal without `minutes`."""
+
+    warm_up_minutes: float = Field(default=5.0, ge=0)
+    """Not measured."""
+
     seed: int = 0
     bar: Bar | None = None
 

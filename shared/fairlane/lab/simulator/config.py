@@ -32,31 +32,50 @@ WindowSeconds = Annotated[float, Field(ge=0.001, le=86_400)]
 
 
 class _Table(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Faults(_Table):
     """Probability of each fault for an admitted request, from 0 to 1; a request meets at most one fault."""
 
-    error_500: Probability = Field(default=0.0, description="500, before any work.")
-    error_502: Probability = Field(default=0.0, description="502 with an HTML page, as gateways send it.")
-    error_503: Probability = Field(default=0.0, description="503, before any work.")
-    error_529: Probability = Field(default=0.0, description="529 overloaded, before any work.")
-    error_in_stream: Probability = Field(
-        default=0.0, description="An error event after the first chunk; a 529 if the answer is not streamed."
-    )
-    reset: Probability = Field(default=0.0, description="The connection is reset before any work.")
-    reset_after_work: Probability = Field(
-        default=0.0, description="The request is processed and counted, then the connection is reset."
-    )
-    hang: Probability = Field(default=0.0, description="The server never answers.")
-    malformed: Probability = Field(default=0.0, description="200 with broken JSON.")
-    cut_stream: Probability = Field(
-        default=0.0, description="The connection closes in the middle of the answer."
-    )
-    error_401: Probability = Field(default=0.0, description="401, although the key is right.")
-    error_404: Probability = Field(default=0.0, description="404 without a body.")
-    error_429: Probability = Field(default=0.0, description="429 that names nothing, whatever the rate is.")
+    error_500: Probability = 0.0
+    """500, before any work."""
+
+    error_502: Probability = 0.0
+    """502 with an HTML page, as gateways send it."""
+
+    error_503: Probability = 0.0
+    """503, before any work."""
+
+    error_529: Probability = 0.0
+    """529 overloaded, before any work."""
+
+    error_in_stream: Probability = 0.0
+    """An error event after the first chunk; a 529 if the answer is not streamed."""
+
+    reset: Probability = 0.0
+    """The connection is reset before any work."""
+
+    reset_after_work: Probability = 0.0
+    """The request is processed and counted, then the connection is reset."""
+
+    hang: Probability = 0.0
+    """The server never answers."""
+
+    malformed: Probability = 0.0
+    """200 with broken JSON."""
+
+    cut_stream: Probability = 0.0
+    """The connection closes in the middle of the answer."""
+
+    error_401: Probability = 0.0
+    """401, although the key is right."""
+
+    error_404: Probability = 0.0
+    """404 without a body."""
+
+    error_429: Probability = 0.0
+    """429 that names nothing, whatever the rate is."""
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Faults:
@@ -73,196 +92,186 @@ class Faults(_Table):
 class SimulatedModel(_Table):
     """One simulated model: its limits, latency, answers, headers and faults."""
 
-    provider: ProviderName | None = Field(
-        default=None,
-        description="A known provider, whose limits, charges and headers apply to every key that you leave "
-        "out. Default: the values below.",
-    )
-    requests_per_minute: float | None = Field(default=None, gt=0, description="Default: no limit.")
-    tokens_per_minute: float | None = Field(default=None, gt=0, description="Default: no limit.")
-    input_tokens_per_minute: float | None = Field(default=None, gt=0, description="Default: no limit.")
-    output_tokens_per_minute: float | None = Field(default=None, gt=0, description="Default: no limit.")
-    requests_per_day: int | None = Field(
-        default=None, ge=1, description="A day begins when the server starts. Default: no limit."
-    )
-    shape: LimitShape = Field(
-        default="bucket",
-        description='How the limits per minute are enforced. "bucket": refilled by the millisecond; "window":'
-        ' fixed windows from the start, each with its whole count at once; "sliding": the count '
-        'in any window; "second": fixed windows of a second, each a sixtieth of the minute.',
-    )
-    token_shape: LimitShape | None = Field(
-        default=None, description="The same for the token limits. Default: the value of `shape`."
-    )
-    window_seconds: WindowSeconds = Field(
-        default=60.0, description='Length of a "window" or "sliding" window.'
-    )
-    token_window_seconds: WindowSeconds | None = Field(
-        default=None, description="The same for the token limits. Default: the value of `window_seconds`."
-    )
-    burst_seconds: float = Field(
-        default=1.0,
-        gt=0,
-        le=3600,
-        description="Seconds of its rate that a full bucket holds, and at least 1 request.",
-    )
-    charge: Literal["actual", "reserved"] = Field(
-        default="actual",
-        description='Tokens that a request costs. "actual": prompt and generated output; "reserved": prompt '
-        "and max_tokens.",
-    )
-    output_factor: float = Field(
-        default=1.0, gt=0, le=100, description="What an output token counts in the token limits."
-    )
-    limit_changes: tuple[Change, ...] = Field(
-        default=(), description="[at, requests_per_minute]: the limit from that second after the start."
-    )
-    foreign: tuple[ForeignPeriod, ...] = Field(
-        default=(),
-        description="[start, duration, requests_per_minute], in seconds from the start: evenly spaced "
-        "requests of other users of the same limits.",
-    )
-    foreign_tokens: int = Field(default=0, ge=0, description="Input tokens of each of those requests.")
-    acceleration: float | None = Field(
-        default=None,
-        gt=0,
-        description="Requests admitted in a minute may be at most this many times those of the minute before,"
-        " or acceleration_floor.",
-    )
-    acceleration_floor: int = Field(
-        default=60, ge=1, description="Requests per minute that acceleration always allows."
-    )
-    shrink_on_overrun: float | None = Field(
-        default=None,
-        gt=0,
-        lt=1,
-        description="Each second with rejected requests multiplies the limits per minute by this, down to a "
-        "twentieth. Each admitted request restores half of what it uses, until the limits are "
-        "whole.",
-    )
-    initial_share: float = Field(
-        default=1.0,
-        ge=0.05,
-        le=1,
-        description="Share of the limits per minute at the start; admitted requests raise it, as after an "
-        "overrun.",
-    )
-    max_concurrency: int | None = Field(
-        default=None, ge=1, description="Requests processed at once. Default: no limit."
-    )
-    queue: int = Field(
-        default=0,
-        ge=0,
-        description="Requests beyond max_concurrency that wait; further ones are rejected.",
-    )
-    concurrency_status: Literal[429, 503] = Field(
-        default=429, description="Status of requests rejected by max_concurrency."
-    )
+    provider: ProviderName | None = None
+    """A known provider, whose limits, charges and headers apply to every key that you leave out. Default: the
+    values below."""
 
-    latency_ms: float = Field(default=200.0, ge=0, description="Median latency.")
-    latency_sigma: float = Field(
-        default=0.0, ge=0, le=3, description="Spread of the lognormal latency; 0 is constant."
-    )
-    keep_alive: bool = Field(
-        default=False,
-        description="Send blank lines while an answer is being made, or comments if it is streamed.",
-    )
-    chunks: int = Field(default=4, ge=1, le=1000, description="Chunks of a streamed answer.")
-    first_chunk_share: float = Field(
-        default=0.25, ge=0, le=1, description="Share of the latency before the first chunk."
-    )
-    output_tokens: float = Field(default=32.0, ge=1, description="Mean length of an answer.")
-    output_tokens_stddev: float = Field(default=0.0, ge=0, description="Standard deviation of that length.")
-    max_output_tokens: int = Field(
-        default=4096, ge=1, description="Longest answer, and the max_tokens of a request without one."
-    )
+    requests_per_minute: float | None = Field(default=None, gt=0)
+    """Default: no limit."""
 
-    output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool", "assistant"] = Field(
-        default="text",
-        description='Answers. "text": filler of the drawn length; "echo": the last user message; "fixed": '
-        'fixed_text; "answers": the answer from answers_file; "judge": a verdict; "schema": '
-        'JSON that follows the requested schema, or filler without one; "tool": a call of the '
-        'first offered tool; "assistant": whatever of these the prompt asks for, and the results of '
-        "calculations and multiple choice.",
-    )
-    fixed_text: str = Field(default="ok", min_length=1, description='Answer of output = "fixed".')
-    answers_file: Path | None = Field(
-        default=None,
-        description='JSONL with question and answer, for "answers" and "assistant"; the final answer follows '
-        "####.",
-    )
-    answer_style: Literal["worked", "plain"] = Field(
-        default="worked", description='"worked": filler that ends with "#### 18"; "plain": "18" alone.'
-    )
-    schema_omits: tuple[str, ...] = Field(
-        default=(), description='Names of list entries that output = "schema" leaves out.'
-    )
-    schema_breaks: tuple[str, ...] = Field(
-        default=(), description="Names of list entries that break the schema: their numbers are words."
-    )
-    accuracy: Probability = Field(default=1.0, description="Share of questions answered correctly.")
-    step_accuracy: Probability | None = Field(
-        default=None,
-        description="The same where the prompt asks to think step by step; the answer then shows its "
-        "working. Default: the value of `accuracy`.",
-    )
-    judge_accuracy: Probability = Field(default=1.0, description="Share of prompts judged correctly.")
-    refusals: Probability = Field(
-        default=0.0, description="Share of prompts that the model refuses, in the form of the protocol."
-    )
-    reasoning: bool = Field(
-        default=False,
-        description="Reject what reasoning models reject: sampling parameters other than their defaults, and "
-        "max_tokens where the protocol has max_completion_tokens.",
-    )
-    rejects: tuple[str, ...] = Field(
-        default=(),
-        description="Parameters that the model rejects, by OpenAI's names, in the words of the protocol.",
-    )
+    tokens_per_minute: float | None = Field(default=None, gt=0)
+    """Default: no limit."""
 
-    headers: Literal["none", "retry_after", "ratelimit", "full"] = Field(
-        default="none",
-        description='Hints. "retry_after": on a 429; "ratelimit": limit, remaining and reset on every answer,'
-        ' as the protocol names them, and the numbers in the message of a 429; "full": both.',
-    )
-    retry_after_form: Literal["default", "milliseconds", "seconds", "fraction", "date"] = Field(
-        default="default",
-        description='Format of Retry-After. "default": openai milliseconds and seconds, anthropic seconds.',
-    )
-    headers_on: Literal["every", "rejected"] = Field(
-        default="every", description='Answers with limit headers. "rejected": only those that are a 429.'
-    )
-    remaining_of: Literal["limit", "minute"] = Field(
-        default="limit",
-        description='Of what the headers say how much is left. "minute": of fixed minutes that are counted '
-        "beside the limits, as many proxies do.",
-    )
-    reset_header: bool = Field(default=True, description="Whether limit headers say when a limit renews.")
-    header_style: HeaderStyle = Field(
-        default="protocol",
-        description='Names of the headers. "protocol": openai or anthropic, as the request was made; "groq": '
-        'requests are those of the day; "azure": whole seconds, and a 429 by tokens reports 0; '
-        '"together": limits per second; "mistral", "fireworks", "cerebras", "xai": their own '
-        'names; "ietf": ratelimit-limit and so on, of the axis with the least left.',
-    )
-    success_retry_after_ms: int | None = Field(
-        default=None, ge=0, description="A Retry-After on every 200, whatever headers says."
-    )
+    input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    """Default: no limit."""
+
+    output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    """Default: no limit."""
+
+    requests_per_day: int | None = Field(default=None, ge=1)
+    """A day begins when the server starts. Default: no limit."""
+
+    shape: LimitShape = "bucket"
+    """How the limits per minute are enforced. "bucket": refilled by the millisecond; "window": fixed windows
+    from the start, each with its whole count at once; "sliding": the count in any window; "second": fixed
+    windows of a second, each a sixtieth of the minute."""
+
+    token_shape: LimitShape | None = None
+    """The same for the token limits. Default: the value of `shape`."""
+
+    window_seconds: WindowSeconds = 60.0
+    """Length of a "window" or "sliding" window."""
+
+    token_window_seconds: WindowSeconds | None = None
+    """The same for the token limits. Default: the value of `window_seconds`."""
+
+    burst_seconds: float = Field(default=1.0, gt=0, le=3600)
+    """Seconds of its rate that a full bucket holds, and at least 1 request."""
+
+    charge: Literal["actual", "reserved"] = "actual"
+    """Tokens that a request costs. "actual": prompt and generated output; "reserved": prompt and
+    max_tokens."""
+
+    output_factor: float = Field(default=1.0, gt=0, le=100)
+    """What an output token counts in the token limits."""
+
+    limit_changes: tuple[Change, ...] = ()
+    """[at, requests_per_minute]: the limit from that second after the start."""
+
+    foreign: tuple[ForeignPeriod, ...] = ()
+    """[start, duration, requests_per_minute], in seconds from the start: evenly spaced requests of other
+    users of the same limits."""
+
+    foreign_tokens: int = Field(default=0, ge=0)
+    """Input tokens of each of those requests."""
+
+    acceleration: float | None = Field(default=None, gt=0)
+    """Requests admitted in a minute may be at most this many times those of the minute before, or
+    acceleration_floor."""
+
+    acceleration_floor: int = Field(default=60, ge=1)
+    """Requests per minute that acceleration always allows."""
+
+    shrink_on_overrun: float | None = Field(default=None, gt=0, lt=1)
+    """Each second with rejected requests multiplies the limits per minute by this, down to a twentieth. Each
+    admitted request restores half of what it uses, until the limits are whole."""
+
+    initial_share: float = Field(default=1.0, ge=0.05, le=1)
+    """Share of the limits per minute at the start; admitted requests raise it, as after an overrun."""
+
+    max_concurrency: int | None = Field(default=None, ge=1)
+    """Requests processed at once. Default: no limit."""
+
+    queue: int = Field(default=0, ge=0)
+    """Requests beyond max_concurrency that wait; further ones are rejected."""
+
+    concurrency_status: Literal[429, 503] = 429
+    """Status of requests rejected by max_concurrency."""
+
+    latency_ms: float = Field(default=200.0, ge=0)
+    """Median latency."""
+
+    latency_sigma: float = Field(default=0.0, ge=0, le=3)
+    """Spread of the lognormal latency; 0 is constant."""
+
+    keep_alive: bool = False
+    """Send blank lines while an answer is being made, or comments if it is streamed."""
+
+    chunks: int = Field(default=4, ge=1, le=1000)
+    """Chunks of a streamed answer."""
+
+    first_chunk_share: float = Field(default=0.25, ge=0, le=1)
+    """Share of the latency before the first chunk."""
+
+    output_tokens: float = Field(default=32.0, ge=1)
+    """Mean length of an answer."""
+
+    output_tokens_stddev: float = Field(default=0.0, ge=0)
+    """Standard deviation of that length."""
+
+    max_output_tokens: int = Field(default=4096, ge=1)
+    """Longest answer, and the max_tokens of a request without one."""
+
+    output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool", "assistant"] = "text"
+    """Answers. "text": filler of the drawn length; "echo": the last user message; "fixed": fixed_text;
+    "answers": the answer from answers_file; "judge": a verdict; "schema": JSON that follows the requested
+    schema, or filler without one; "tool": a call of the first offered tool; "assistant": whatever of these
+    the prompt asks for, and the results of calculations and multiple choice."""
+
+    fixed_text: str = Field(default="ok", min_length=1)
+    """Answer of output = "fixed"."""
+
+    answers_file: Path | None = None
+    """JSONL with question and answer, for "answers" and "assistant"; the final answer follows ####."""
+
+    answer_style: Literal["worked", "plain"] = "worked"
+    """"worked": filler that ends with "#### 18"; "plain": "18" alone."""
+
+    schema_omits: tuple[str, ...] = ()
+    """Names of list entries that output = "schema" leaves out."""
+
+    schema_breaks: tuple[str, ...] = ()
+    """Names of list entries that break the schema: their numbers are words."""
+
+    accuracy: Probability = 1.0
+    """Share of questions answered correctly."""
+
+    step_accuracy: Probability | None = None
+    """The same where the prompt asks to think step by step; the answer then shows its working. Default: the
+    value of `accuracy`."""
+
+    judge_accuracy: Probability = 1.0
+    """Share of prompts judged correctly."""
+
+    refusals: Probability = 0.0
+    """Share of prompts that the model refuses, in the form of the protocol."""
+
+    reasoning: bool = False
+    """Reject what reasoning models reject: sampling parameters other than their defaults, and max_tokens
+    where the protocol has max_completion_tokens."""
+
+    rejects: tuple[str, ...] = ()
+    """Parameters that the model rejects, by OpenAI's names, in the words of the protocol."""
+
+    headers: Literal["none", "retry_after", "ratelimit", "full"] = "none"
+    """Hints. "retry_after": on a 429; "ratelimit": limit, remaining and reset on every answer, as the
+    protocol names them, and the numbers in the message of a 429; "full": both."""
+
+    retry_after_form: Literal["default", "milliseconds", "seconds", "fraction", "date"] = "default"
+    """Format of Retry-After. "default": openai milliseconds and seconds, anthropic seconds."""
+
+    headers_on: Literal["every", "rejected"] = "every"
+    """Answers with limit headers. "rejected": only those that are a 429."""
+
+    remaining_of: Literal["limit", "minute"] = "limit"
+    """Of what the headers say how much is left. "minute": of fixed minutes that are counted beside the
+    limits, as many proxies do."""
+
+    reset_header: bool = True
+    """Whether limit headers say when a limit renews."""
+
+    header_style: HeaderStyle = "protocol"
+    """Names of the headers. "protocol": openai or anthropic, as the request was made; "groq": requests are
+    those of the day; "azure": whole seconds, and a 429 by tokens reports 0; "together": limits per second;
+    "mistral", "fireworks", "cerebras", "xai": their own names; "ietf": ratelimit-limit and so on, of the
+    axis with the least left."""
+
+    success_retry_after_ms: int | None = Field(default=None, ge=0)
+    """A Retry-After on every 200, whatever headers says."""
 
     faults: Faults = Faults()
-    burst_429: tuple[Window, ...] = Field(
-        default=(), description="[start, duration] in seconds: every request gets a 429."
-    )
-    outages: tuple[Window, ...] = Field(
-        default=(), description="[start, duration] in seconds: every connection is reset at once."
-    )
-    windows_from: Literal["first_request", "start"] = Field(
-        default="first_request", description="Start of the times in burst_429 and outages."
-    )
-    status_always: Annotated[int, Field(ge=400, le=599)] | Literal["insufficient_quota"] | None = Field(
-        default=None,
-        description='Answer everything with this status; "insufficient_quota" is a 429 for a used-up quota.',
-    )
+
+    burst_429: tuple[Window, ...] = ()
+    """[start, duration] in seconds: every request gets a 429."""
+
+    outages: tuple[Window, ...] = ()
+    """[start, duration] in seconds: every connection is reset at once."""
+
+    windows_from: Literal["first_request", "start"] = "first_request"
+    """Start of the times in burst_429 and outages."""
+
+    status_always: Annotated[int, Field(ge=400, le=599)] | Literal["insufficient_quota"] | None = None
+    """Answer everything with this status; "insufficient_quota" is a 429 for a used-up quota."""
 
     @model_validator(mode="before")
     @classmethod
@@ -292,12 +301,14 @@ class SimulatedModel(_Table):
 class SimulatorConfig(_Table):
     """The simulated provider. The same ``seed`` and order of requests give the same run."""
 
-    models: dict[str, SimulatedModel] = Field(min_length=1, description="By the name that requests use.")
-    seed: int = Field(default=0, description="Seeds latencies, lengths, faults and answers.")
-    api_key: SecretStr | None = Field(
-        default=None,
-        description="The API key that requests must carry; for signed requests, ID:SECRET. Default: none.",
-    )
+    models: dict[str, SimulatedModel] = Field(min_length=1)
+    """By the name that requests use."""
+
+    seed: int = 0
+    """Seeds latencies, lengths, faults and answers."""
+
+    api_key: SecretStr | None = None
+    """The API key that requests must carry; for signed requests, ID:SECRET. Default: none."""
 
     @classmethod
     def from_toml(cls, path: Path) -> SimulatorConfig:

@@ -18,19 +18,8 @@ DATA = frozenset((".yaml", ".yml", ".json"))
 CODE = frozenset((".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".py", ".rb", ".sh", ".go"))
 MEDIA = frozenset(
     (
-        ".jpg",
-        ".jpeg",
-        ".png",
-        ".gif",
-        ".webp",
-        ".bmp",
-        ".wav",
-        ".mp3",
-        ".ogg",
-        ".m4a",
-        ".flac",
-        ".mp4",
-        ".webm",
+        *(".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".wav"),
+        *(".mp3", ".ogg", ".m4a", ".flac", ".mp4", ".webm"),
     )
 )
 """Files whose variables hold their bytes as base64."""

@@ -21,14 +21,8 @@ PARAMS = frozenset(
         *("prediction", "search_domain_filter", "search_recency_filter", "search_mode", "return_citations"),
         *("return_images", "return_related_questions", "search_context_size", "safety_settings", "num_ctx"),
         *("num_predict", "num_gpu", "num_thread", "keep_alive", "do_sample", "length_penalty", "truncation"),
-        *(
-            "guided_json",
-            "guided_choice",
-            "guided_regex",
-            "chat_template_kwargs",
-            "typical_p",
-            "search_parameters",
-        ),
+        *("guided_json", "guided_choice", "guided_regex"),
+        *("chat_template_kwargs", "typical_p", "search_parameters"),
         *("thinkingConfig", "thinking_config", "reasoning_format", "enable_thinking", "cachedContent"),
     )
 )
@@ -82,33 +76,13 @@ CONNECTION = frozenset(
     (
         *("apiKey", "apiKeyEnvar", "apiKeyRequired", "apiBaseUrl", "apiHost", "organization", "headers"),
         *("baseUrl", "baseURL", "basePath", "apiVersion", "deploymentId", "region", "projectId", "host"),
-        *(
-            "accountId",
-            "accessKeyId",
-            "secretAccessKey",
-            "sessionToken",
-            "profile",
-            "credentials",
-            "endpoint",
-        ),
+        *("accountId", "accessKeyId", "secretAccessKey", "sessionToken"),
+        *("profile", "credentials", "endpoint"),
         *("apiType", "azureClientId", "azureClientSecret", "azureTenantId", "tenantId", "workspaceUrl"),
-        *(
-            "isPayPerToken",
-            "publisher",
-            "anthropicVersion",
-            "anthropic_version",
-            "apiKeySecret",
-            "keyFilename",
-        ),
-        *(
-            "inferenceModelType",
-            "modelType",
-            "contentType",
-            "acceptType",
-            "useOpenApi",
-            "accountName",
-            "timeout",
-        ),
+        *("isPayPerToken", "publisher", "anthropicVersion"),
+        *("anthropic_version", "apiKeySecret", "keyFilename"),
+        *("inferenceModelType", "modelType", "contentType", "acceptType"),
+        *("useOpenApi", "accountName", "timeout"),
         *("adaline", "apiBase", "requestTimeout", "providerType", "gateway", "authToken", "awsRegion"),
         *("apiEndpoint", "projectUrl", "deploymentName", "spaceId", "modelId", "projectName"),
     )
@@ -117,16 +91,8 @@ CONNECTION = frozenset(
 
 HARMLESS = frozenset(
     (
-        *(
-            "cost",
-            "inputCost",
-            "outputCost",
-            "maxRetries",
-            "showThinking",
-            "omitDefaults",
-            "debug",
-            "verbose",
-        ),
+        *("cost", "inputCost", "outputCost", "maxRetries"),
+        *("showThinking", "omitDefaults", "debug", "verbose"),
         *("timeoutMs", "websocketTimeout", "delay", "retries", "stream", "label", "tags", "usage", "cache"),
         *("enableStreaming", "includeUsage", "callApi", "workflowId", "workflow_id", "telemetry"),
         *("isReasoningModel", "usageContext", "strict_mode", "maxConcurrency"),

@@ -8,9 +8,8 @@ from typing import Any
 
 from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
 from fairlane.apps.promptfoo.checking.coded import graded
-from fairlane.apps.promptfoo.grading.asks import Grader
+from fairlane.apps.promptfoo.grading.asks import Asker, Grader, grade
 from fairlane.apps.promptfoo.grading.graders import select_best
-from fairlane.apps.promptfoo.grading.rounds import Asker, grade
 from fairlane.apps.promptfoo.planning.asking import asked_text, text_of
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.planning.rows import (

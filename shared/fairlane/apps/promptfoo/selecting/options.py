@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -11,68 +12,37 @@ from fairlane.apps.promptfoo.selecting.earlier import unpassed
 from fairlane.apps.promptfoo.selecting.filters import Filters, metadata_of
 from fairlane.core.errors import SubmissionError
 
-PANEL = "Only some of it"
+_filter = partial(typer.Option, rich_help_panel="Only some of it")
 
 _results = "File of results, of `fairlane eval -o FILE.jsonl` or promptfoo's own .json"
 
-PatternOption = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Tests whose description matches.", rich_help_panel=PANEL),
-]
+PatternOption = Annotated[str | None, _filter(metavar="REGEX", help="Tests whose description matches.")]
 FirstOption = Annotated[
-    int | None,
-    typer.Option(
-        "--filter-first-n", "-n", metavar="N", min=1, help="The first N tests.", rich_help_panel=PANEL
-    ),
+    int | None, _filter("--filter-first-n", "-n", metavar="N", min=1, help="The first N tests.")
 ]
 RangeOption = Annotated[
-    str | None,
-    typer.Option(
-        metavar="START:END", help="Tests by place, from 0, without the end: 10:20.", rich_help_panel=PANEL
-    ),
+    str | None, _filter(metavar="START:END", help="Tests by place, from 0, without the end: 10:20.")
 ]
-SampleOption = Annotated[
-    int | None, typer.Option(metavar="N", min=1, help="N tests at random.", rich_help_panel=PANEL)
-]
-SeedOption = Annotated[
-    int | None,
-    typer.Option(metavar="SEED", help="Makes --filter-sample repeatable.", rich_help_panel=PANEL),
-]
-PromptsOption = Annotated[
-    str | None,
-    typer.Option(metavar="REGEX", help="Prompts whose label matches.", rich_help_panel=PANEL),
-]
+SampleOption = Annotated[int | None, _filter(metavar="N", min=1, help="N tests at random.")]
+SeedOption = Annotated[int | None, _filter(metavar="SEED", help="Makes --filter-sample repeatable.")]
+PromptsOption = Annotated[str | None, _filter(metavar="REGEX", help="Prompts whose label matches.")]
 ProvidersOption = Annotated[
     str | None,
-    typer.Option(
-        "--filter-providers",
-        "--filter-targets",
-        metavar="REGEX",
-        help="Providers whose id or label matches.",
-        rich_help_panel=PANEL,
+    _filter(
+        "--filter-providers", "--filter-targets", metavar="REGEX", help="Providers whose id or label matches."
     ),
 ]
 MetadataOption = Annotated[
-    list[str] | None,
-    typer.Option(
-        metavar="KEY=VALUE", help="Tests whose metadata has the value. Repeatable.", rich_help_panel=PANEL
-    ),
+    list[str] | None, _filter(metavar="KEY=VALUE", help="Tests whose metadata has the value. Repeatable.")
 ]
 FailingOption = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="FILE",
-        help=f"Tests that did not pass or ended in an error. {_results}.",
-        rich_help_panel=PANEL,
-    ),
+    Path | None, _filter(metavar="FILE", help=f"Tests that did not pass or ended in an error. {_results}.")
 ]
 FailingOnlyOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Like --filter-failing, without errors.", rich_help_panel=PANEL),
+    Path | None, _filter(metavar="FILE", help="Like --filter-failing, without errors.")
 ]
 ErrorsOnlyOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Like --filter-failing, errors alone.", rich_help_panel=PANEL),
+    Path | None, _filter(metavar="FILE", help="Like --filter-failing, errors alone.")
 ]
 
 

@@ -12,7 +12,7 @@ from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.selection import RunArgument, find_run
 from fairlane.cli.runs.submitting.assignments import read_evaluator
 from fairlane.cli.runs.submitting.inputs import open_dataset
-from fairlane.cli.runs.submitting.options import CheckOption
+from fairlane.cli.runs.submitting.options import CheckOption, WaitOption
 from fairlane.client.client import Client
 
 app = typer.Typer()
@@ -37,9 +37,7 @@ def continue_run(
         bool, typer.Option("--retry-errors/--keep-errors", help="Repeat failed jobs, or keep their failures.")
     ] = True,
     check: CheckOption = True,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
-    ] = False,
+    wait: WaitOption = False,
     fail_on_error: FailOnErrorOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:

@@ -2,48 +2,41 @@
 
 from __future__ import annotations
 
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fairlane.model.choices import OnRefusal
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.run import OnRefusal
 
-PROMPTS, CALLS = "What is asked", "How it is done"
+prompt_option = partial(typer.Option, rich_help_panel="What is asked")
+call_option = partial(typer.Option, rich_help_panel="How it is done")
 
 ModelsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--model",
-        "-m",
-        metavar="MODEL",
-        help='"<connection>:<model>", or a template for it. Repeatable.',
-        rich_help_panel=PROMPTS,
+    prompt_option(
+        "--model", "-m", metavar="MODEL", help='"<connection>:<model>", or a template for it. Repeatable.'
     ),
 ]
 
 PromptsOption = Annotated[
     list[str] | None,
-    typer.Option(
-        "--prompt", metavar="TEXT", help="Jinja2 template over a row. Repeatable.", rich_help_panel=PROMPTS
-    ),
+    prompt_option("--prompt", metavar="TEXT", help="Jinja2 template over a row. Repeatable."),
 ]
 
 PromptFilesOption = Annotated[
     list[Path] | None,
-    typer.Option(
-        "--prompt-file", metavar="FILE", help="A prompt from a file. Repeatable.", rich_help_panel=PROMPTS
-    ),
+    prompt_option("--prompt-file", metavar="FILE", help="A prompt from a file. Repeatable."),
 ]
 
 MessagesFilesOption = Annotated[
     list[Path] | None,
-    typer.Option(
+    prompt_option(
         "--messages-file",
         metavar="FILE",
         help="JSON array of messages with role and content (a template). Repeatable.",
-        rich_help_panel=PROMPTS,
     ),
 ]
 
@@ -56,61 +49,57 @@ CheckOption = Annotated[
     ),
 ]
 
+WaitOption = Annotated[
+    bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
+]
+
 ParamsOption = Annotated[
     list[str] | None,
-    typer.Option(
+    prompt_option(
         "--param",
         metavar="K=V",
         help="A parameter of the provider, like max_tokens=64; values are JSON or plain words. Repeatable.",
-        rich_help_panel=PROMPTS,
     ),
 ]
 
 RepetitionsOption = Annotated[
-    int, typer.Option(metavar="N", min=1, max=10_000, help="Calls for each prompt.", rich_help_panel=PROMPTS)
+    int, prompt_option(metavar="N", min=1, max=10_000, help="Calls for each prompt.")
 ]
 
 MaxConcurrentOption = Annotated[
-    int | None,
-    typer.Option(metavar="N", min=1, help="Most calls of a run at once.", rich_help_panel=CALLS),
+    int | None, call_option(metavar="N", min=1, help="Most calls of a run at once.")
 ]
 
 PriorityOption = Annotated[
     int,
-    typer.Option(
+    call_option(
         metavar="N",
         min=-100,
         max=100,
         help="Runs with a higher number take precedence among the team's runs.",
-        rich_help_panel=CALLS,
     ),
 ]
 
 TimeoutOption = Annotated[
-    float | None,
-    typer.Option(
-        metavar="SECONDS", help="Longest time for a call.", show_default="120", rich_help_panel=CALLS
-    ),
+    float | None, call_option(metavar="SECONDS", help="Longest time for a call.", show_default="120")
 ]
 
 MaxAttemptsOption = Annotated[
     int | None,
-    typer.Option(
+    call_option(
         metavar="N",
         min=1,
         max=100,
         help="Failed calls before a job fails; a 429 does not count.",
         show_default=str(RetryPolicy().max_attempts),
-        rich_help_panel=CALLS,
     ),
 ]
 
 OnRefusalOption = Annotated[
     OnRefusal,
-    typer.Option(
+    call_option(
         help="Where a model rejects the first five calls alike: fail the other jobs for it uncalled, or hold "
-        "them until `fairlane resume`.",
-        rich_help_panel=CALLS,
+        "them until `fairlane resume`."
     ),
 ]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -12,58 +13,41 @@ from fairlane.cli.runs.submitting.assignments import read_evaluator, read_judge
 from fairlane.cli.runs.submitting.inputs import read_text
 from fairlane.model.evaluators import EvaluatorSpec
 
-SCORES = "What is scored"
+_score_option = partial(typer.Option, rich_help_panel="What is scored")
 
 Texts = list[str] | None
 
 EvaluatorsOption = Annotated[
     Texts,
-    typer.Option(
+    _score_option(
         metavar="SPEC",
         help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
         "regex:pattern=PATTERN, json_valid:required=KEY,KEY, similarity:model=MODEL,expected=FIELD; more "
         "options after commas. Repeatable.",
-        rich_help_panel=SCORES,
     ),
 ]
 
 JudgeTemplateOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="TEXT",
-        help="Prompt of the judge: a template over the row and {{ output }}.",
-        rich_help_panel=SCORES,
-    ),
+    _score_option(metavar="TEXT", help="Prompt of the judge: a template over the row and {{ output }}."),
 ]
 
 JudgeTemplateFileOption = Annotated[
-    Path | None,
-    typer.Option(metavar="FILE", help="Prompt of the judge, from a file.", rich_help_panel=SCORES),
+    Path | None, _score_option(metavar="FILE", help="Prompt of the judge, from a file.")
 ]
 
 JudgeModelOption = Annotated[
-    str | None,
-    typer.Option(metavar="MODEL", help="Model that judges each output.", rich_help_panel=SCORES),
+    str | None, _score_option(metavar="MODEL", help="Model that judges each output.")
 ]
 
 JudgeChoicesOption = Annotated[
     str | None,
-    typer.Option(
-        metavar="JSON",
-        help="The judge's answers and their scores.",
-        show_default='{"yes": 1, "no": 0}',
-        rich_help_panel=SCORES,
+    _score_option(
+        metavar="JSON", help="The judge's answers and their scores.", show_default='{"yes": 1, "no": 0}'
     ),
 ]
 
-JudgeParamsOption = Annotated[
-    Texts,
-    typer.Option(
-        metavar="K=V",
-        help="As --param.",
-        rich_help_panel=SCORES,
-    ),
-]
+JudgeParamsOption = Annotated[Texts, _score_option(metavar="K=V", help="As --param.")]
 
 
 def read_evaluators(

@@ -9,34 +9,8 @@ import typer
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.runs import conclude_submission
+from fairlane.cli.runs.submitting import inputs, options, scoring
 from fairlane.cli.runs.submitting.assignments import read_options, read_params
-from fairlane.cli.runs.submitting.inputs import open_dataset, read_calls
-from fairlane.cli.runs.submitting.options import (
-    CALLS,
-    CheckOption,
-    MaxAttemptsOption,
-    MaxConcurrentOption,
-    MessagesFilesOption,
-    ModelsOption,
-    OnRefusalOption,
-    ParamsOption,
-    PriorityOption,
-    PromptFilesOption,
-    PromptsOption,
-    RepetitionsOption,
-    TimeoutOption,
-    retry_of,
-)
-from fairlane.cli.runs.submitting.portions import LimitOption, SampleOption, SeedOption, portion_of
-from fairlane.cli.runs.submitting.scoring import (
-    EvaluatorsOption,
-    JudgeChoicesOption,
-    JudgeModelOption,
-    JudgeParamsOption,
-    JudgeTemplateFileOption,
-    JudgeTemplateOption,
-    read_evaluators,
-)
 from fairlane.client.client import Client
 
 app = typer.Typer()
@@ -45,11 +19,10 @@ Texts = list[str] | None
 
 MoreOption = Annotated[
     Texts,
-    typer.Option(
+    options.call_option(
         metavar="K=V",
         help="Any other option of Client.submit, like cache=read_write, task_rate=20, max_duration=3600, "
         "budget_tokens=100000, session=FIELD or output=FIELD. Repeatable.",
-        rich_help_panel=CALLS,
     ),
 ]
 
@@ -65,42 +38,36 @@ def submit(
             help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines.",
         ),
     ],
-    limit: LimitOption = None,
-    sample: SampleOption = None,
-    seed: SeedOption = 0,
-    model: ModelsOption = None,
-    prompt: PromptsOption = None,
-    prompt_file: PromptFilesOption = None,
-    messages_file: MessagesFilesOption = None,
-    param: ParamsOption = None,
-    repetitions: RepetitionsOption = 1,
-    evaluator: EvaluatorsOption = None,
-    judge_model: JudgeModelOption = None,
-    judge_template: JudgeTemplateOption = None,
-    judge_template_file: JudgeTemplateFileOption = None,
-    judge_choices: JudgeChoicesOption = None,
-    judge_param: JudgeParamsOption = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Name of the run.", rich_help_panel=CALLS)
-    ] = None,
-    priority: PriorityOption = 0,
+    limit: inputs.LimitOption = None,
+    sample: inputs.SampleOption = None,
+    seed: inputs.SeedOption = 0,
+    model: options.ModelsOption = None,
+    prompt: options.PromptsOption = None,
+    prompt_file: options.PromptFilesOption = None,
+    messages_file: options.MessagesFilesOption = None,
+    param: options.ParamsOption = None,
+    repetitions: options.RepetitionsOption = 1,
+    evaluator: scoring.EvaluatorsOption = None,
+    judge_model: scoring.JudgeModelOption = None,
+    judge_template: scoring.JudgeTemplateOption = None,
+    judge_template_file: scoring.JudgeTemplateFileOption = None,
+    judge_choices: scoring.JudgeChoicesOption = None,
+    judge_param: scoring.JudgeParamsOption = None,
+    name: Annotated[str | None, options.call_option(metavar="TEXT", help="Name of the run.")] = None,
+    priority: options.PriorityOption = 0,
     interactive: Annotated[
         bool,
-        typer.Option(
-            "--interactive",
-            help="Somebody waits for the results: start this run's jobs first.",
-            rich_help_panel=CALLS,
+        options.call_option(
+            "--interactive", help="Somebody waits for the results: start this run's jobs first."
         ),
     ] = False,
-    timeout: TimeoutOption = None,
-    max_attempts: MaxAttemptsOption = None,
-    max_concurrent: MaxConcurrentOption = None,
-    on_refusal: OnRefusalOption = "fail",
+    timeout: options.TimeoutOption = None,
+    max_attempts: options.MaxAttemptsOption = None,
+    max_concurrent: options.MaxConcurrentOption = None,
+    on_refusal: options.OnRefusalOption = "fail",
     option: MoreOption = None,
-    check: CheckOption = True,
-    wait: Annotated[
-        bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
-    ] = False,
+    check: options.CheckOption = True,
+    wait: options.WaitOption = False,
     fail_on_error: FailOnErrorOption = 0.0,
     as_json: JsonOption = False,
 ) -> None:
@@ -109,20 +76,20 @@ def submit(
     With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
     left.
     """
-    calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
-    evaluators = read_evaluators(
+    calls = inputs.read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
+    evaluators = scoring.read_evaluators(
         evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
     )
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
-            portion_of(open_dataset(dataset), limit, sample, seed),
+            inputs.portion_of(inputs.open_dataset(dataset), limit, sample, seed),
             params=read_params("--param", param or ()),
             repetitions=repetitions,
             evaluators=evaluators,
             name=name,
             priority="interactive" if interactive else priority,
             timeout=timeout,
-            retry=retry_of(max_attempts),
+            retry=options.retry_of(max_attempts),
             max_concurrent=max_concurrent,
             on_refusal=on_refusal,
             check=check,

@@ -31,7 +31,7 @@ from fairlane.model.outcome import (
 )
 from fairlane.model.tokens import Usage
 
-OUTAGE, ADMITTED, SHED, BURST, TURNED_AWAY = "outage", "admitted", "shed", "burst", "turned away"
+OUTAGE, ADMITTED, BURST, TURNED_AWAY = "outage", "admitted", "burst", "turned away"
 HANGS_MS = 120_000
 ANSWER = "yes"
 

@@ -1,0 +1,100 @@
+"""Records as tables: CSV (RFC 4180, but lines end in LF), and Parquet with a row group for each batch.
+
+A text that a spreadsheet would run as a formula is quoted.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable
+from typing import Any, BinaryIO, TextIO
+
+from fairlane.export.columns import Kind
+from fairlane.export.extras import library
+from fairlane.export.spool import Spool
+
+# What is a number is no formula, and stays one.
+_NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
+
+# Full-width forms count, too: some spreadsheets take them for the plain ones.
+_FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
+
+QUOTE = "'"
+
+
+def quoted(text: str) -> str:
+    """``text``, behind ``'`` if a spreadsheet would run it. One that is quoted already gets one more."""
+    if not _FORMULA.match(text) or _NUMBER.fullmatch(text):
+        return text
+    return QUOTE + text
+
+
+def unquoted(cell: str) -> str:
+    """The inverse of `quoted`."""
+    return cell[1:] if cell.startswith(QUOTE) and _FORMULA.match(cell) else cell
+
+
+_SPECIAL = re.compile(r'[,"\r\n]')
+
+
+def write_csv(spool: Spool, out: TextIO, *, raw: bool = False) -> None:
+    """Write rows. A gap is an empty cell; truth values and numbers are written as in JSON.
+
+    Unless ``raw``, a text that a spreadsheet would run is `quoted`.
+    """
+    out.write(_line(column.name for column in spool.columns))
+    for batch in spool.batches():
+        out.writelines(_line(_text_of(value, raw=raw) for value in row) for row in batch)
+
+
+def _line(cells: Iterable[str]) -> str:
+    """A line of the file. Python's own writer leaves a lone CR bare, and its reader ends a line there."""
+    return ",".join(_enclosed(cell) for cell in cells) + "\n"
+
+
+def _enclosed(cell: str) -> str:
+    return '"' + cell.replace('"', '""') + '"' if _SPECIAL.search(cell) else cell
+
+
+def _text_of(value: Any, *, raw: bool) -> str:
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        return json.dumps(value)
+    return value if raw else quoted(value)
+
+
+WHAT, EXTRA = "Parquet", "parquet"
+
+
+def require_parquet() -> Any:
+    """Load pyarrow. Raises `MissingExtra`."""
+    library("pyarrow.parquet", WHAT, EXTRA)
+    return library("pyarrow", WHAT, EXTRA)
+
+
+def write_parquet(spool: Spool, out: BinaryIO, *, raw: bool = False) -> None:
+    """Write records to ``out``; unless ``raw``, a text that a spreadsheet would run is `quoted`.
+
+    Raises `MissingExtra` if pyarrow is not installed.
+    """
+    arrow = require_parquet()
+    types = {
+        Kind.BOOLEAN: arrow.bool_(),
+        Kind.INTEGER: arrow.int64(),
+        Kind.NUMBER: arrow.float64(),
+    }
+    columns = spool.columns
+    schema = arrow.schema([(column.name, types.get(column.kind, arrow.string())) for column in columns])
+    with arrow.parquet.ParquetWriter(out, schema, compression="zstd") as writer:
+        for batch in spool.batches():
+            arrays = [
+                arrow.array([_cell(row[place], raw=raw) for row in batch], type=field.type)
+                for place, field in enumerate(schema)
+            ]
+            writer.write_batch(arrow.record_batch(arrays, schema=schema))
+
+
+def _cell(value: Any, *, raw: bool) -> Any:
+    return quoted(value) if isinstance(value, str) and not raw else value
