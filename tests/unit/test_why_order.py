@@ -65,7 +65,7 @@ def _place(
     shares.arrive(by_team)
     offers = shares.order(by_team, lambda ref: priorities.get(ref, 0), sum(waiting.values()))
     ahead = own = 0
-    for ref, count, _ in offers:
+    for ref, count, *_ in offers:
         if ref == OWN and own + count > before:
             return ahead + before - own
         own += count if ref == OWN else 0
