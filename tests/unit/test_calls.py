@@ -351,3 +351,17 @@ def test_arguments_survive_the_way() -> None:
     submit_call(sender, "m:f", [{"ü": "\n"}, 1.5, None, True])
 
     assert json.loads(json.dumps(sender.rows))[0]["args"] == [{"ü": "\n"}, 1.5, None, True]
+
+
+@pytest.mark.parametrize(
+    ("call", "name"),
+    [
+        (lambda client: submit_call(client, "my_app.tasks.fetch", nonsense=1), "submit_call"),
+        (lambda client: submit_calls(client, "my_app.tasks.fetch", [], nonsense=1), "submit_calls"),
+    ],
+)
+def test_an_unknown_option_is_refused_by_the_name_of_a_public_function(
+    call: Callable[[Any], Any], name: str
+) -> None:
+    with pytest.raises(TypeError, match=rf"^{name}\(\) got an unexpected keyword argument 'nonsense'$"):
+        call(None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
 from fairlane.client.handle import Run
@@ -156,6 +156,7 @@ def submit_call(
     ``name`` is ``"my_app.tasks.fetch"`` or ``"my_app.tasks:fetch"``. `CallOptions` lists the options. Raises
     `SubmissionError`, `StoreUnavailable`.
     """
+    _require_options(submit_call, options)
     return CallHandle(_submit(client, name, [(args, kwargs or {})], **options))
 
 
@@ -163,7 +164,14 @@ def submit_calls(
     client: Submits, name: str, calls: Sequence[Arguments], **options: Unpack[CallOptions]
 ) -> CallMap:
     """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run. There may be none."""
+    _require_options(submit_calls, options)
     return CallMap(_submit(client, name, calls, **options))
+
+
+def _require_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
+    """Raise `TypeError` as Python does for ``function`` where an option is none of `CallOptions`."""
+    for name in sorted(options.keys() - CallOptions.__optional_keys__):
+        raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
 
 
 def _submit(

@@ -17,6 +17,7 @@ UNTIMED = frozenset(
     (
         "run_paused",
         "request_refused",
+        "model",
         "max_concurrent",
         "cap",
         "ahead",
