@@ -82,7 +82,8 @@ def test_what_waits_for_its_model_names_it_and_the_one_that_is_held(real_redis: 
     assert part.constraint == "model"
     assert part.sentence.startswith(f"the next job waits for gemma: {LANE} calls qwen (1 in flight)")
     assert "in 42 s at the latest" in part.sentence
-    assert part.eta is not None and part.eta.at_least
+    assert part.eta is not None
+    assert part.eta.at_least
     lane = explainer.why(LANE)
     assert (lane.constraint, lane.until_ms) == ("model", d.now_ms + 42_000)
     d.advance(60_000)
