@@ -40,6 +40,7 @@ SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206
 
 CacheMode = Literal["off", "read", "read_write"]
 OnRefusal = Literal["fail", "hold"]
+TurnField = Literal["prompt", "input", "output"]
 
 
 class Bounds(Choice):
@@ -83,7 +84,8 @@ class Order(Choice):
     they run before all others. ``store_output_as``: a template over the row that names the output; templates
     of later items can use it by that name. ``conversation``: prompts can read the turns before theirs.
     ``conversation_field``: rows that share its value are one conversation, and a row without one is in none;
-    ``None``: all rows are one conversation.
+    ``None``: all rows are one conversation. ``turn_fields``: what prompts read of an earlier turn, which is
+    all that is kept of it.
     """
 
     serial: bool = False
@@ -92,6 +94,7 @@ class Order(Choice):
     store_output_as: str | None = None
     conversation: bool = False
     conversation_field: str | None = None
+    turn_fields: tuple[TurnField, ...] = ("prompt", "input", "output")
 
     @model_validator(mode="after")
     def _has_one_order(self) -> Self:
@@ -127,14 +130,15 @@ class CacheChoice(Choice):
         return self.mode == "read_write"
 
 
-SPEC_VERSION = 3
+SPEC_VERSION = 4
 """The latest version of a spec that this version reads."""
 
 STARTS_LATER = 2
 """The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
 
-TURNS = 3
-"""The version of a spec with ``Order.turns``: an earlier scheduler would feed turns that it has fed."""
+TURN_FIELDS = 4
+"""The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
+``Order.turns``, and in those before, all turns of a conversation stand in one field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -243,6 +247,11 @@ class RunSpec(StoredModel):
     def admitted(self) -> Self:
         """The spec as a plan has it: earlier workers can read it where the run's state enforces the rest."""
         return self.model_copy(update={"version": 1}) if self.version == STARTS_LATER else self
+
+    @property
+    def keeps_turns_apart(self) -> bool:
+        """Whether each turn of a conversation has a field of its own in the run's memory."""
+        return self.order.conversation and self.version >= TURN_FIELDS
 
     @property
     def one_at_a_time(self) -> bool:
