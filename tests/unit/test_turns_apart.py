@@ -39,8 +39,7 @@ def talk(parts: WorkerParts, rows: Sequence[Any], prompt: str = TALK, **given: A
 
 
 def memory(parts: WorkerParts, run: Any) -> dict[bytes, bytes]:
-    found: dict[bytes, bytes] = parts.scheduler.redis.hgetall(parts.keys.memory(run.ref))
-    return found
+    return parts.scheduler.runs.memory(run.ref)
 
 
 def rows_of(count: int, who: str = "a", **fields: Any) -> list[dict[str, Any]]:

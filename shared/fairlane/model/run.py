@@ -136,6 +136,9 @@ SPEC_VERSION = 4
 STARTS_LATER = 2
 """The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
 
+UNSAID_SPECS = 3
+"""The latest version of a spec that a process reads whose heartbeat or lease does not say which."""
+
 TURN_FIELDS = 4
 """The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
 ``Order.turns``, and in those before, all turns of a conversation stand in one field."""
