@@ -60,7 +60,7 @@ def test_the_leader_says_which_specs_it_reads(asked: Asked) -> None:
     old_leader(asked.d)
     assert (found := reader.leader()) is not None
     assert (found.identity, found.specs) == ("old", UNSAID_SPECS)
-    asked.d.redis.hset(asked.d.keys.leader, "until_ms", 0)
+    asked.d.redis.hset(asked.d.keys.leader, "until_ms", "0")
     LeaderLease(asked.d.redis, asked.d.keys, "new", 1000, "cd").acquire(asked.d.now_ms)
     assert (found := reader.leader()) is not None
     assert (found.identity, found.specs) == ("new", SPEC_VERSION)
