@@ -107,7 +107,7 @@ def _lane_of_run(
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
     not_ready = max(0, known - queued - in_flight - len(due))
     waits = queued + len(due) + not_ready + unfed
-    held = (bounds.paused() or _too_old(here, bounds, lane)) if waits else None
+    held = (bounds.paused() or here.too_old(bounds.spec_version, lane)) if waits else None
     reason = held or here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
     ahead, eta = None, Eta(here.now_ms)
     if waits:
@@ -121,7 +121,7 @@ def _lane_of_run(
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)
         if reason is not None and due and (old := here.old_workers(bounds.spec_version, lane)):
-            reason = reason._replace(sentence=f"{reason.sentence}. Some workers are {old}")
+            reason = reason._replace(sentence=f"{reason.sentence}; {old}")
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(
@@ -137,14 +137,6 @@ def _lane_of_run(
         ahead=ahead,
         eta=eta,
     )
-
-
-def _too_old(here: Surroundings, bounds: RunBounds, lane: str) -> Reason | None:
-    """That the scheduler, or all workers of the lane, cannot read the run."""
-    if old := here.old_scheduler(bounds.spec_version):
-        return old
-    words = here.old_workers(bounds.spec_version, lane, all_of_them=True)
-    return Reason("slots", f"all workers of {lane} are {words}") if words else None
 
 
 def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:

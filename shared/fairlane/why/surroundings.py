@@ -130,20 +130,27 @@ class Surroundings:
             f"to version {leader.specs}, and the run's has {version}. Upgrade the schedulers",
         )
 
-    def old_workers(self, version: int, lane: str, *, all_of_them: bool = False) -> str:
-        """Which workers of a lane cannot read a spec of this version, and the remedy; "" if all can.
+    def too_old(self, version: int, lane: str) -> Reason | None:
+        """That the scheduler, or all workers of the lane, cannot read a spec of this version."""
+        if old := self.old_scheduler(version):
+            return old
+        serving = [info for info in self._workers if lane in info.lanes]
+        if any(info.specs >= version for info in serving) or not serving:
+            return None
+        return Reason("slots", self.old_workers(version, lane))
 
-        ``all_of_them``: also "" if one can.
-        """
+    def old_workers(self, version: int, lane: str) -> str:
+        """Which workers of a lane cannot read a spec of this version, and the remedy; "" if all can."""
         serving = [info for info in self._workers if lane in info.lanes]
         old = sorted(info.name for info in serving if info.specs < version)
-        if not old or (all_of_them and len(old) < len(serving)):
+        if not old:
             return ""
+        how_many = "all" if len(old) == len(serving) else "some"
         more = f" and {len(old) - MOST_NAMED:,} more" if len(old) > MOST_NAMED else ""
         who = f"{', '.join(old[:MOST_NAMED])}{more}"
         return (
-            f"too old for this run, and put its jobs back: {who}; the run's spec has version {version}. "
-            "Upgrade the workers"
+            f"{how_many} workers of {lane} are too old for this run and put its jobs back: {who}; the run's "
+            f"spec has version {version}. Upgrade the workers"
         )
 
     def depth(self, lane: str) -> int:
