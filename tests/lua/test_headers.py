@@ -156,6 +156,6 @@ def test_keys_are_sent_as_they_are_whether_text_or_bytes() -> None:
 def test_a_script_that_the_server_has_forgotten_is_sent_again(real_redis: Redis) -> None:
     real_redis.script_flush()
     call = script("leader_acquire").bind(
-        {"leader": "k", "clock": "c"}, {"now_ms": 5, "id": "a", "lease_ms": 10}
+        {"leader": "k", "clock": "c"}, {"now_ms": 5, "id": "a", "lease_ms": 10, "specs": 4}
     )
     assert json.loads(call.run(real_redis)) == {"epoch": 1, "until_ms": 15, "stepped_ms": 0}

@@ -13,7 +13,7 @@ from fairlane.model.run import RunRef
 from fairlane.model.run_status import RoleTime
 from fairlane.model.tokens import Usage
 from fairlane.store.run_fields import ROLE_TIME_FIELDS, RunFields, role_times
-from tests.support.deployment import Deployment, entry
+from tests.support.deployment import LEASE_MS, Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"
 DONE = TaskResult(JobState.SUCCEEDED, "x").to_json()
@@ -75,6 +75,35 @@ def test_a_call_that_is_repeated_counts_as_two_and_waits_between_them(real_redis
     finish(d, second)
 
     assert times(d, ref) == (RoleTime(2, 1.0, 0.7), None)
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(ends=st.lists(st.sampled_from(["unsent", "failed", "goes on", "lapsed"]), max_size=6))
+def test_a_permit_that_was_not_used_and_a_call_that_goes_on_are_no_calls(
+    real_redis: Redis, ends: list[str]
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    d.lane(TASKS)
+    ref = d.submit(rows=1)
+    d.feed(ref, 1)
+    sent, calling_ms, waited_ms = 1, 0, 0
+    for end in [*ends, "ends"]:
+        (attempt,) = d.start(ref)
+        d.advance(100)
+        calling_ms += 100 if end != "unsent" else 0
+        sent += end in ("failed", "lapsed")
+        if end == "ends":
+            finish(d, attempt)
+        elif end == "lapsed":
+            d.advance(LEASE_MS)
+            calling_ms += LEASE_MS
+            assert d.recover(attempt, max_attempts=99)
+        else:
+            d.defer(attempt, sent=end != "unsent", handle="h" if end == "goes on" else None)
+        waited_ms += 100 if end == "unsent" else 0
+
+    assert times(d, ref) == (RoleTime(sent, waited_ms / 1000, calling_ms / 1000), None)
 
 
 def test_jobs_that_a_cancel_cut_off_waited_until_then(real_redis: Redis) -> None:

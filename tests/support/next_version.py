@@ -57,8 +57,8 @@ MORE: tuple[tuple[str, str, str], ...] = (
 
 LATER_MESSAGES = ("shared/fairlane/model/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")
 LATER_SPECS = (
-    ("shared/fairlane/model/run.py", "SPEC_VERSION = 3", "SPEC_VERSION = 4"),
-    ("shared/fairlane/model/run.py", "version: int = Field(default=1,", "version: int = Field(default=4,"),
+    ("shared/fairlane/model/run.py", "SPEC_VERSION = 4", "SPEC_VERSION = 5"),
+    ("shared/fairlane/model/run.py", "version: int = Field(default=1,", "version: int = Field(default=5,"),
 )
 
 

@@ -15,7 +15,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import Order
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge
-from fairlane.model.run import STARTS_LATER, TURNS, Message, RunSpec
+from fairlane.model.run import STARTS_LATER, TURN_FIELDS, Message, RunSpec
 from fairlane.pipeline.rendering import operators_own
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
@@ -189,12 +189,14 @@ def test_conversations_go_side_by_side_unless_all_items_are_ordered(
 ) -> None:
     spec = spec_of(**{"prompt": TALK} | options)
     assert (spec.order.serial, spec.order.turns, spec.one_at_a_time) == (serial, turns, alone)
-    assert spec.version == (TURNS if turns else 1), "an earlier scheduler would feed turns twice"
+    talks = spec.order.conversation
+    assert spec.version == (TURN_FIELDS if talks else 1), "earlier processes keep turns in one field"
+    assert spec.order.turn_fields == ("output",)
 
 
 def test_a_later_start_lowers_no_version() -> None:
     spec = spec_of(prompt=TALK, start_in=5)
-    assert (spec.version, spec.admitted.version) == (TURNS, TURNS)
+    assert (spec.version, spec.admitted.version) == (TURN_FIELDS, TURN_FIELDS)
 
 
 @pytest.mark.parametrize("other", [{"serial": True}, {"serial_field": "first"}, {"store_output_as": "x"}])

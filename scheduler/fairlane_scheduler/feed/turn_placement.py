@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fairlane.core.errors import CutOff, TemplateError, UnreadableRow, WorkRaised
 from fairlane.model.run import cell_of
-from fairlane.pipeline.conversation import changed_field, read_fields
+from fairlane.pipeline.conversation import changed_field, read_fields, turn_fields
 from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.write.runs.runs import Turn
 from fairlane_scheduler.feed.child_work import WorkAwaited
@@ -34,14 +34,14 @@ class TurnPlacement(Placement):
             if placed and enough():
                 break
             fields = self._read_fields(run, turns[first : first + READ_AT_ONCE])
-            read = TurnReader(self._runs.redis, self._runs.keys).memory(
-                run.ref, [name for names in fields.values() for name in names]
-            )
+            read = self._memory(run, fields)
+            earlier = {item: turn_fields(self._rendering(run), names, read) for item, names in fields.items()}
+            read |= self._memory(run, earlier)
             memory |= read
             for item, names in fields.items():
                 if placed and enough():
                     break
-                own = {key: read[key] for name in names if (key := name.encode()) in read}
+                own = {key: read[key] for name in (*names, *earlier[item]) if (key := name.encode()) in read}
                 one = self._place_turn(run, item, own)
                 placed += [] if one is None else [one]
         batch = FeedBatch()
@@ -70,6 +70,11 @@ class TurnPlacement(Placement):
             return changed_field(rendering, cell, self._pages.row(run.ref, run.plan.spec, cell.row))
         except (TemplateError, UnreadableRow, CutOff, WorkRaised, ValueError, RecursionError):
             return None
+
+    def _memory(self, run: ActiveRun, fields: Mapping[int, tuple[str, ...]]) -> dict[bytes, bytes]:
+        """Those fields of the run's memory, of all items, that are set."""
+        names = [name for each in fields.values() for name in each]
+        return TurnReader(self._runs.redis, self._runs.keys).memory(run.ref, names)
 
     def _read_fields(self, run: ActiveRun, turns: Sequence[Turn]) -> dict[int, tuple[str, ...]]:
         """What each item reads of the run's memory; without those whose page a child process decodes."""

@@ -28,6 +28,7 @@ Rate = Annotated[float, Field(ge=0, le=MOST_NUMBER)] | Literal["auto"]
 CacheMode = Literal["off", "read", "read_write"]
 
 OnRefusal = Literal["fail", "hold"]
+TurnField = Literal["prompt", "input", "output"]
 
 
 class Choice(BaseModel):
@@ -102,7 +103,8 @@ class Order(Choice):
     they run before all others. ``store_output_as``: a template over the row that names the output; templates
     of later items can use it by that name. ``conversation``: prompts can read the turns before theirs.
     ``conversation_field``: rows that share its value are one conversation, and a row without one is in none;
-    ``None``: all rows are one conversation.
+    ``None``: all rows are one conversation. ``turn_fields``: what prompts read of an earlier turn, which is
+    all that is kept of it.
     """
 
     serial: bool = False
@@ -111,6 +113,7 @@ class Order(Choice):
     store_output_as: str | None = None
     conversation: bool = False
     conversation_field: str | None = None
+    turn_fields: tuple[TurnField, ...] = ("prompt", "input", "output")
 
     @model_validator(mode="after")
     def _has_one_order(self) -> Self:

@@ -33,14 +33,18 @@ before evaluations wait for tasks."""
 SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
 
 
-SPEC_VERSION = 3
+SPEC_VERSION = 4
 """The latest version of a spec that this version reads."""
 
 STARTS_LATER = 2
 """The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
 
-TURNS = 3
-"""The version of a spec with ``Order.turns``: an earlier scheduler would feed turns that it has fed."""
+UNSAID_SPECS = 3
+"""The latest version of a spec that a process reads whose heartbeat or lease does not say which."""
+
+TURN_FIELDS = 4
+"""The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
+``Order.turns``, and in those before, all turns of a conversation stand in one field."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,6 +153,11 @@ class RunSpec(StoredModel):
     def admitted(self) -> Self:
         """The spec as a plan has it: earlier workers can read it where the run's state enforces the rest."""
         return self.model_copy(update={"version": 1}) if self.version == STARTS_LATER else self
+
+    @property
+    def keeps_turns_apart(self) -> bool:
+        """Whether each turn of a conversation has a field of its own in the run's memory."""
+        return self.order.conversation and self.version >= TURN_FIELDS
 
     @property
     def one_at_a_time(self) -> bool:

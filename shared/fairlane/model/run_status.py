@@ -48,7 +48,8 @@ class RoleTime:
     """Time of a run's tasks, or of its evaluations, in seconds summed over all of them.
 
     ``waiting_s``: from being queued to their ends, outside of calls: for a permit, a worker or a retry.
-    ``calling_s``: in ``calls``, from a worker's claim to its report, also of calls that failed.
+    ``calling_s``: in ``calls``, from a worker's claim to its report, also of calls that failed. A permit that
+    came too late to be used is no call.
     """
 
     calls: int = 0

@@ -3,35 +3,53 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Any
+from hashlib import sha256
+from typing import Any, NamedTuple
 
 from fairlane.core.errors import TemplateError
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell
 from fairlane.model.sessions import key_of
 from fairlane.pipeline.rendering import Call, Rendering
+from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING
 
 CONVERSATION = "_conversation"
-"""The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``."""
+"""The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``, or of those parts
+that the run's prompts read."""
+
+BYTES_PER_CHAR = 4
+"""Most bytes of a character in UTF-8: a conversation has at most those of the plan's longest text."""
 
 _REGISTER = "register:"
 _CHANGED = "changed"
 _ASKED = "asked:"
 
 
+class _Head(NamedTuple):
+    """A conversation's turns and their bytes: what its own field has where each turn has a field, too."""
+
+    turns: int
+    bytes: int
+
+
 def recalled(
     rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
 ) -> dict[str, Any]:
-    """The variables that an item's prompt has beside its row; ``stored`` is the run's memory in Redis."""
-    names: dict[str, Any] = {
-        field.decode().removeprefix(_REGISTER): value.decode()
-        for field, value in stored.items()
-        if field.startswith(_REGISTER.encode())
-    }
+    """The variables that an item's prompt has beside its row; ``stored`` is the run's memory in Redis.
+
+    Raises `TemplateError` where the earlier turns are too large, or one of them is gone.
+    """
+    names: dict[str, Any] = {}
+    if rendering.spec.order.store_output_as is not None:
+        names = {
+            field.decode().removeprefix(_REGISTER): value.decode()
+            for field, value in stored.items()
+            if field.startswith(_REGISTER.encode())
+        }
     if rendering.spec.order.conversation:
-        names[CONVERSATION] = _turns(_conversation(rendering, cell, row), stored)
+        names[CONVERSATION] = _turns(rendering, _conversation(rendering, cell, row), stored)
     return names
 
 
@@ -54,14 +72,14 @@ def remembered(
             fields[f"{_REGISTER}{name}"] = output
     conversation = _conversation(rendering, cell, row)
     if conversation is not None and call.messages and reads_turns(rendering, cell):
-        turns = [*_turns(conversation, stored), turn_of(call, output)]
-        fields[conversation] = json.dumps(turns, ensure_ascii=False)
+        fields |= _with_turn(rendering, conversation, turn_of(rendering, call, output), stored)
     return fields
 
 
-def turn_of(call: Call, output: str) -> dict[str, Any]:
+def turn_of(rendering: Rendering, call: Call, output: str) -> dict[str, Any]:
     """What prompts of later turns read of a call with messages, and of its output."""
-    return {"prompt": call.messages, "input": call.messages[-1].get("content"), "output": output}
+    turn = {"prompt": call.messages, "input": call.messages[-1].get("content"), "output": output}
+    return {name: turn[name] for name in rendering.spec.order.turn_fields}
 
 
 def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
@@ -86,19 +104,32 @@ def read_fields(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> tup
     return conversation, f"{_ASKED}{conversation}", f"{_CHANGED}:{conversation}"
 
 
+def turn_fields(
+    rendering: Rendering, read: Sequence[str] | None, stored: Mapping[bytes, bytes]
+) -> tuple[str, ...]:
+    """The fields of the run's memory that have an item's earlier turns; ``read``: its `read_fields`.
+
+    ``stored`` are those. None where the turns stand in one field, and where they are too large to be read.
+    """
+    if not read or not rendering.spec.keeps_turns_apart:
+        return ()
+    head = _head(stored.get(read[0].encode()))
+    return tuple(_turn_names(read[0], head.turns)) if head.bytes <= _most_bytes(rendering) else ()
+
+
 def turn_asked(
     rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
 ) -> dict[str, str]:
     """The field of the run's memory which says that an item is fed as the next turn of its conversation.
 
-    It has the bytes of the turns before it, and its row's number from 1. Whatever becomes of the item, those
-    bytes grow only if it has an output. Empty for an item that is no turn, or that a missing turn precedes.
+    It has the number of turns before it, or their bytes where they stand in one field, and its row's number
+    from 1. Whatever becomes of the item, the first grows only if it has an output. Empty for an item that is
+    no turn, or that a missing turn precedes.
     """
     conversation = _next_turn(rendering, cell, row)
     if conversation is None or missing_turn(rendering, cell, row, stored) is not None:
         return {}
-    turns = len(stored.get(conversation.encode(), b""))
-    return {f"{_ASKED}{conversation}": json.dumps([turns, cell.row + 1])}
+    return {f"{_ASKED}{conversation}": json.dumps([_so_far(rendering, conversation, stored), cell.row + 1])}
 
 
 def missing_turn(
@@ -110,7 +141,7 @@ def missing_turn(
     if conversation is None or asked is None:
         return None
     turns, number = json.loads(asked)
-    if len(stored.get(conversation.encode(), b"")) > turns:
+    if _so_far(rendering, conversation, stored) > turns:
         return None
     return (
         f"its conversation lacks an earlier turn: row {number:,} has no output. Continue the run to ask "
@@ -118,10 +149,58 @@ def missing_turn(
     )
 
 
-def _turns(conversation: str | None, stored: Mapping[bytes, bytes]) -> list[dict[str, Any]]:
+def _turns(
+    rendering: Rendering, conversation: str | None, stored: Mapping[bytes, bytes]
+) -> list[dict[str, Any]]:
     text = None if conversation is None else stored.get(conversation.encode())
-    turns: list[dict[str, Any]] = json.loads(text) if text else []
-    return turns
+    if conversation is None or not text:
+        return []
+    if not rendering.spec.keeps_turns_apart:
+        turns: list[dict[str, Any]] = json.loads(text)
+        return turns
+    head, most = _head(text), _most_bytes(rendering)
+    if head.bytes > most:
+        raise TemplateError(
+            CONVERSATION,
+            f"the {head.turns:,} turns of this conversation have {head.bytes:,} bytes, more than {most:,}: "
+            f"make conversations or answers shorter, or raise {ROW_SETTING} or {ANSWER_SETTING}",
+        )
+    texts = [stored.get(name.encode()) for name in _turn_names(conversation, head.turns)]
+    if None in texts:
+        raise TemplateError(CONVERSATION, "an earlier turn of this conversation is gone from Redis")
+    return [json.loads(each) for each in texts if each is not None]
+
+
+def _with_turn(
+    rendering: Rendering, conversation: str, turn: Mapping[str, Any], stored: Mapping[bytes, bytes]
+) -> dict[str, str]:
+    """The fields that one more turn changes: as long as the turn where each has its own."""
+    if not rendering.spec.keeps_turns_apart:
+        turns = [*_turns(rendering, conversation, stored), turn]
+        return {conversation: json.dumps(turns, ensure_ascii=False)}
+    head, text = _head(stored.get(conversation.encode())), json.dumps(turn, ensure_ascii=False)
+    (name,) = _turn_names(conversation, head.turns + 1, head.turns)
+    return {name: text, conversation: json.dumps([head.turns + 1, head.bytes + len(text.encode())])}
+
+
+def _turn_names(conversation: str, turns: int, first: int = 0) -> Iterator[str]:
+    """The fields of turns from ``first`` up to ``turns``: short ones, however long the conversation's is."""
+    digest = sha256(conversation.encode()).hexdigest()[:32]
+    return (f"turn:{digest}:{number}" for number in range(first, turns))
+
+
+def _head(text: bytes | None) -> _Head:
+    return _Head(*json.loads(text)) if text else _Head(0, 0)
+
+
+def _so_far(rendering: Rendering, conversation: str, stored: Mapping[bytes, bytes]) -> int:
+    """What grows with each turn that has an output."""
+    text = stored.get(conversation.encode())
+    return _head(text).turns if rendering.spec.keeps_turns_apart else len(text or b"")
+
+
+def _most_bytes(rendering: Rendering) -> int:
+    return BYTES_PER_CHAR * rendering.plan.judged_chars
 
 
 def _next_turn(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlane.core.errors import TemplateError
 from fairlane.evaluators.assertions import is_linear as assertions_are_linear
 from fairlane.model.evaluators import (
     Assertions,
@@ -53,7 +54,10 @@ def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -
     if memory is not None:
         if sum(map(len, memory.values())) > LINEAR_CHARS:
             return False
-        names = recalled(item.rendering, item.cell, item.row, memory)
+        try:
+            names = recalled(item.rendering, item.cell, item.row, memory)
+        except TemplateError:  # the call is none, which is known at once
+            return True
     return renders_linearly(item.rendering, item.cell, item.row, names)
 
 

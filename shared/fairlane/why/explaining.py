@@ -107,7 +107,7 @@ def _lane_of_run(
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
     not_ready = max(0, known - queued - in_flight - len(due))
     waits = queued + len(due) + not_ready + unfed
-    held = bounds.paused() if waits else None
+    held = (bounds.paused() or here.too_old(bounds.spec_version, lane)) if waits else None
     reason = held or here.reason(lane, queued or len(due), ref.team, bounds.reason(lane))
     ahead, eta = None, Eta(here.now_ms)
     if waits:
@@ -120,6 +120,8 @@ def _lane_of_run(
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)
+        if reason is not None and due and (old := here.old_workers(bounds.spec_version, lane)):
+            reason = reason._replace(sentence=f"{reason.sentence}; {old}")
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(
@@ -199,7 +201,7 @@ def _whole(
         return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
     if status.state is RunState.SUBMITTED:
         return _unread(max(0, here.now_ms - status.submitted_ms)), Eta()
-    if held := bounds.paused():
+    if held := bounds.paused() or here.old_scheduler(bounds.spec_version):
         return held, Eta(None, True)
     waiting = [part for part in parts if part.waits] or [part for part in parts if part.in_flight]
     if not waiting:

@@ -109,7 +109,7 @@ class JobExplainer:
         return self._answer(item, step, "leased", reason, lane=flight.lane)
 
     def _paused(self, item: int, step: int) -> Waiting | None:
-        held = self._bounds.paused()
+        held = self._bounds.paused() or self._here.old_scheduler(self._bounds.spec_version)
         return self._answer(item, step, "waiting", held, Eta(None, True)) if held else None
 
     def _delayed(self, item: int, step: int, job: int) -> Waiting | None:
@@ -121,9 +121,11 @@ class JobExplainer:
         eta = here.eta(lane, ahead + 1, here.cost(lane, self._ref))
         if eta.at_ms is not None:
             eta = Eta(max(eta.at_ms, delay.due_ms), at_least=True)
-        held = here.reason(lane, 1, self._ref.team)
+        old, held = here.old_workers(self._bounds.spec_version, lane), here.reason(lane, 1, self._ref.team)
         further = f"; and {held.sentence}" if held else ""
-        words = f"its last call failed: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
+        why = "it was put back" if old else "its last call failed"
+        words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
+        words = f"{words}; {old}" if old else words
         reason = Reason("delayed", words, delay.due_ms)
         return self._answer(item, step, "waiting", reason, eta, lane=lane)
 
@@ -135,7 +137,8 @@ class JobExplainer:
             if queue.place is None or lane not in here.views:
                 continue
             ahead = here.ahead(self._ref, lane, queue.place - 1)
-            held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
+            old = here.too_old(self._bounds.spec_version, lane)
+            held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
             reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
             place = queue.place
             eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)

@@ -46,6 +46,11 @@ class RunBounds:
         self._budgets: list[Allowance] | None = None
 
     @property
+    def spec_version(self) -> int:
+        """The version of the run's spec; 0 where its plan is not known."""
+        return 0 if self._plan is None else self._plan.spec.version
+
+    @property
     def unfed(self) -> int:
         """Unfed items."""
         return max(0, self._items - int(self._number("handed")))

@@ -85,6 +85,7 @@ class Surroundings:
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
             self._lacking = {lane: lacking(lane, working) for lane in lanes}
         self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
+        self._leader = if_allowed(lambda: DeploymentReader(redis, keys).leader(), None)
         self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
         server = DeploymentReader(redis, keys).server()
         refusing = None if server is None else server.refusing
@@ -118,6 +119,40 @@ class Surroundings:
                 "schedulers are started anew with settings that have it"
             )
         return ""
+
+    def old_scheduler(self, version: int) -> Reason | None:
+        """That the scheduler which leads cannot read a spec of this version, and leaves the run alone."""
+        leader = self._leader
+        if leader is None or not self.led or version <= leader.specs:
+            return None
+        return Reason(
+            "scheduler",
+            f"{leader.identity}, which leads, is too old for this run and leaves it alone: it reads specs up "
+            f"to version {leader.specs}, and the run's has {version}. Upgrade the schedulers",
+        )
+
+    def too_old(self, version: int, lane: str) -> Reason | None:
+        """That the scheduler, or all workers of the lane, cannot read a spec of this version."""
+        if old := self.old_scheduler(version):
+            return old
+        serving = [info for info in self._workers if lane in info.lanes]
+        if any(info.specs >= version for info in serving) or not serving:
+            return None
+        return Reason("slots", self.old_workers(version, lane))
+
+    def old_workers(self, version: int, lane: str) -> str:
+        """Which workers of a lane cannot read a spec of this version, and the remedy; "" if all can."""
+        serving = [info for info in self._workers if lane in info.lanes]
+        old = sorted(info.name for info in serving if info.specs < version)
+        if not old:
+            return ""
+        how_many = "all" if len(old) == len(serving) else "some"
+        more = f" and {len(old) - MOST_NAMED:,} more" if len(old) > MOST_NAMED else ""
+        who = f"{', '.join(old[:MOST_NAMED])}{more}"
+        return (
+            f"{how_many} workers of {lane} are too old for this run and put its jobs back: {who}; the run's "
+            f"spec has version {version}. Upgrade the workers"
+        )
 
     def depth(self, lane: str) -> int:
         """Jobs queued on a lane, over all runs that are not paused."""

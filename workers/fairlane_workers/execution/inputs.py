@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -37,7 +37,7 @@ from fairlane.model.sessions import (
     session_of_job,
 )
 from fairlane.model.steps import Step
-from fairlane.pipeline.conversation import read_fields, recalled
+from fairlane.pipeline.conversation import read_fields, recalled, turn_fields
 from fairlane.pipeline.linear import LINEAR_CHARS, calls_linearly, evaluates_linearly
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.store.keys import Keys
@@ -249,14 +249,19 @@ class InputReader:
     async def _memory(self, ref: RunRef, item: RunItem) -> Mapping[bytes, bytes]:
         """What the item reads: of a hundred thousand conversations, its own."""
         fields = read_fields(item.rendering, item.cell, item.row)
-        if fields == ():
-            return {}
         if fields is not None:
-            values = await self._batcher.send(("HMGET", self._keys.memory(ref), *fields))
-            pairs = zip(fields, values, strict=True)
-            return {name.encode(): value for name, value in pairs if value is not None}
+            found = await self._memory_fields(ref, fields)
+            return found | await self._memory_fields(ref, turn_fields(item.rendering, fields, found))
         found = await self._batcher.send(("HGETALL", self._keys.memory(ref)))
         return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
+
+    async def _memory_fields(self, ref: RunRef, fields: Sequence[str]) -> dict[bytes, bytes]:
+        """Those that are set."""
+        if not fields:
+            return {}
+        values = await self._batcher.send(("HMGET", self._keys.memory(ref), *fields))
+        pairs = zip(fields, values, strict=True)
+        return {name.encode(): value for name, value in pairs if value is not None}
 
     async def _read_run(self, ref: RunRef) -> Rendering:
         text = await self._batcher.send(("GET", self._keys.plan(ref)))

@@ -63,7 +63,7 @@ class EarlierTurns:
                     continue
                 if not call.messages:  # a function is told no turns
                     return [{}] * most
-                played.append(turn_of(call, self._output(call)))
+                played.append(turn_of(self._rendering, call, self._output(call)))
                 break
             else:
                 break

@@ -18,6 +18,7 @@ from fairlane.cli.operate.server_checks import (
 )
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
+from fairlane.model.run import SPEC_VERSION
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.workers import Beat, WorkerInfo
@@ -33,6 +34,7 @@ def examine(seen: Seen) -> list[Finding]:
         *check_archive(seen.unmoved, seen.clocks.server_ms),
         check_clocks(seen.clocks),
         check_leader(seen.leader, seen.clocks.server_ms),
+        *check_specs(seen),
         *check_workers(seen),
         *check_connections(seen),
         *check_keys(seen.settings, seen.secrets),
@@ -61,6 +63,21 @@ def check_leader(leader: LeaderView | None, now_ms: int) -> Finding:
         return Finding("scheduler", Grade.FAIL, "none has ever led here", remedy)
     since = f" for {span(now_ms - leader.until_ms)}" if leader.until_ms else ""
     return Finding("scheduler", Grade.FAIL, f"none has led{since}; the last was {leader.identity}", remedy)
+
+
+def check_specs(seen: Seen) -> Iterator[Finding]:
+    """Can the leader and the workers read each run that this version submits?"""
+    leader = seen.leader
+    leads = leader is not None and leader.until_ms > seen.clocks.server_ms
+    if leader is not None and leads and leader.specs < SPEC_VERSION:
+        detail = f"{leader.identity}, which leads, reads specs up to version {leader.specs} of {SPEC_VERSION}"
+        remedy = "Upgrade the schedulers: it refuses later ones, and leaves such runs alone."
+        yield Finding("versions", Grade.WARN, detail, remedy)
+    for info in _alive(seen):
+        if info.specs < SPEC_VERSION:
+            detail = f"worker {info.name} reads specs up to version {info.specs} of {SPEC_VERSION}"
+            remedy = "Upgrade the workers: it puts the jobs of later ones back, again and again."
+            yield Finding("versions", Grade.WARN, detail, remedy)
 
 
 def check_workers(seen: Seen) -> Iterator[Finding]:

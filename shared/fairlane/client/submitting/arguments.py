@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -14,11 +14,13 @@ from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import importable_name, scorer
+from fairlane.model.choices import TurnField
 from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import Message
 from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import operators_own
+from fairlane.templates.attributes import attributes_read
 from fairlane.templates.template import compile_template, referenced_variables
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
@@ -263,7 +265,18 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
         "store_output_as": store,
         "conversation": conversation,
         "conversation_field": _conversation_field(given, conversation=conversation),
+        "turn_fields": turn_fields_of(prompts),
     }
+
+
+def turn_fields_of(prompts: Sequence[Sequence[Message]]) -> tuple[TurnField, ...]:
+    """What is kept of a turn: what a prompt reads of it, or all where that is not known."""
+    texts = {message.content for prompt in prompts for message in prompt if CONVERSATION in message.content}
+    read, every = set[str](), get_args(TurnField)
+    for text in texts:
+        found = attributes_read(text, CONVERSATION)
+        read |= set(every) if found is None or not found <= set(every) else found
+    return tuple(name for name in every if name in read or name == "output")
 
 
 def _conversation_field(given: Mapping[str, Any], *, conversation: bool) -> str | None:

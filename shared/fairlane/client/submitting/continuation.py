@@ -11,10 +11,11 @@ from typing import Any
 from pydantic import BaseModel
 
 from fairlane.client.deployment import Deployment
+from fairlane.client.submitting.arguments import turn_fields_of
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import Continuation, Order
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
-from fairlane.model.run import RunSpec, RunState
+from fairlane.model.run import TURN_FIELDS, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 
 NO_ORDER = Order()
@@ -55,6 +56,7 @@ def continued_spec(
             "source": None,
             "open": False,
             "short_results": True,
+            **_turns_apart(old),
         }
     )
     fresh = RunSpec.model_validate_json(spec.model_dump_json())
@@ -73,6 +75,14 @@ def continued_spec(
             )
         }
     )
+
+
+def _turns_apart(old: RunSpec) -> dict[str, Any]:
+    """What makes each turn of a conversation a field of its own, also where ``old`` kept them in one."""
+    if not old.order.conversation:
+        return {}
+    order = old.order.model_copy(update={"turn_fields": turn_fields_of(old.prompts)})
+    return {"version": max(old.version, TURN_FIELDS), "order": order}
 
 
 def _old_steps(old: RunSpec, new: RunSpec) -> tuple[int, ...]:

@@ -40,7 +40,7 @@ from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import STARTS_LATER, TURNS, RunRef, RunSpec
+from fairlane.model.run import STARTS_LATER, TURN_FIELDS, RunRef, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""
@@ -139,8 +139,8 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
         fields["order"] = take_order(given, fields["prompts"])
         if start:
             fields["version"] = STARTS_LATER
-        if fields["order"]["turns"]:
-            fields["version"] = TURNS
+        if fields["order"]["conversation"]:
+            fields["version"] = TURN_FIELDS
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:

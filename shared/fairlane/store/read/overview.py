@@ -9,7 +9,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fairlane.model.run import RunRef
+from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS, RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Keys
@@ -22,11 +22,15 @@ WAITING_READ = 1000
 
 @dataclass(frozen=True, slots=True)
 class LeaderView:
-    """The leader. ``until_ms`` is server time, after which nobody leads."""
+    """The leader. ``until_ms`` is server time, after which nobody leads.
+
+    ``specs`` is the latest version of a spec that it reads.
+    """
 
     identity: str
     epoch: int
     until_ms: int
+    specs: int = SPEC_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,10 +103,13 @@ class DeploymentReader:
 
     def leader(self) -> LeaderView | None:
         """The latest leader; ``None`` where there was none yet."""
-        identity, epoch, until_ms = self._redis.hmget(self._keys.leader, "id", "epoch", "until_ms")
+        fields = ("id", "epoch", "until_ms", "holder", "specs")
+        identity, epoch, until_ms, holder, said = self._redis.hmget(self._keys.leader, *fields)
         if identity is None or until_ms is None:
             return None
-        return LeaderView(identity.decode(), int(epoch or 0), int(float(until_ms)))
+        specs, _, by = (said or b"").partition(b" ")
+        reads = int(specs) if specs and by == holder else UNSAID_SPECS
+        return LeaderView(identity.decode(), int(epoch or 0), int(float(until_ms)), reads)
 
     def queued(self) -> dict[str, int]:
         """Queued jobs by lane: those that the scheduler has fed, not whole runs."""

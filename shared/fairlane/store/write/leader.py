@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import ResponseError
 
-from fairlane.model.run import RunRef
+from fairlane.model.run import SPEC_VERSION, RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
@@ -49,7 +49,7 @@ class LeaderLease:
             script("leader_acquire")
             .bind(
                 {"leader": self._keys.leader, "clock": self._keys.clock},
-                {"now_ms": now_ms, "id": self._holder, "lease_ms": self._lease_ms},
+                {"now_ms": now_ms, "id": self._holder, "lease_ms": self._lease_ms, "specs": SPEC_VERSION},
             )
             .run(self._redis)
         )

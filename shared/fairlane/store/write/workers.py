@@ -8,6 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
+from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
@@ -33,7 +34,8 @@ class WorkerInfo:
     calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
     of the keys that it holds, by connection. ``connections`` are those that it is configured with; none if it
     does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
-    ``shortage`` says why it has fewer slots than configured.
+    ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec that
+    it reads.
     """
 
     name: str
@@ -54,6 +56,7 @@ class WorkerInfo:
     connections: tuple[str, ...] = ()
     shortage: str = ""
     unusable: Mapping[str, str] = field(default_factory=dict)
+    specs: int = SPEC_VERSION
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,4 +153,5 @@ def _beat(worker: str, record: str) -> Beat:
     data: dict[str, Any] = json.loads(text)
     known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
     known |= {name: tuple(data.get(name, ())) for name in ("lanes", "modules", "connections")}
+    known.setdefault("specs", UNSAID_SPECS)
     return Beat(worker, int(beat_ms), WorkerInfo(**known))

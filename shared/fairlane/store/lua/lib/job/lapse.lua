@@ -18,6 +18,6 @@ function end_lapsed(lease, id, now)
   end_attempt(lease, id, outcome, used, now)
   if redis.call('EXISTS', KEY.state) == 0 then return false end
   release_bounds(lease, 'none', used)
-  call_ended(lease, now)
+  call_ended(lease, now, 1)
   return true
 end

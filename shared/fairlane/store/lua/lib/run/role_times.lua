@@ -3,7 +3,7 @@
 -- USES: core/time run/shape
 -- NEEDS: KEY.state
 
--- Fields by role, "task" or "eval": 'calls:' ended calls, 'calling_ms:' their time. 'open:' jobs that were queued and
+-- Fields by role, "task" or "eval": 'calls:' sent calls, 'calling_ms:' their time. 'open:' jobs that were queued and
 -- have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
 -- times the present time is the total time that all jobs have spent waiting or in calls.
 
@@ -22,11 +22,12 @@ function job_ended(job, now)
   redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(now))
 end
 
--- Notes the end of an attempt; its time counts from its claim. An attempt that no worker claimed does not count.
-function call_ended(lease, now)
-  if not lease.claimed_ms then return end
+-- Notes the end of an attempt; its time counts from its claim. `calls` is 1, or 0 where its call goes on in another
+-- attempt. Nothing counts of an attempt that no worker claimed, nor where nothing was sent (nil): it waited.
+function call_ended(lease, now, calls)
+  if not lease.claimed_ms or not calls then return end
   local role = role_of(lease.job)
   if not role then return end
-  redis.call('HINCRBY', KEY.state, 'calls:' .. role, 1)
+  redis.call('HINCRBY', KEY.state, 'calls:' .. role, calls)
   redis.call('HINCRBY', KEY.state, 'calling_ms:' .. role, whole(now - lease.claimed_ms))
 end

@@ -1,10 +1,12 @@
 -- Acquires or renews leadership; a new holder starts a new epoch, which fences out every earlier one.
 -- KEYS: leader clock
--- ARGV: now_ms id lease_ms
+-- ARGV: now_ms id lease_ms specs
 -- USES: core/full core/time
 -- RETURNS: JSON {epoch, until_ms, stepped_ms}; epoch 0 where another scheduler leads. `stepped_ms` is by how much TIME
 --          has stepped back since the last bid, whosever that was.
 -- `id` is the holder: a scheduler's name, and behind # what is its own alone, so that two of one name are two holders.
+-- `specs` is the latest version of a spec that it reads. It is kept beside the holder: a leader that names none leaves
+-- that of the one before.
 -- A leader leads on where Redis is full, so that runs can be cancelled and paused.
 write_though_full(KEY.leader)
 local now, stepped = note_time(ARG.now_ms, KEY.clock)
@@ -17,5 +19,5 @@ end
 local next_epoch = tonumber(epoch or 0) + (live and 0 or 1)
 local next_until = now + tonumber(ARG.lease_ms)
 redis.call('HSET', KEY.leader, 'id', name, 'holder', ARG.id, 'epoch', whole(next_epoch),
-  'until_ms', whole(next_until))
+  'until_ms', whole(next_until), 'specs', ARG.specs .. ' ' .. ARG.id)
 return cjson.encode({ epoch = next_epoch, until_ms = next_until, stepped_ms = stepped })
