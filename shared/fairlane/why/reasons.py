@@ -26,6 +26,7 @@ SOURCES = {
     "refusals": "learned from 429s",
     "latency": "learned from latency",
     "deadlines": "learned from deadlines",
+    "search": "which nobody has said: it grows while answers a second do",
 }
 
 

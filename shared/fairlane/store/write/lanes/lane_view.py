@@ -62,10 +62,13 @@ class AxisView(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The most calls in flight at once (``None``: no limit but slots), and who says so."""
+    """The most calls in flight at once (``None``: no limit but slots), and who says so.
+
+    "search": nobody has, so the lane begins with few, and takes more while it answers more a second.
+    """
 
     most: int | None = None
-    source: Literal["configured", "headers", "refusals", "latency", "deadlines"] | None = None
+    source: Literal["configured", "headers", "refusals", "latency", "deadlines", "search"] | None = None
 
 
 class HeldModels(NamedTuple):
@@ -266,6 +269,9 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
         return Places(int(most), "configured")
     if _number(state, "concurrency_reported") == most:
         return Places(int(most), "headers")
+    first = _number(state, "search_window") or limits.first_concurrency
+    if limits.first_concurrency is not None and first == most and _number(state, "window") != most:
+        return Places(int(most), "search")
     by: Mapping[str | None, Literal["latency", "deadlines"]] = {"latency": "latency", "deadline": "deadlines"}
     return Places(int(most), by.get(state.get("window_by"), "refusals"))
 
