@@ -5,6 +5,8 @@
 --   late_to           the window once a call that started later is answered: many servers go on with calls that nobody
 --                     awaits any more, so one call at a time shows when they are done
 --   late_left         such calls that may be late until the window goes: then they did not queue
+--   late_calls        calls that deadlines have ended so since the window was narrowed
+--   late_crowd        calls in flight at that time
 --   late_off_ms       until when it is not narrowed again
 -- GIVES: is_late
 -- USES: concurrency/detector_constants
@@ -21,13 +23,14 @@ local function narrow(deadline_ms, answered, granted, in_flight)
   redis.call('HSET', KEY.lane, 'window', 1, 'window_by', 'deadline', 'window_age_ms', 0, 'window_step', 1,
     'window_from', granted, 'window_base', '', 'late_ms', deadline_ms, 'late_n', granted,
     'late_to', math.max(1, math.floor(answered / 2)),
-    'late_left', LATE_MORE + math.ceil(in_flight / answered))
+    'late_left', LATE_MORE + math.ceil(in_flight / answered), 'late_calls', 1, 'late_crowd', in_flight)
 end
 
 -- Counts a call that was late alone. Returns whether the server may still work on calls that have ended: where it
 -- cannot, calls do not queue, and the window goes. A proxy says the same where its server is down, so its word counts
 -- as a failure, and is believed again.
 local function awaits_dead_calls(left, by_proxy, now)
+  redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
   if left > 1 then
     redis.call('HSET', KEY.lane, 'late_left', left - 1)
     return not by_proxy
@@ -42,7 +45,10 @@ function is_late(lease, deadline_ms, by_proxy, now)
   local ok, usual_ms, granted, in_flight, last, to, left, off_ms = read_lane(
     'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')
   if not usual_ms or usual_ms > LATE_USUAL * deadline_ms then return false end
-  if last and lease.n <= last then return true end
+  if last and lease.n <= last then
+    redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
+    return true
+  end
   if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then
     return awaits_dead_calls(left, by_proxy, now)
   end
