@@ -205,7 +205,9 @@ def check_lanes(reports: Sequence[LaneReport]) -> Iterator[Finding]:
 
 def _narrowed(view: LaneView, late: LateCalls) -> Finding:
     most = f"; it has at most {view.places.most:,} now" if view.places.most is not None else ""
-    remedy = "Set its max_concurrency to what its server answers at once, or submit with a longer timeout."
+    remedy = (
+        "Set its max_concurrency to what its server answers at once, or let runs and proxies wait longer."
+    )
     return Finding("lanes", Grade.WARN, f"{view.lane}: {late}{most}", remedy)
 
 
