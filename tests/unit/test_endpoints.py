@@ -8,9 +8,11 @@ import pytest
 from fairlane.config.settings import Settings
 from fairlane.model.lane import ENDPOINT_CONCURRENCY, LaneLimits, endpoint_id
 from fairlane.store.keys import Keys
+from fairlane.store.write.lanes.lane_view import Places
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.scopes import Scopes
+from fairlane.why.reasons import used_up_in_words
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.lanes.sharing import LaneSharing
 from tests.support.deployment import Deployment
@@ -69,13 +71,48 @@ def test_connections_to_one_server_share_its_lane_where_their_scope_is_the_endpo
     assert {lanes.lane_of("a:x"), lanes.lane_of("b:y")} == {"http:api.example.com:8080"}
 
 
-def test_four_calls_at_once_on_an_endpoint_that_nobody_has_described() -> None:
+def test_an_endpoint_that_nobody_has_described_begins_with_four_calls_at_once() -> None:
     redis = fakeredis.FakeRedis()
     lanes = registry(redis)
     for model, stated in (("a:x", None), ("python:app:fetch", "crm-api")):
         lane = lanes.lane_of(model, stated)
         lanes.ensure(lane)
-        assert most_at_once(redis, lane) == ENDPOINT_CONCURRENCY == 4
+        assert most_at_once(redis, lane) is None, "nobody has said so"
+        view = Lanes(redis, Keys("test")).view(lane)
+        assert view.limits.first_concurrency == ENDPOINT_CONCURRENCY == 4
+        assert view.places == Places(4, "search")
+        assert used_up_in_words(view, "window", 10) == (
+            "0 calls in flight of 4, which nobody has said: it grows while answers a second do"
+        )
+
+
+def test_the_number_that_an_earlier_version_took_for_a_limit_is_where_the_lane_begins() -> None:
+    redis = fakeredis.FakeRedis()
+    keys, lane = Keys("test"), "http:api.example.com:8080"
+    Lanes(redis, keys).configure(lane, LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY))
+    lanes = registry(redis)
+    lanes.ensure(lanes.lane_of("a:x"))
+    limits = Lanes(redis, keys).view(lane).limits
+    assert (limits.max_concurrency, limits.first_concurrency) == (None, ENDPOINT_CONCURRENCY)
+
+
+def test_a_limit_that_was_set_since_stays() -> None:
+    redis = fakeredis.FakeRedis()
+    keys, lane = Keys("test"), "http:api.example.com:8080"
+    stored = Lanes(redis, keys)
+    stored.configure(lane, LaneLimits(max_concurrency=ENDPOINT_CONCURRENCY))
+    stored.limit(lane, {"max_concurrency": 7})
+    lanes = registry(redis)
+    lanes.ensure(lanes.lane_of("a:x"))
+    assert stored.view(lane).limits == LaneLimits(max_concurrency=7)
+
+
+def test_a_default_of_calls_at_once_is_the_limit_of_an_endpoint() -> None:
+    redis = fakeredis.FakeRedis()
+    lanes = registry(redis, None, {"max_concurrency": 7})
+    lane = lanes.lane_of("a:x")
+    lanes.ensure(lane)
+    assert Lanes(redis, Keys("test")).view(lane).limits == LaneLimits(max_concurrency=7)
 
 
 def test_what_the_operator_says_of_an_endpoint_stands() -> None:

@@ -71,6 +71,7 @@ def test_every_status_has_the_class_that_the_taxonomy_gives_it(status: int) -> N
         423: Overloaded,
         504: TimedOut,
         499: TimedOut,
+        524: TimedOut,
         503: Overloaded,
         529: Overloaded,
         409: ServerError,

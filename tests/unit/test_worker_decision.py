@@ -123,6 +123,11 @@ def test_a_deadline_of_the_run_is_named_and_that_of_the_provider_is_not() -> Non
     assert decision(TimedOut("m", 504)).feedback.deadline_ms is None
 
 
+def test_the_lane_learns_after_how_long_a_proxy_gave_up() -> None:
+    feedback = decision(TimedOut("m", 504, after_ms=60_000)).feedback
+    assert (feedback.proxy_ms, feedback.deadline_ms) == (60_000, None)
+
+
 def test_equal_refusals_of_the_request_have_equal_names() -> None:
     def refusal(status: int, message: str, *, content: bool = False) -> str:
         return decision(PermanentFailure(message, status, content=content)).feedback.refusal

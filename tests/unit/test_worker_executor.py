@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
 from fairlane.model.choices import CacheChoice, Order
-from fairlane.model.decision import RetryPolicy
+from fairlane.model.decision import Decision, RetryPolicy, decide
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
 from fairlane.model.outcome import (
@@ -258,6 +258,30 @@ def test_a_call_past_its_deadline_is_reported_as_a_timeout() -> None:
         assert parts.task(attempt).state is JobState.FAILED
 
     on_loop(scene)
+
+
+@pytest.mark.parametrize(
+    ("answer", "known"), [(TimedOut("m", 504), True), (TimedOut("m", deadline_ms=7000), False)]
+)
+def test_the_lane_learns_after_how_long_a_proxy_gave_up(
+    monkeypatch: pytest.MonkeyPatch, answer: TimedOut, known: bool
+) -> None:
+    decided = list[Outcome]()
+
+    def noted(outcome: Outcome, *rest: Any, **more: Any) -> Decision:
+        decided.append(outcome)
+        return decide(outcome, *rest, **more)
+
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant(1, timeout=7.0, retry=ONCE)
+        parts.provider.answer = answer
+        await parts.executor.execute(attempt)
+
+    monkeypatch.setattr("fairlane_workers.execution.executor.decide", noted)
+    on_loop(scene)
+    (outcome,) = decided
+    assert isinstance(outcome, TimedOut)
+    assert (outcome.after_ms is not None) == known
 
 
 def test_news_of_the_lane_are_reported() -> None:

@@ -90,11 +90,13 @@ class LaneRegistry:
             return False
         limits = self._limits(lane)
         if lane in self._undescribed:
-            if lane in self._lanes.names():  # a limit that was set at run time stays
+            if lane in self._lanes.names() and not self._has_former_number(lane):  # what was set since stays
                 self._known.add(lane)
                 return True
             known = limits.model_dump(exclude_unset=True) if limits else {}
-            limits = LaneLimits.model_validate({"max_concurrency": ENDPOINT_CONCURRENCY, **known})
+            if known.get("max_concurrency") is None:
+                known = {"first_concurrency": ENDPOINT_CONCURRENCY, **known}
+            limits = LaneLimits.model_validate(known)
         source = self._inherit(lane)
         if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
@@ -203,6 +205,10 @@ class LaneRegistry:
         if endpoint and lane not in self._configured:
             self._undescribed.add(lane)
         return lane
+
+    def _has_former_number(self, lane: str) -> bool:
+        """Whether an earlier version has made the lane, and its number of calls at once still holds."""
+        return self._lanes.has_stated(lane, "max_concurrency", str(ENDPOINT_CONCURRENCY))
 
     def _limits(self, lane: str) -> LaneLimits | None:
         return self._limits_of(self._table(lane))

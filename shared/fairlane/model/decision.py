@@ -210,6 +210,7 @@ def _feedback(outcome: Outcome, signal: Signal) -> Feedback:
         outcome.hints,
         outcome.deadline_ms if isinstance(outcome, TimedOut) else None,
         _refusal(outcome) if isinstance(outcome, PermanentFailure) else "",
+        proxy_ms=outcome.after_ms if isinstance(outcome, TimedOut) else None,
     )
 
 

@@ -113,8 +113,9 @@ class Feedback:
     """What a finished attempt teaches its lane.
 
     ``sent``: whether the request left its worker, so that the provider may have charged for it.
-    ``deadline_ms`` is the run's deadline, if only that ended the call. ``refusal`` names what the provider
-    rejected of the request itself: equal for calls that it rejects alike.
+    ``deadline_ms`` is the run's deadline, if only that ended the call, and ``proxy_ms`` how long it took
+    where the provider or its proxy ended it so. ``refusal`` names what the provider rejected of the request
+    itself: equal for calls that it rejects alike.
     """
 
     signal: Signal
@@ -125,6 +126,7 @@ class Feedback:
     deadline_ms: int | None = None
     refusal: str = ""
     sent: bool = True
+    proxy_ms: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

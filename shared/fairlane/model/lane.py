@@ -19,7 +19,7 @@ ENDPOINT_PREFIXES = ("http", "https", "id")
 LaneScope = Literal["model", "connection", "endpoint"]
 
 ENDPOINT_CONCURRENCY = 4
-"""Concurrent calls on an endpoint without configured limits: few enough for a single small server."""
+"""Calls at once with which an endpoint begins that nobody has described: few enough for a small server."""
 Charge = Literal["used", "reserved"]
 CacheReads = Literal["free", "counted"]
 
@@ -71,6 +71,12 @@ class LaneLimits(BaseModel):
         default=None,
         ge=1,
         description="Most calls in flight at once. Default: as many as the workers' slots.",
+    )
+    first_concurrency: int | None = Field(
+        default=None,
+        ge=1,
+        description="Calls at once with which the lane begins. More follow while more answers a second come "
+        "back. Default: 4 on an endpoint without `max_concurrency`, else as many as the other limits allow.",
     )
     models_at_once: int | None = Field(
         default=None,

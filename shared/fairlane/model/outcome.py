@@ -92,7 +92,7 @@ class TimedOut:
     """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit.
 
     ``deadline_ms`` is the run's own deadline, if that ended the call: one that is too short for the lane says
-    nothing about it.
+    nothing about it. ``after_ms``: how long the call took until the provider, or a proxy before it, said so.
     """
 
     message: str
@@ -100,6 +100,7 @@ class TimedOut:
     retry_after_ms: int | None = None
     hints: Hints | None = None
     deadline_ms: int | None = None
+    after_ms: int | None = None
     usage: ClassVar[Usage] = NO_USAGE
 
 

@@ -50,7 +50,7 @@ def explain_lane(
     view, queued = here.views[lane], here.depth(lane)
     held = held_teams(redis, keys, lane, here.queues[lane], here.now_ms)
     reason = here.reason(lane, queued) or _not_paused(here.queues[lane]) or all_held(held, queued)
-    reason = reason or _in_turn(view, queued) or _unheld(queued, view.in_flight)
+    reason = reason or _in_turn(view, queued) or _unheld(view, queued, view.in_flight)
     going = [queue for queue in here.queues[lane] if not queue.paused]
     largest = max(going, key=lambda queue: queue.queued, default=None)
     eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
@@ -126,7 +126,7 @@ def _lane_of_run(
         eta = eta._replace(at_least=True)
     return LaneWait(
         lane,
-        *(reason or _unheld(queued, in_flight)),
+        *(reason or _unheld(here.views[lane], queued, in_flight)),
         queued=queued,
         in_flight=in_flight,
         delayed=len(due),
@@ -181,11 +181,12 @@ def _future(at_ms: int, now_ms: int) -> int | None:
     return at_ms if at_ms > now_ms else None
 
 
-def _unheld(queued: int, in_flight: int) -> Reason:
+def _unheld(view: LaneView, queued: int, in_flight: int) -> Reason:
     if queued:
         return Reason("nothing", "nothing holds it: the next job starts in a moment")
     if in_flight:
-        return Reason("running", f"nothing waits: {in_flight:,} calls are in flight")
+        late = f"; {view.late}" if view.late else ""
+        return Reason("running", f"nothing waits: {in_flight:,} calls are in flight{late}")
     return Reason("nothing", "nothing waits")
 
 

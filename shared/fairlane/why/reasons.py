@@ -26,6 +26,7 @@ SOURCES = {
     "refusals": "learned from 429s",
     "latency": "learned from latency",
     "deadlines": "learned from deadlines",
+    "search": "which nobody has said: it grows while answers a second do",
 }
 
 
@@ -85,7 +86,8 @@ def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:
     """What is used up, its limit, and the limit's source."""
     if reason == "window":
         source = f", {SOURCES[view.places.source]}" if view.places.source else ""
-        return f"{view.in_flight:,} calls in flight of {view.places.most or view.in_flight:,}{source}"
+        late = f" ({view.late})" if view.late and view.places.source == "deadlines" else ""
+        return f"{view.in_flight:,} calls in flight of {view.places.most or view.in_flight:,}{source}{late}"
     if reason == "slots":
         reserved = "some reserved for teams that hold few"
         return f"no free worker slot (its workers have {slots:,}, {reserved}), or max_in_flight is reached"

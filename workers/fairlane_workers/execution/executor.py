@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -245,6 +246,8 @@ class Executor:
         if isinstance(outcome, TimedOut):
             fields = {"timeout_s": inputs.spec.timeout, "status_code": outcome.status}
             log.warning(Event.TIMEOUT, **attempt.labels, **(step.labels if step else {}), **fields)
+            if outcome.status is not None:
+                outcome = replace(outcome, after_ms=latency_ms)
         if isinstance(outcome, Success) and step is not None and outcome.finish_reason == REFUSAL:
             outcome = PermanentFailure(  # "No, I cannot judge this" is no verdict
                 outcome.output, outcome.status, outcome.retry_after_ms, outcome.hints, usage=outcome.usage

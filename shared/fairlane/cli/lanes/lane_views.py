@@ -88,6 +88,7 @@ class LaneReport:
             "most_in_flight": view.places.most,
             "most_in_flight_source": view.places.source,
             "models": dict(view.models.in_flight) if view.models else None,
+            "late_calls": view.late._asdict() if view.late else None,
             "queued": self.queued,
             "granted": view.granted,
             "succeeded": view.succeeded,
@@ -126,6 +127,8 @@ def print_lanes(reports: list[LaneReport]) -> None:
             say(f"{lane} is {report.hold_in_words}; `fairlane lanes resume {lane}` lifts the hold")
         for _, errors in _errors_in_words(report.view) if report.view.failed else ():
             say(f"{report.view.lane} failed {errors}")
+        if report.view.late:
+            say(f"{report.view.lane}: {report.view.late}")
         if report.view.shared:
             say(f"{report.view.lane} is shared with others, who take {report.shared_in_words}")
 
@@ -140,6 +143,7 @@ def print_lane(report: LaneReport) -> None:
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
             *([("shared", f"with others, who take {report.shared_in_words}")] if view.shared else []),
             ("in flight", _in_flight_in_words(view)),
+            *([("deadlines", str(view.late))] if view.late else []),
             *([("models", held_in_words(view.lane, view.models, view.now_ms))] if view.models else []),
             ("queued", f"{report.queued:,}"),
             (

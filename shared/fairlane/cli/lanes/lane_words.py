@@ -29,6 +29,8 @@ def limits_in_words(limits: LaneLimits) -> str:
     said += _charges_in_words(limits)
     if limits.max_concurrency is not None:
         said.append(f"at most {limits.max_concurrency:,} in flight")
+    if limits.first_concurrency is not None:
+        said.append(f"{limits.first_concurrency:,} in flight to begin with")
     if limits.models_at_once is not None:
         models = "model" if limits.models_at_once == 1 else "models"
         said.append(f"{limits.models_at_once:,} {models} at once, {limits.model_seconds:g} s each")

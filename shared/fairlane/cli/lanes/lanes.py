@@ -84,6 +84,9 @@ def set_limits(
         Limit, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
     ] = None,
     max_concurrency: Annotated[Limit, typer.Option(metavar="N", help="Most calls in flight.")] = None,
+    first_concurrency: Annotated[
+        Limit, typer.Option(metavar="N", help="Calls in flight with which the lane begins.")
+    ] = None,
     models_at_once: Annotated[
         Limit, typer.Option(metavar="N", help="Models that the server holds at once.")
     ] = None,
@@ -112,6 +115,7 @@ def set_limits(
         "cache_reads": cache_reads,
         "burst_seconds": burst_seconds,
         "max_concurrency": max_concurrency,
+        "first_concurrency": first_concurrency,
         "models_at_once": models_at_once,
         "model_seconds": model_seconds,
         "min_gap_ms": min_gap_ms,

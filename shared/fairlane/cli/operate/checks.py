@@ -21,6 +21,7 @@ from fairlane.core.clock import span
 from fairlane.model.run import SPEC_VERSION
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
+from fairlane.store.write.lanes.lane_view import LaneView, LateCalls
 from fairlane.store.write.workers import Beat, WorkerInfo
 from fairlane.why.surroundings import lacking
 
@@ -214,8 +215,17 @@ def check_lanes(reports: Sequence[LaneReport]) -> Iterator[Finding]:
     """Is a lane shut that only a person can open, or that a provider keeps shut?"""
     shut = list(_shut(reports))
     yield from shut
+    yield from (_narrowed(report.view, report.view.late) for report in reports if report.view.late)
     if not shut and reports:
         yield Finding("lanes", Grade.OK, f"{len(reports)}, none of them shut")
+
+
+def _narrowed(view: LaneView, late: LateCalls) -> Finding:
+    most = f"; it has at most {view.places.most:,} now" if view.places.most is not None else ""
+    remedy = (
+        "Set its max_concurrency to what its server answers at once, or let runs and proxies wait longer."
+    )
+    return Finding("lanes", Grade.WARN, f"{view.lane}: {late}{most}", remedy)
 
 
 def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:

@@ -26,7 +26,7 @@ class LaneForecast:
     output_tokens: int
     seconds: float | None
     limited_by: Limit | None
-    source: Source | Literal["refusals", "latency", "deadlines"] | None
+    source: Source | Literal["refusals", "latency", "deadlines", "search"] | None
     queued: int
 
     @property

@@ -277,6 +277,7 @@ class Attempts:
             "hints": feedback.hints.to_json() if feedback.hints else "",
             "reason": feedback.reason,
             "deadline_ms": feedback.deadline_ms or 0,
+            "proxy_ms": feedback.proxy_ms or 0,
             "refusal": feedback.refusal,
         }
 

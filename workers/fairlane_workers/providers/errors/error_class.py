@@ -58,6 +58,8 @@ _OF_STATUS = {
     499: ErrorClass.TIMED_OUT,
     503: ErrorClass.OVERLOADED,
     504: ErrorClass.TIMED_OUT,
+    # Cloudflare's: the server behind it has not answered within 100 s.
+    524: ErrorClass.TIMED_OUT,
     529: ErrorClass.OVERLOADED,
 }
 _OF_CLASS = {3: ErrorClass.PERMANENT, 4: ErrorClass.PERMANENT, 5: ErrorClass.SERVER_ERROR}

@@ -62,10 +62,29 @@ class AxisView(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The most calls in flight at once (``None``: no limit but slots), and who says so."""
+    """The most calls in flight at once (``None``: no limit but slots), and who says so.
+
+    "search": nobody has, so the lane begins with few, and takes more while it answers more a second.
+    """
 
     most: int | None = None
-    source: Literal["configured", "headers", "refusals", "latency", "deadlines"] | None = None
+    source: Literal["configured", "headers", "refusals", "latency", "deadlines", "search"] | None = None
+
+
+class LateCalls(NamedTuple):
+    """``ended`` calls that a deadline of ``within_ms`` ended in a server's queue, which narrowed the window.
+
+    ``in_flight`` were in flight when it was narrowed.
+    """
+
+    ended: int
+    within_ms: int
+    in_flight: int
+
+    def __str__(self) -> str:
+        calls = "call" if self.ended == 1 else "calls"
+        within = f"{self.within_ms / 1000:,.3g} s"
+        return f"{self.ended:,} {calls} got no answer within {within} while {self.in_flight:,} were in flight"
 
 
 class HeldModels(NamedTuple):
@@ -98,7 +117,8 @@ class LaneView:
     was last granted. ``pending`` of the calls in flight hold no worker's slot. It has answered nobody since
     ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane waits until
     ``held_until_ms``: ``held_named`` where its provider named that time, else as its quota is used up.
-    ``models`` are those that it calls now, where its server holds few at once.
+    ``models`` are those that it calls now, where its server holds few at once; ``late`` calls are those that
+    have narrowed its window.
     """
 
     lane: str
@@ -129,6 +149,7 @@ class LaneView:
     held_until_ms: int | None = None
     held_named: bool = False
     models: HeldModels | None = None
+    late: LateCalls | None = None
 
     @property
     def failed_share(self) -> float:
@@ -185,6 +206,7 @@ def read_view(
         held_until_ms=_whole(_number(state, "held_until_ms")),
         held_named=state.get("held_named") == "1",
         models=read_models(state, limits),
+        late=_late(state),
         granted=count("granted"),
         succeeded=count("seen_ok"),
         limited=count("seen_limited"),
@@ -215,6 +237,16 @@ def read_models(state: Mapping[str, str], limits: LaneLimits) -> HeldModels | No
     since_ms = _whole(_number(state, "model_waits_ms"))
     until_ms = None if since_ms is None else since_ms + round(1000 * limits.model_seconds)
     return HeldModels({name: int(float(state.get(f"calls:{name}", 0))) for name in names}, until_ms)
+
+
+def _late(state: Mapping[str, str]) -> LateCalls | None:
+    """``None`` where no deadline narrows the window (``lib/concurrency/late.lua``)."""
+    ended, within_ms, crowd = (_number(state, f"late_{name}") for name in ("calls", "ms", "crowd"))
+    if not state.get("window") or state.get("window_by") != "deadline":
+        return None
+    if ended is None or within_ms is None or crowd is None:  # an earlier version has narrowed it
+        return None
+    return LateCalls(int(ended), int(within_ms), int(crowd))
 
 
 def read_limits(stored: Mapping[str, str]) -> LaneLimits:
@@ -266,6 +298,9 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
         return Places(int(most), "configured")
     if _number(state, "concurrency_reported") == most:
         return Places(int(most), "headers")
+    first = _number(state, "search_window") or limits.first_concurrency
+    if limits.first_concurrency is not None and first == most and _number(state, "window") != most:
+        return Places(int(most), "search")
     by: Mapping[str | None, Literal["latency", "deadlines"]] = {"latency": "latency", "deadline": "deadlines"}
     return Places(int(most), by.get(state.get("window_by"), "refusals"))
 

@@ -93,6 +93,13 @@ class Lanes(Permits):
             self._redis.hset(self._keys.configured, lane, json.dumps(stated))
         return new
 
+    def has_stated(self, lane: str, name: str, text: str) -> bool:
+        """Whether `configure` has set that limit and it still holds; ``text`` as it is stored."""
+        said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
+        return (
+            str(said.get(name)) == text and self._redis.hget(self._keys.limits(lane), name) == text.encode()
+        )
+
     def openers(self) -> dict[str, str]:
         """The teams that have opened lanes which nobody has described, by lane."""
         found = self._redis.hgetall(self._keys.openers)

@@ -1,5 +1,6 @@
--- The most calls of a lane in flight at once: configured, reported, or detected. The last is the window, which
--- concurrency_trial.lua, latency_window.lua, late.lua and overload.lua of this folder narrow. In a lane's hash:
+-- The most calls of a lane in flight at once: configured, reported, or detected, and where nobody has said so, those of
+-- search_window.lua. What is detected is the window, which concurrency_trial.lua, latency_window.lua, late.lua and
+-- overload.lua of this folder narrow. In a lane's hash:
 --   window, window_by              the window, and what narrowed it: refusals | latency | overload | deadline
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
@@ -7,10 +8,9 @@
 --   window_top                     up to where successes widen it after an overload
 --   at_once_named                  the limit that the latest 429 for it named, if any
 --   widen_ms                       for how long it limits jobs after an overload, or such a 429, until it is widened
---   shut, refusals, crowd          429s that last (refusal/refusal): how many tries, and the calls in flight then
 -- GIVES: climb_window narrow_window widen_window concurrency_limit
--- USES: circuit/circuit_constants concurrency/deadline_window concurrency/detector_constants lane/state
---       rate/constants
+-- USES: concurrency/deadline_window concurrency/detector_constants concurrency/lasting_429s concurrency/search_window
+--       lane/state rate/constants
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1
@@ -42,9 +42,23 @@ function widen_window(row, limits, elapsed_ms)
   if row.window_by ~= 'latency' then row.window_step = math.min(2 * row.window_step, row.window) end
 end
 
+-- The learned window. A probe needs no room in one that overloads narrowed: a call from before an outage may take long.
+local function learned_window(row)
+  local probing = (row.circuit or 'closed') ~= 'closed'
+  return not (probing and row.window_by == 'overload') and known(row.window) or math.huge
+end
+
+-- The most calls in flight at once by what is configured, reported, or detected.
+local function known_limit(row, limits)
+  local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
+  if limits.exact == 1 and limits.max_concurrency then return most end
+  return math.min(most, learned_window(row), most_while_rejected(row))
+end
+
 -- Widens the window by each call that goes through beyond what it was before it was widened, as slow start does
 -- (RFC 5681): the limit has risen. After overloads, so does each call up to where the first of them was.
-function climb_window(row, lease, now)
+function climb_window(row, limits, lease, now)
+  climb_search_window(row, limits, known_limit(row, limits), lease, now)
   if not known(row.window) then return end
   if row.window_by == 'deadline' then return climb_in_time(row, lease, now) end
   if row.window_by == 'latency' or row.stop ~= 'window' then return end
@@ -57,24 +71,7 @@ function climb_window(row, lease, now)
   end
 end
 
--- Where waiting does not end 429s that few calls in flight meet, the next try meets one fewer: an answer ends those of
--- a limit of concurrency. It is awaited for some usual latencies, as a single long call must not hold the lane.
-local function most_while_rejected(row)
-  local crowd, enough = row.crowd or 0, known(row.again_ms) and FEW_TRIES or MANY_TRIES
-  if row.shut ~= 'requests' or row.refusals < enough or crowd < 2 or crowd >= LEAST_FIRST then return math.huge end
-  local patience = row.usual_ms and LATENCIES * row.usual_ms or PATIENCE_MS
-  return (row.asked_ms or 0) <= (row.blocked_ms or 0) + patience and crowd - 1 or math.huge
-end
-
--- The learned window. A probe needs no room in one that overloads narrowed: a call from before an outage may take long.
-local function learned_window(row)
-  local probing = (row.circuit or 'closed') ~= 'closed'
-  return not (probing and row.window_by == 'overload') and known(row.window) or math.huge
-end
-
 -- The most calls in flight at once; infinite without a limit.
 function concurrency_limit(row, limits)
-  local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
-  if limits.exact == 1 and limits.max_concurrency then return most end
-  return math.min(most, learned_window(row), most_while_rejected(row))
+  return math.min(known_limit(row, limits), search_window(row, limits))
 end

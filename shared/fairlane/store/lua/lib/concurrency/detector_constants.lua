@@ -5,8 +5,8 @@
 --       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
 --       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
 --       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS
---       BASE_RISES PACE_CALLS REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN MOVED
---       CAREFUL UNSURE
+--       BASE_RISES PACE_CALLS REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN
+--       SEARCH_ANSWERS SEARCH_GAIN SEARCH_REST SEARCH_RESTS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -68,6 +68,12 @@ LATE_MORE = 3 -- calls that may be late alone, beyond those for which the server
 LATE_OFF_MS = 600000 -- ms until deadlines narrow the window again where that was in vain
 LATE_CLIMB = 0.25 -- share of the deadline in which a call is answered that widens the window by one
 LATE_WIDEN = 0.5 -- share of the deadline in which calls usually are answered where the window is widened in time
+
+-- concurrency/search_window: how many calls at once an endpoint serves of which nobody has said so.
+SEARCH_ANSWERS = 2 -- answers for each call of a full window, after which its answers a second are known
+SEARCH_GAIN = 0.4 -- share of the calls that are added by which the answers a second must grow at least
+SEARCH_REST = 8 -- the same answers after a try in vain, until the next one: doubled with each
+SEARCH_RESTS = 64 -- and the most of them
 
 -- reported/hints: what headers say
 MOVED = 0.01 -- share by which a reported limit differs from the last to be another limit, not its rounding

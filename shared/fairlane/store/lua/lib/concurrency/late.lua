@@ -1,10 +1,12 @@
--- Calls that their run's deadline ended since the provider has more in flight than it can answer in time: a server that
--- queues. By Little's law it has, where it answered fewer meanwhile than were in flight when the call started. The lane
--- then has a window, in which calls are answered in half of that time. In a lane's hash:
+-- Calls that their run's deadline or a proxy's (504) ended since the provider has more in flight than it can answer in
+-- time: a server that queues. By Little's law it has, where it answered fewer meanwhile than were in flight when the
+-- call started. The lane then has a window, in which calls are answered in half of that time. In a lane's hash:
 --   late_ms, late_n   the deadline, and the latest permit when the window was narrowed
 --   late_to           the window once a call that started later is answered: many servers go on with calls that nobody
 --                     awaits any more, so one call at a time shows when they are done
 --   late_left         such calls that may be late until the window goes: then they did not queue
+--   late_calls        calls that deadlines have ended so since the window was narrowed
+--   late_crowd        calls in flight at that time
 --   late_off_ms       until when it is not narrowed again
 -- GIVES: is_late
 -- USES: concurrency/detector_constants
@@ -21,27 +23,35 @@ local function narrow(deadline_ms, answered, granted, in_flight)
   redis.call('HSET', KEY.lane, 'window', 1, 'window_by', 'deadline', 'window_age_ms', 0, 'window_step', 1,
     'window_from', granted, 'window_base', '', 'late_ms', deadline_ms, 'late_n', granted,
     'late_to', math.max(1, math.floor(answered / 2)),
-    'late_left', LATE_MORE + math.ceil(in_flight / answered))
+    'late_left', LATE_MORE + math.ceil(in_flight / answered), 'late_calls', 1, 'late_crowd', in_flight)
 end
 
 -- Counts a call that was late alone. Returns whether the server may still work on calls that have ended: where it
--- cannot, calls do not queue, and the window goes.
-local function awaits_dead_calls(left, now)
+-- cannot, calls do not queue, and the window goes. A proxy says the same where its server is down, so its word counts
+-- as a failure, and is believed again.
+local function awaits_dead_calls(left, by_proxy, now)
+  redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
   if left > 1 then
     redis.call('HSET', KEY.lane, 'late_left', left - 1)
-    return true
+    return not by_proxy
   end
-  redis.call('HSET', KEY.lane, 'window', '', 'late_to', '', 'late_off_ms', now + LATE_OFF_MS)
+  redis.call('HSET', KEY.lane, 'window', '', 'late_to', '', 'late_off_ms', by_proxy and 0 or now + LATE_OFF_MS)
   return false
 end
 
--- Whether its lane's queue made a call late that its run's deadline ended, and not its row or that deadline.
-function is_late(lease, deadline_ms, now)
+-- Whether its lane's queue made a call late that a deadline ended, and not its row or that deadline. `by_proxy`: the
+-- deadline is not the run's.
+function is_late(lease, deadline_ms, by_proxy, now)
   local ok, usual_ms, granted, in_flight, last, to, left, off_ms = read_lane(
     'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')
   if not usual_ms or usual_ms > LATE_USUAL * deadline_ms then return false end
-  if last and lease.n <= last then return true end
-  if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then return awaits_dead_calls(left, now) end
+  if last and lease.n <= last then
+    redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
+    return true
+  end
+  if to and redis.call('HGET', KEY.lane, 'window_by') == 'deadline' then
+    return awaits_dead_calls(left, by_proxy, now)
+  end
   local answered = ok - (lease.ok or 0)
   if answered < 1 or answered >= lease.inflight or now < (off_ms or 0) then return false end
   narrow(deadline_ms, answered, granted, in_flight)

@@ -3,8 +3,8 @@
 -- GIVES: reported end_reported reply_of
 -- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease run/note_answer run/release_bounds
 --       run/role_times
--- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.reason ARG.refusal ARG.retry_after_ms ARG.sent
---       ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
+-- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.proxy_ms ARG.reason ARG.refusal
+--       ARG.retry_after_ms ARG.sent ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
 -- {signal, used, retry_after_ms, hints, reason, too_short, late, undecided}; `used` is {input, output, cached} in
 -- tokens, -1 where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the
@@ -22,10 +22,12 @@ local function outcome_of(lease, now)
   if ARG.deadline_ms ~= '0' then
     local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
     short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
-    late = short and is_late(lease, tonumber(ARG.deadline_ms), now)
+    late = short and is_late(lease, tonumber(ARG.deadline_ms), false, now)
+  elseif ARG.proxy_ms ~= '0' then
+    late = is_late(lease, tonumber(ARG.proxy_ms), true, now)
   end
   return {
-    signal = short and 'none' or signal, too_short = short and not late, late = late, used = used,
+    signal = (short or late) and 'none' or signal, too_short = short and not late, late = late, used = used,
     retry_after_ms = tonumber(ARG.retry_after_ms), hints = ARG.hints, reason = ARG.reason,
   }
 end

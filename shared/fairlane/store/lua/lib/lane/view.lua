@@ -24,7 +24,7 @@ end
 
 -- How long a call with an answer of the usual length takes, by the latest successes.
 local function latency(row, limits)
-  if not row.token_ms then return nil end
+  if not row.token_ms then return known(row.usual_ms) end
   local output = (row.spent_output or 0) / math.max(1, row.granted or 1) / (limits.output_factor or 1)
   return row.token_ms * (FIRST_TOKEN + math.max(0, output))
 end

@@ -11,7 +11,7 @@ function served(row, limits, lease, signal, used, now)
   note_through(row, lease)
   count_served(row, lease)
   count_beyond(row, lease)
-  climb_window(row, lease, now)
+  climb_window(row, limits, lease, now)
   local may_be_places = not known(row.check_rate) and not known(row.chance)
   if may_be_places and served_suspect_concurrency(row) then forget_rate(row, limits) end
   note_answered(row, limits, lease, now)

@@ -2,16 +2,16 @@
 -- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
---       deadline_ms refusal delay_ms cost max_attempts limited handle
+--       deadline_ms proxy_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call that is refused or fails
 -- USES: core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a job that is rejected
--- may end whatever is left of them. `limited` (0 or 1) is
--- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call (0: it
--- did not), and `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
+-- may end whatever is left of them. `limited` (0 or 1) is added to its rate limits; tokens that are unknown are -1.
+-- `deadline_ms` is the run's, if that ended the call, and `proxy_ms` the time after which the provider or its proxy did
+-- (0: it did not). `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
 -- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local lease, outcome = reported(now)

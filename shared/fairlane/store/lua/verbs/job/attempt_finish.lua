@@ -2,7 +2,7 @@
 -- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       active state plan results finished done jobs run_lanes spec rows memory sessions fed budget hot*
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
---       deadline_ms refusal took_ms state payload follow memory joined
+--       deadline_ms proxy_ms refusal took_ms state payload follow memory joined
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: core/time job/finish_job job/report
@@ -13,10 +13,10 @@
 -- ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1. `hints` is
 -- what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call by the
 -- worker's monotonic clock, '' where unknown.
-local lease, outcome = reported()
+local now = clock(ARG.now_ms, KEY.clock)
+local lease, outcome = reported(now)
 if not lease then return false end
 lease.took_ms = tonumber(ARG.took_ms)
-local now = clock(ARG.now_ms, KEY.clock)
 local news = end_reported(lease, outcome, outcome.used, now)
 if ARG.memory ~= '{}' then
   for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end

@@ -1,0 +1,13 @@
+-- The most calls of a lane in flight at once while its 429s last. In a lane's hash:
+--   shut, refusals, crowd   429s that last (refusal/refusal): how many tries, and the calls in flight then
+-- GIVES: most_while_rejected
+-- USES: circuit/circuit_constants concurrency/detector_constants lane/state
+
+-- Where waiting does not end 429s that few calls in flight meet, the next try meets one fewer: an answer ends those of
+-- a limit of concurrency. It is awaited for some usual latencies, as a single long call must not hold the lane.
+function most_while_rejected(row)
+  local crowd, enough = row.crowd or 0, known(row.again_ms) and FEW_TRIES or MANY_TRIES
+  if row.shut ~= 'requests' or row.refusals < enough or crowd < 2 or crowd >= LEAST_FIRST then return math.huge end
+  local patience = row.usual_ms and LATENCIES * row.usual_ms or PATIENCE_MS
+  return (row.asked_ms or 0) <= (row.blocked_ms or 0) + patience and crowd - 1 or math.huge
+end
