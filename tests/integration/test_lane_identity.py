@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from fairlane.core.events import Event
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.processes import Process
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.audit import Act, AuditLog
 from fairlane.store.write.scopes import Scopes
 from fairlane.testing import ServedProvider, SimulatedModel, SimulatorConfig, serve_in_thread

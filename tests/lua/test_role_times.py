@@ -12,7 +12,7 @@ from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.model.run_status import RoleTime
 from fairlane.model.tokens import Usage
-from fairlane.store.run_fields import ROLE_TIME_FIELDS, RunFields, role_times
+from fairlane.store.run_queries import ROLE_TIME_FIELDS, RunFields, role_times
 from tests.support.deployment import LEASE_MS, Deployment, entry
 
 TASKS, JUDGES = "sim:fast", "sim:judge"

@@ -18,7 +18,7 @@ from fairlane.local.plan import StackPlan
 from fairlane.local.stack import Stack
 from fairlane.store.connection.connect import RedisClient, open_store
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.workers import Beat, Workers

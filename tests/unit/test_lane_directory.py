@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.config.connections.connection import Connection
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 
 KEYS = Keys("test")
 SIM = Connection.model_validate({"protocol": "openai", "base_url": "http://sim/v1"})

@@ -12,11 +12,10 @@ from hypothesis import strategies as st
 from fairlane import exact_match, llm_judge, numeric_match
 from fairlane.config.connections.connection import Connection
 from fairlane.export.finish_reasons import is_filtered
-from fairlane.model.choices import CacheChoice
 from fairlane.model.evaluators import Agent, Criterion, Judge
 from fairlane.model.job import JobState
 from fairlane.model.outcome import FlawedAnswer, Outcome, PermanentFailure, Success
-from fairlane.model.run import Plan
+from fairlane.model.run import CacheChoice, Plan
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Rendering
 from fairlane_workers.providers.answers.answer import Answer

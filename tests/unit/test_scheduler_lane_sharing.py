@@ -17,7 +17,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.core.events import Event
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader

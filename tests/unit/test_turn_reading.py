@@ -7,8 +7,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from fairlane.model.choices import Order
-from fairlane.model.run import RunRef
+from fairlane.model.run import Order, RunRef
 from fairlane.store.keys import Keys
 from fairlane.store.read import turn_reading
 from fairlane.store.read.reading import RunReader

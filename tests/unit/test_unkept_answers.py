@@ -14,14 +14,13 @@ from hypothesis import strategies as st
 from fairlane.client.views.tally import summarise
 from fairlane.export.columns import Columns
 from fairlane.export.lines import read_record, record_line
-from fairlane.model.choices import Bounds
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.ending import Ending
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState
 from fairlane.model.outcome import FlawedAnswer, InvalidResponse, Outcome, PermanentFailure, Success
 from fairlane.model.results import JudgeResult, TaskResult, assemble
-from fairlane.model.run import RunState
+from fairlane.model.run import Bounds, RunState
 from fairlane.model.tokens import Price, Unkept, Usage
 from fairlane.store.read.reading import RecordReader
 from fairlane_workers.providers.answers.answer import Answer

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from fairlane.model.choices import Bounds
 from fairlane.model.job import Attempt
 from fairlane.model.outcome import (
     AccessDenied,
@@ -15,6 +14,7 @@ from fairlane.model.outcome import (
     Success,
     TimedOut,
 )
+from fairlane.model.run import Bounds
 from fairlane.model.tokens import Usage
 from fairlane_workers.execution.held import Abort
 from tests.support.worker_parts import WorkerParts, on_loop

@@ -9,12 +9,11 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
-from fairlane.model.choices import Bounds, Order
 from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
-from fairlane.model.run import Plan, RunRef
+from fairlane.model.run import Bounds, Order, Plan, RunRef
 from fairlane.model.tokens import Estimate
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.write.permits import Offer

@@ -11,11 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from fairlane.datasets.rows import encode_page
-from fairlane.model.choices import CacheChoice, Order
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.outcome import Success
-from fairlane.model.run import RunRef
+from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.sandbox.process import Limits
 from fairlane.store.write.runs.inbox import Inbox

@@ -10,7 +10,6 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from fairlane.model.choices import CacheChoice, Order
 from fairlane.model.decision import Decision, RetryPolicy, decide
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
@@ -24,7 +23,7 @@ from fairlane.model.outcome import (
     ServerError,
     TimedOut,
 )
-from fairlane.model.run import SPEC_VERSION, RunRef
+from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from fairlane.core.events import Event
-from fairlane.store.run_fields import rejections_in
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunStates, rejections_in
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment

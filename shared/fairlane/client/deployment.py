@@ -28,9 +28,8 @@ from fairlane.store.connection.connect import (
     without_password,
 )
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.read.overview import DeploymentReader
-from fairlane.store.read.reading import RecordReader, RunReader
+from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.run_queries import RunStates, read_time
 from fairlane.store.write.audit import UNNAMED, Auditor

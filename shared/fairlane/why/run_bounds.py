@@ -8,7 +8,7 @@ from fairlane.core.clock import span, until
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import NextJob, RunTraces
-from fairlane.store.run_fields import rejections_in
+from fairlane.store.run_queries import rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
 from fairlane.why.reasons import Reason, held_in_words

@@ -10,9 +10,8 @@ from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
-from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.read.overview import DeploymentReader
-from fairlane.store.read.reading import RunReader
+from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane.why.eta import Cost, start_of

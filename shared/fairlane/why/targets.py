@@ -14,9 +14,8 @@ from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import RunTraces
-from fairlane.store.read.lane_directory import LaneDirectory
 from fairlane.store.read.overview import DeploymentReader
-from fairlane.store.read.reading import RunReader
+from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.why.explaining import explain_lane, explain_run
 from fairlane.why.job_waits import JobExplainer

@@ -34,7 +34,7 @@ from fairlane.pipeline.linear import (
     reads_session_linearly,
 )
 from fairlane.store.keys import Keys
-from fairlane.store.run_fields import ROLE_TIME_FIELDS, role_times
+from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger, logs_calls

@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import WorkerSettings
 from fairlane.model.lane import FUNCTIONS
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 
 
 class ServedLanes:

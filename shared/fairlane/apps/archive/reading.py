@@ -19,7 +19,7 @@ from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.read.overviews import Overview
-from fairlane.store.run_fields import RunFields
+from fairlane.store.run_queries import RunFields
 
 
 class ArchiveReader:

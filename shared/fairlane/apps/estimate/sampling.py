@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
-from fairlane.model.choices import Order
+from fairlane.model.run import Order
 from fairlane.model.sessions import key_of
 
 SAMPLED_ROWS = 200

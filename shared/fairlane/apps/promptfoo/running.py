@@ -23,9 +23,8 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
 from fairlane.client.submitting.options import SubmitOptions
-from fairlane.model.choices import OnRefusal
 from fairlane.model.record import Record
-from fairlane.model.run import RunState
+from fairlane.model.run import OnRefusal, RunState
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 from fairlane.client.views.summary import TASK, Failure
-from fairlane.model.choices import Bounds, CacheChoice, Order
 from fairlane.model.decision import RetryPolicy
-from fairlane.model.run import RunSpec
+from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
 
 LONG_QUOTE = 40
 """A task's error may quote a name; what is longer may be of a prompt or an output."""

@@ -7,9 +7,9 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from fairlane.client.submitting.arguments import Messages
 from fairlane.evaluators.client_side import ClientScorer
-from fairlane.model.choices import CacheMode, OnRefusal, Rate
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.run import CacheMode, OnRefusal, Rate
 
 Evaluator: TypeAlias = EvaluatorSpec | ClientScorer | Callable[..., Any]
 """An evaluator, or a function: one of a module that workers import, or a `scorer` of the client."""

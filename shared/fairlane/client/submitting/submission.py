@@ -109,7 +109,7 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
         raise TypeError(f"submit() got an unexpected keyword argument {unknown[0]!r}; {near}".rstrip("; "))
     if isinstance(given.get("name"), str) and not given["name"].strip():
         raise SubmissionError("name", given["name"], "is empty", "Give a name, or leave it out.")
-    if not isinstance(given.get("retry", RetryPolicy()), RetryPolicy):
+    if "retry" in given and not isinstance(given["retry"], RetryPolicy):
         raise SubmissionError("retry", given["retry"], "is not a RetryPolicy", _REMEDIES["retry"])
     try:
         start = _start(given.get("start_in"), submitted_ms)

@@ -38,7 +38,7 @@ from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.lane_directory import LaneDirectory
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.templates.template import referenced_variables
 
@@ -108,7 +108,7 @@ class Offers:
             if is_constant(model):
                 self._check(field, model)
         for field, params, model in _asked(spec, tasks=tasks):
-            if is_constant(model):
+            if params and is_constant(model):
                 protocol = self._directory.protocol_of(model.partition(":")[0].strip())
                 check_protocol(field, params, protocol or "")
         for each in spec.evaluators:

@@ -11,7 +11,7 @@ from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_fields import RunFields
+from fairlane.store.run_queries import RunFields
 
 
 class Overview(NamedTuple):

@@ -8,8 +8,8 @@ from typing import Annotated
 
 import typer
 
-from fairlane.model.choices import OnRefusal
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.run import OnRefusal
 
 prompt_option = partial(typer.Option, rich_help_panel="What is asked")
 call_option = partial(typer.Option, rich_help_panel="How it is done")

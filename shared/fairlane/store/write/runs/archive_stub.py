@@ -10,8 +10,7 @@ from fairlane.core.errors import RunArchived, RunNotFound
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_fields import RunFields
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunFields, RunStates
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
