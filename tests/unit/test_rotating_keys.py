@@ -24,7 +24,7 @@ from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.job import Claim
 from fairlane.model.outcome import Aborted, AccessDenied, Outcome, Success
 from fairlane_workers.providers.auth.authorizer import CredentialError
-from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource, ReadKey
+from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, ReadKey
 from fairlane_workers.providers.auth.rotating_key import KEPT, RotatingKey, rotating_key
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.upkeep.credentials import CredentialReports
@@ -367,26 +367,6 @@ def test_a_command_s_key_is_renewed_before_its_end_while_calls_use_the_old_one(t
 
     assert made is not None
     assert asyncio.run(scenario(made)) == ["token-1"] * 3 + ["token-2"]
-
-
-def test_a_401_right_after_a_run_does_not_run_the_command_again() -> None:
-    class Counted(KeySource):
-        reads = 0
-
-        def read(self, *, anew: bool) -> ReadKey | None:
-            self.reads += 1
-            return ReadKey(f"key-{self.reads}", 300.0)
-
-    clock = ManualClock(1)
-
-    async def scenario() -> tuple[bool, int]:
-        source = Counted()
-        key = RotatingKey("c", source, "command:x", clock)
-        await key.current()
-        clock.advance(1)
-        return await key.refused(1), source.reads
-
-    assert asyncio.run(scenario()) == (False, 1)
 
 
 @given(st.lists(st.sampled_from(["call", "rotate", "accept", "second"]), max_size=40))
