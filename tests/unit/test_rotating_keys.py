@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from fairlane.cli.operate.connection_views import connection_document
 from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.clock import ManualClock
@@ -435,6 +436,29 @@ def test_a_file_takes_the_place_of_the_provider_s_variable(tmp_path: Path) -> No
     key.write_text(OLD)
     secrets = load_secrets(settings, {})
     assert (secrets.missing, dict(secrets.keys)) == ({}, {})
+
+
+def test_an_empty_file_is_missing(tmp_path: Path) -> None:
+    key, file = tmp_path / "key", tmp_path / "fairlane.toml"
+    file.write_text(f'[connections.a]\nprovider = "groq"\napi_key_file = "{key}"\n')
+    settings = load_settings(file, {})
+    key.touch()
+    assert load_secrets(settings, {}).missing == {"a": str(key)}
+    document = connection_document("a", settings, load_secrets(settings, {}))
+    assert (document["key_set"], document["lacks"]) == (False, [f"the file {key}"])
+    place = settings.connections["a"].key_place
+    assert place is not None
+    assert place.absence == "is empty"
+    key.unlink()
+    assert place.absence == "cannot be read"
+    key.write_text(OLD)
+    assert load_secrets(settings, {}).missing == {}
+
+
+def test_a_command_in_one_text_is_refused_with_how_to_write_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"list of words.*\[\"az\", ") as caught:
+        Connection(protocol="openai", base_url="http://h/v1", api_key_command="echo sk-secret")
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_worker_reports_a_new_key_s_fingerprint_and_a_token_by_its_place(tmp_path: Path) -> None:
