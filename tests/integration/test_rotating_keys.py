@@ -31,8 +31,6 @@ def test_a_run_goes_on_over_a_change_of_its_key(tmp_path: Path, place: str) -> N
         with cluster(tmp_path, config=config, workers=1) as deployment:
             run = deployment.client.submit(numbered(120), "question {{ n }}", model="c:m")
             wait_until(lambda: run.status().jobs_done >= 20, timeout=60)
-            if place == "command":  # a 401 runs it again only if it has not just been run
-                wait_until(lambda: run.status().jobs_done >= 80, timeout=60)
             key.write_text(NEW)
             provider.change_key(NEW)
             all_succeeded(run)
@@ -45,3 +43,38 @@ def test_a_run_goes_on_over_a_change_of_its_key(tmp_path: Path, place: str) -> N
             file.read_bytes() for file in (deployment.directory / "data").rglob("*") if file.is_file()
         )
     assert not any(each.encode() in left for each in (OLD, NEW))
+
+
+@pytest.mark.timeout(180)
+def test_a_lane_that_a_command_s_wrong_key_parked_opens_by_itself_and_a_slow_command_harms_no_other(
+    tmp_path: Path,
+) -> None:
+    key, file = tmp_path / "key", tmp_path / "of-the-file"
+    for each in (key, file):
+        each.write_text(NEW)
+    command = [sys.executable, "-c", f"print(open({str(key)!r}).read())"]
+    hanging = [sys.executable, "-c", "import time; time.sleep(25)"]
+    with serve_in_thread(SimulatorConfig(models={"m": SimulatedModel()}, api_key=SecretStr(OLD))) as provider:
+        places = {
+            "c": f"api_key_command = {json.dumps(command)}",
+            "f": f'api_key_file = "{file}"',
+            "slow": f"api_key_command = {json.dumps(hanging)}",
+        }
+        config = "".join(
+            f'[connections.{name}]\nprotocol = "openai"\nbase_url = "{provider.base_url}"\n{place}\n'
+            for name, place in places.items()
+        )
+        with cluster(tmp_path, config=config, workers=2) as deployment:
+            runs = [
+                deployment.client.submit(numbered(30), "question {{ n }}", model=f"{name}:m")
+                for name in ("c", "f")
+            ]
+            parked = {"c:m", "f:m"}
+            wait_until(
+                lambda: parked <= {line["lane"] for line in deployment.logged(Event.LANE_PARKED)}, timeout=60
+            )
+            key.write_text(OLD)
+            file.write_text(OLD)
+            for run in runs:
+                all_succeeded(run)
+            assert len(deployment.logged(Event.LANE_REOPENED)) >= 2

@@ -271,6 +271,49 @@ def test_workers_that_hold_other_keys_for_a_connection_are_reported_by_fingerpri
     assert troubles(beats=(worker(credentials=old), worker("w2", credentials=old))) == []
 
 
+@pytest.mark.parametrize(
+    ("place", "remedy"),
+    [
+        ({"api_key_env": "K"}, "Set the variable K where workers start, and start them anew."),
+        ({"api_key_file": "/k"}, "Put the key into the file /k where workers run."),
+        ({"api_key_command": ["az", "x"]}, "Run the program az by hand where workers run"),
+    ],
+)
+def test_a_key_that_no_worker_has_is_reported_with_the_remedy_of_its_place(
+    place: dict[str, Any], remedy: str
+) -> None:
+    settings = Settings.model_validate(
+        {"connections": {"openai": {"protocol": "openai", "base_url": "http://x/v1", **place}}}
+    )
+    seen = {"settings": settings, "secrets": WorkerSecrets()}
+    both = ("sim", "openai")
+    found = trouble(**seen, beats=(worker(connections=both), worker("w2", connections=both)))
+    assert (found.check, found.grade) == ("keys", Grade.WARN)
+    assert "no worker has the key of openai" in found.detail
+    assert found.remedy.startswith(remedy)
+    held = worker("w2", connections=both, credentials={"openai": "0" * 12})
+    assert troubles(**seen, beats=(held,)) == []
+    for silent in (worker(version="0.9", connections=both), worker()):
+        assert not [each for each in troubles(**seen, beats=(silent,)) if each.check == "keys"]
+
+
+@pytest.mark.parametrize(
+    ("place", "said"),
+    [
+        ({"api_key_env": "K"}, "Give workers a new key"),
+        ({"api_key_file": "/k"}, "the file /k"),
+        ({"api_key_command": ["az", "x"]}, "the program az"),
+    ],
+)
+def test_the_remedy_of_a_parked_lane_names_the_place_of_its_key(place: dict[str, Any], said: str) -> None:
+    known = {"protocol": "openai", "base_url": "http://x/v1", **place}
+    settings = Settings.model_validate({"connections": {"sim": known}})
+    shut = lane(shut=Hold("parked"), parked="no key")
+    (found,) = [each for each in troubles(settings=settings, lanes=(shut,)) if each.check == "lanes"]
+    assert found.remedy.startswith(said) or said in found.remedy
+    assert "`fairlane lanes resume sim:fast`" in found.remedy
+
+
 def test_a_worker_that_lacks_a_key_is_reported() -> None:
     found = trouble(beats=(worker(credentials={"openai": "0" * 12}), worker("w2")))
     assert "none (w2)" in found.detail
@@ -351,6 +394,7 @@ def test_runs_that_do_not_get_into_the_archive_are_a_failure(
 
 
 def test_connections_that_only_workers_or_only_the_scheduler_have_are_named() -> None:
+    held = {"openai": "0" * 12}
     for connections, known, words in (
         (
             ("sim", "openai", "new"),
@@ -359,7 +403,7 @@ def test_connections_that_only_workers_or_only_the_scheduler_have_are_named() ->
         ),
         (("sim",), {"sim", "openai"}, "no live worker has openai"),
     ):
-        found = trouble(beats=(worker(connections=connections),), catalog=frozenset(known))
+        found = trouble(beats=(worker(connections=connections, credentials=held),), catalog=frozenset(known))
         assert (found.check, found.grade) == ("connections", Grade.WARN)
         assert words in found.detail
 

@@ -16,6 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from fairlane.cli.operate.connection_views import connection_document
 from fairlane.config.connections.connection import Connection
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.clock import ManualClock
@@ -24,7 +25,7 @@ from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.job import Claim
 from fairlane.model.outcome import Aborted, AccessDenied, Outcome, Success
 from fairlane_workers.providers.auth.authorizer import CredentialError
-from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource, ReadKey
+from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, ReadKey
 from fairlane_workers.providers.auth.rotating_key import KEPT, RotatingKey, rotating_key
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.upkeep.credentials import CredentialReports
@@ -369,26 +370,6 @@ def test_a_command_s_key_is_renewed_before_its_end_while_calls_use_the_old_one(t
     assert asyncio.run(scenario(made)) == ["token-1"] * 3 + ["token-2"]
 
 
-def test_a_401_right_after_a_run_does_not_run_the_command_again() -> None:
-    class Counted(KeySource):
-        reads = 0
-
-        def read(self, *, anew: bool) -> ReadKey | None:
-            self.reads += 1
-            return ReadKey(f"key-{self.reads}", 300.0)
-
-    clock = ManualClock(1)
-
-    async def scenario() -> tuple[bool, int]:
-        source = Counted()
-        key = RotatingKey("c", source, "command:x", clock)
-        await key.current()
-        clock.advance(1)
-        return await key.refused(1), source.reads
-
-    assert asyncio.run(scenario()) == (False, 1)
-
-
 @given(st.lists(st.sampled_from(["call", "rotate", "accept", "second"]), max_size=40))
 def test_a_call_s_rejection_is_free_only_if_another_key_is_in_force(steps: list[str]) -> None:
     class Source(KeyFile):
@@ -455,6 +436,29 @@ def test_a_file_takes_the_place_of_the_provider_s_variable(tmp_path: Path) -> No
     key.write_text(OLD)
     secrets = load_secrets(settings, {})
     assert (secrets.missing, dict(secrets.keys)) == ({}, {})
+
+
+def test_an_empty_file_is_missing(tmp_path: Path) -> None:
+    key, file = tmp_path / "key", tmp_path / "fairlane.toml"
+    file.write_text(f'[connections.a]\nprovider = "groq"\napi_key_file = "{key}"\n')
+    settings = load_settings(file, {})
+    key.touch()
+    assert load_secrets(settings, {}).missing == {"a": str(key)}
+    document = connection_document("a", settings, load_secrets(settings, {}))
+    assert (document["key_set"], document["lacks"]) == (False, [f"the file {key}"])
+    place = settings.connections["a"].key_place
+    assert place is not None
+    assert place.absence == "is empty"
+    key.unlink()
+    assert place.absence == "cannot be read"
+    key.write_text(OLD)
+    assert load_secrets(settings, {}).missing == {}
+
+
+def test_a_command_in_one_text_is_refused_with_how_to_write_it() -> None:
+    with pytest.raises(ConfigurationError, match=r"list of words.*\[\"az\", ") as caught:
+        Connection(protocol="openai", base_url="http://h/v1", api_key_command="echo sk-secret")
+    assert "sk-secret" not in str(caught.value)
 
 
 def test_a_worker_reports_a_new_key_s_fingerprint_and_a_token_by_its_place(tmp_path: Path) -> None:

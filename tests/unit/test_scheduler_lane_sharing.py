@@ -18,6 +18,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.core.events import Event
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
+from fairlane.store.write.audit import AuditLog
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
@@ -62,11 +63,17 @@ class Rollout:
         )
         self.scheduler.tick()
 
-    def holding(self, **workers: Mapping[str, str]) -> None:
-        """These workers live, with fingerprints by connection; the others are gone."""
+    def holding(
+        self, renewals: Mapping[str, Mapping[str, int]] | None = None, **workers: Mapping[str, str]
+    ) -> None:
+        """These workers live, with fingerprints by connection; the others are gone.
+
+        ``renewals``: by worker, how many keys have replaced a denied one.
+        """
         self.redis.delete(KEYS.workers)
         for name, held in workers.items():
-            info = WorkerInfo(name, 5, (), "1", 1, "box", 0, credentials=held)
+            counts = (renewals or {}).get(name, {})
+            info = WorkerInfo(name, 5, (), "1", 1, "box", 0, credentials=held, renewals=counts)
             Workers(KEYS).beat(name, info, [], 1000, changed=True).run(self.redis)
         self.clock.advance(1.0)  # who is gone without a word is missed by the next look
         self.scheduler.tick()
@@ -119,6 +126,43 @@ def test_what_was_chosen_outlasts_schedulers_and_the_order_of_the_configuration(
     there.restart({"first": turned["a"], **turned})
     there.holding(w1={"a": X, "b": X, "first": X})
     assert [there.lane(f"{name}:m") for name in ("a", "b", "first")] == ["a:m"] * 3
+
+
+def test_a_renewed_key_of_the_same_fingerprint_opens_what_the_old_one_parked(real_redis: Redis) -> None:
+    there = Rollout(real_redis, named("ONE", "TWO"))
+    there.holding(w1={"a": X, "b": Y}, w2={"a": X, "b": Y})
+    for lane in ("a:m", "b:m"):
+        there.use(lane, parked="Incorrect API key provided.")
+    there.holding({"w1": {"a": 1}}, w1={"a": X, "b": Y}, w2={"a": X, "b": Y})
+    assert (there.lanes.view("a:m").parked, there.lanes.view("b:m").parked is None) == (None, False)
+    there.use("a:m", parked="Incorrect API key provided.")
+    there.holding({"w1": {"a": 1}}, w1={"a": X, "b": Y}, w2={"a": X, "b": Y})
+    assert there.lanes.view("a:m").parked is not None
+    there.holding({"w1": {"a": 1}, "w2": {"a": 1, "gone": 1}}, w1={"a": X, "b": Y}, w2={"a": X, "b": Y})
+    assert there.lanes.view("a:m").parked is None
+    assert (there.lane("a:m"), there.lane("b:m")) == ("a:m", "b:m")
+
+
+def test_one_rotation_is_one_line_of_the_audit_whatever_the_number_of_workers(real_redis: Redis) -> None:
+    there = Rollout(real_redis, named("ONE"))
+    there.holding(w1={"a": X}, w2={"a": X}, w3={"a": X})
+    there.use("a:m")
+    log = AuditLog(real_redis, KEYS)
+    before = len(list(log.since()))
+    for held in ((Y, X, X), (Y, Y, X), (Y, Y, Y)):
+        there.holding(**{f"w{number}": {"a": key} for number, key in enumerate(held, 1)})
+    (entry,) = list(log.since())[before:]
+    assert entry.detail["fingerprints"] == {"a": Y}
+
+
+def test_a_lane_that_the_last_old_key_had_parked_opens_and_that_is_audited(real_redis: Redis) -> None:
+    there = Rollout(real_redis, named("ONE"))
+    there.holding(w1={"a": X}, w2={"a": X})
+    there.holding(w1={"a": Y}, w2={"a": X})
+    there.use("a:m", parked="Incorrect API key provided.")
+    there.holding(w1={"a": Y}, w2={"a": Y})
+    assert there.lanes.view("a:m").parked is None
+    assert list(AuditLog(real_redis, KEYS).since())[-1].detail["opened"] == ["a:m"]
 
 
 def test_a_new_key_changes_no_lane_of_its_connection_and_opens_what_the_old_one_parked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,9 +11,10 @@ from hypothesis import strategies as st
 
 from fairlane.broker.app import make_app
 from fairlane.config.loader import load_settings
-from fairlane.config.server_url import HIDDEN, shown_url
+from fairlane.config.sections import CelerySettings, RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.redaction import HIDDEN, shown_url
 from fairlane.store.connection.connect import open_redis
 
 KEYS = pytest.mark.parametrize("key", [("redis", "url"), ("celery", "broker_url")])
@@ -42,8 +44,13 @@ def redis_url(url: str) -> str:
 
 def said_of(url: str, section: str, key: str) -> str:
     """What the settings say of a URL; empty if they take it."""
+    return words_of(lambda: read(section, key, url))
+
+
+def words_of(make: Callable[[], object]) -> str:
+    """The words with which something is refused; empty if it is not."""
     try:
-        read(section, key, url)
+        make()
     except ConfigurationError as error:
         return f"{error} {error.value}"
     return ""
@@ -118,6 +125,19 @@ def test_no_part_of_a_password_is_shown_whatever_sign_is_in_it(
 ) -> None:
     for password in (f"{SECRET}{sign}more", f"more{sign}{SECRET}", f"1{sign}{SECRET}", f"{sign}{SECRET}"):
         assert SECRET not in said_of(frame.format(password), *key)
+
+
+@pytest.mark.parametrize("sign", ["", "#", "/", "@", ":", " ", "?x="])
+@pytest.mark.parametrize(
+    "frame", ["redis:/:{}@host/0", "redis//u:{}@host", ":{}@host/0", "redis:{}@host", "http://u:{}@host/0"]
+)
+@KEYS
+def test_no_password_of_a_malformed_url_is_shown(frame: str, sign: str, key: tuple[str, str]) -> None:
+    url = frame.format(f"{SECRET}{sign}more")
+    assert SECRET not in shown_url(url)
+    assert SECRET not in said_of(url, *key)
+    made: Any = {"redis": RedisSettings, "celery": CelerySettings}[key[0]]
+    assert SECRET not in words_of(lambda: made(**{key[1]: url}))
 
 
 def test_the_remedy_says_how_to_write_the_password() -> None:

@@ -416,6 +416,14 @@ class TestContradictions:
     def test_a_models_lane_where_all_models_share_one_is_refused(self, write: Write) -> None:
         assert 'Write "claude" alone' in refused(write(WHOLE + '[lanes."claude:opus"]')).remedy
 
+    @pytest.mark.parametrize("model", ["*", "gpt-*", "gpt-4?"])
+    def test_a_pattern_is_no_lane(self, write: Write, model: str) -> None:
+        error = refused(write(f'{WHOLE}[lanes."OpenAI:{model}"]\nmax_concurrency = 2\n'))
+        assert error.field == f'lanes."OpenAI:{model}"'
+        assert "a lane's name is no pattern" in str(error)
+        found = refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": f"OpenAI:{model}"})
+        assert found.field == "worker.lanes"
+
     def test_a_servers_lane_is_written_with_its_address(self, write: Write) -> None:
         there = '[connections.a]\nprotocol = "openai"\nbase_url = "http://h:1/v1"\nlane_scope = "endpoint"\n'
         load_settings(write(there + '[lanes."http:h:1"]\nmax_concurrency = 2'), {})

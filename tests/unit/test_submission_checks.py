@@ -315,6 +315,26 @@ def test_a_connection_whose_key_no_worker_has_is_reported(stage: Stage) -> None:
     assert re.search("no worker has the key of 'sim'.*Set the variable .* where workers start", error)
 
 
+def test_a_connection_that_workers_lack_is_named_and_not_its_key(stage: Stage) -> None:
+    publish(stage, key=True)
+    info = WorkerInfo("w1", 10, (), __version__, 1, "host", 0, connections=("another",))
+    Workers(stage.keys).beat("w1", info, (), 1000, changed=False).run(stage.redis)
+    error = str(refused(stage))
+    assert "none has a connection 'sim'" in error
+    assert "key" not in error
+    beat(stage, "w2", sim="00")
+    submit(stage)
+
+
+def test_a_connection_that_no_worker_can_use_says_why(stage: Stage) -> None:
+    publish(stage, key=True)
+    info = WorkerInfo(
+        "w1", 10, (), __version__, 1, "host", 0, connections=("sim",), unusable={"sim": "no CA"}
+    )
+    Workers(stage.keys).beat("w1", info, (), 1000, changed=False).run(stage.redis)
+    assert "w1 cannot use sim: no CA" in str(refused(stage))
+
+
 def test_where_a_worker_has_the_key_or_may_have_it_the_run_is_submitted(stage: Stage) -> None:
     publish(stage, key=True)
     submit(stage)  # no worker yet

@@ -309,7 +309,14 @@ class Engine:
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
         )
-        self._credentials = CredentialReports(batcher, keys, self._secrets, rotating, self._heartbeat.holding)
+        self._credentials = CredentialReports(
+            batcher,
+            keys,
+            self._secrets,
+            rotating,
+            self._heartbeat.holding,
+            renewed=self._heartbeat.renewed,
+        )
         self._background = [
             asyncio.create_task(self._beat()),
             asyncio.create_task(self._heartbeat.listen()),
@@ -318,9 +325,7 @@ class Engine:
 
     async def _beat(self) -> None:
         """Send heartbeats from now on. The first one already reports the credentials that are soon there."""
-        with suppress(TimeoutError):
-            async with asyncio.timeout(FIRST_LOOK_S):
-                await self._credentials.look()
+        await self._credentials.look(FIRST_LOOK_S)
         self._background.append(asyncio.create_task(self._credentials.run()))
         await self._heartbeat.run()
 

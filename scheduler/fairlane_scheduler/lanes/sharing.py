@@ -36,6 +36,8 @@ class LaneSharing:
         self._scopes = scopes
         self._connections = connections
         self._saved: dict[str, Scope] = {}
+        self._renewals: dict[tuple[str, str], int] = {}
+        """By worker and connection, how many keys have replaced a denied one."""
         self._adopt(self._choose((), 0))
 
     def _adopt(self, chosen: dict[str, Scope]) -> None:
@@ -51,19 +53,29 @@ class LaneSharing:
     def look(self, workers: Sequence[Beat], lanes: Callable[[], Sequence[str]], moment: Moment) -> bool:
         """Choose anew from the credentials of live workers; true if connections start or stop to share lanes.
 
-        A changed credential unparks the parked ones of its connection's ``lanes``. Raises `NotLeader`.
+        A changed credential unparks the parked ones of its connection's ``lanes``, and so does a renewed one
+        of the same fingerprint. Raises `NotLeader`.
         """
         before, chosen = self._saved, self._choose(workers, moment.server_ms)
         changes = {name: chosen.get(name) for name in before | chosen if before.get(name) != chosen.get(name)}
-        if changes:
-            rotated = {name: each for name, each in chosen.items() if _is_rotated(before.get(name), each)}
+        renewals = _renewals(workers)
+        renewed = {key[1] for key, count in renewals.items() if count > self._renewals.get(key, 0)}
+        if changes or renewed:
+            rotated = {
+                name: each
+                for name, each in chosen.items()
+                if name in renewed or _is_rotated(before.get(name), each)
+            }
+            news = {name: each for name, each in rotated.items() if _is_new(before.get(name), each)}
             concerned = [lane for lane in lanes() if self._is_of(lane, rotated)] if rotated else []
-            fingerprints = {name: each.credential for name, each in rotated.items()}
-            opened = self._scopes.save(changes, fingerprints, concerned, moment.epoch, moment.argument)
+            fingerprints = {name: each.credential for name, each in (news or rotated).items()}
+            opened = self._scopes.save(
+                changes, fingerprints, concerned, moment.epoch, moment.argument, known=not news
+            )
             if opened is None:
                 raise NotLeader
             _log_changes(before, chosen, opened)
-        owners, self._saved = self.owners, chosen
+        owners, self._saved, self._renewals = self.owners, chosen, renewals
         self._adopt(chosen)
         return self.owners != owners
 
@@ -164,10 +176,18 @@ def _owners(scopes: Mapping[str, Scope]) -> dict[str, str]:
     return {name: scope.lanes for name, scope in scopes.items()}
 
 
+def _renewals(workers: Sequence[Beat]) -> dict[tuple[str, str], int]:
+    return {(beat.worker, name): count for beat in workers for name, count in beat.info.renewals.items()}
+
+
+def _is_new(before: Scope | None, now: Scope) -> bool:
+    """Whether the credential in force has changed."""
+    return (before or Scope(now.lanes)).credential != now.credential
+
+
 def _is_rotated(before: Scope | None, now: Scope) -> bool:
     """Whether the credential in force has changed, or the last worker with an older one is gone."""
-    old = before or Scope(now.lanes)
-    return old.credential != now.credential or (len(old.held) > 1 and len(now.held) == 1)
+    return _is_new(before, now) or (before is not None and len(before.held) > 1 and len(now.held) == 1)
 
 
 def _log_changes(before: Mapping[str, Scope], chosen: Mapping[str, Scope], opened: Sequence[str]) -> None:

@@ -29,6 +29,7 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 
 DEFAULT_FILE = Path("fairlane.toml")
+_OF_PATTERNS = frozenset("*?")
 _UTF_16 = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
 
 
@@ -187,6 +188,10 @@ def _lane_problems(
     if name == FUNCTIONS and model.strip():
         return
     connection = settings.connections.get(name)
+    if connection is not None and set(model) & _OF_PATTERNS:
+        remedy = f'Name a lane for each model, or write connections.{name}.lane_scope = "connection".'
+        yield Problem(field, lane, f"a lane's name is no pattern, in {origin}", remedy)
+        return
     if lane in _endpoints(settings):
         return
     if connection is None:

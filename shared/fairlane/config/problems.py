@@ -13,16 +13,12 @@ from pydantic_core import ErrorDetails
 
 from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.keys import Key, all_keys, entry_key, entry_model, find_key, names_below
-from fairlane.config.server_url import shown_url
 from fairlane.core.errors import ConfigurationError
-from fairlane.core.redaction import MASK, mask_value
+from fairlane.core.redaction import MASK, mask_value, shown_url
+from fairlane.core.section import SERVER_URLS
 
 KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
 """Fields of a connection that name the variable of a secret."""
-
-
-SERVER_URLS = ("url", "broker_url")
-"""Fields with the URL of a server, in which a password may stand."""
 
 
 class ConfigurationWarning(UserWarning):

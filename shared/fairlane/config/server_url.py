@@ -5,15 +5,10 @@ Two libraries read them, and each passes any option on to its connections, which
 
 from __future__ import annotations
 
-import re
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
 
 from fairlane.config.topology import ENCODED, port_of, topology_of
-from fairlane.core.redaction import mask_text
 
-HIDDEN = "(hidden)"
-
-_MISLEADING = re.compile(r"[\s#/?'\"]")
 _REDIS = ("redis", "rediss")
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
 _SENTINELS = ("sentinel_username", "sentinel_password")
@@ -59,12 +54,6 @@ def checked_broker(url: str) -> str:
         port_of(parts)
         _require_checks(dict(parse_qsl(parts.query)))
     return url
-
-
-def shown_url(url: str) -> str:
-    """A URL for a message, without its password; `HIDDEN` where it cannot be said where that ends."""
-    user = url.partition("://")[2].rpartition("@")[0]
-    return HIDDEN if "#" in url or _MISLEADING.search(user) else mask_text(url)
 
 
 def _split(url: str) -> SplitResult:

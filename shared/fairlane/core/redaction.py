@@ -51,6 +51,8 @@ SECRET_NAMES = frozenset(
 
 # Greedy up to the last "@" of a word: a password may itself hold "@" or "/"; masking too much does no harm.
 _URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]*):[^\s'\"]*@")
+_MISLEADING = re.compile(r"[\s#/?'\"]")
+HIDDEN = "(hidden)"
 _QUERY_SECRET = re.compile(r"([?&](?:(?:sentinel_)?password|api_key|key|token)=)[^&\s'\"]+")
 _BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
 
@@ -221,6 +223,14 @@ def mask_text(text: str) -> str:
     if "earer" in text or "EARER" in text:
         text = _BEARER.sub(rf"\1{MASK}", text)
     return text
+
+
+def shown_url(url: str) -> str:
+    """A URL for a message, without its password; `HIDDEN` where nobody can say where that is."""
+    _, begun, rest = url.partition("://")
+    user, at, _ = rest.rpartition("@")
+    malformed = "@" in url and not (begun and at)
+    return HIDDEN if malformed or "#" in url or _MISLEADING.search(user) else mask_text(url)
 
 
 def mask_value(name: str, value: Any) -> Any:

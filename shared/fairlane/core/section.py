@@ -8,10 +8,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
 from fairlane.core.errors import ConfigurationError
-from fairlane.core.redaction import MASK, mask_value
+from fairlane.core.redaction import MASK, mask_value, shown_url
 
 _KEY_FIELDS = frozenset({"api_key_env", "api_key_file", "api_key_command", "proxy_credentials_env"})
 """Fields in which a key may have been pasted by mistake."""
+
+SERVER_URLS = ("url", "broker_url")
+"""Fields with the URL of a server, in which a password may stand."""
 
 
 if TYPE_CHECKING:
@@ -44,12 +47,15 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
     field, name = ".".join([model.__name__, *path]), path[-1] if path else ""
     known = model.model_fields.get(path[0]) if path else None
     value = MASK if name in _KEY_FIELDS else mask_value(name, detail["input"])
+    if name in SERVER_URLS and isinstance(value, str):
+        value = shown_url(detail["input"])
     if detail["type"] == "extra_forbidden":
         return field, name, "there is no such field", f"Known are {', '.join(sorted(model.model_fields))}."
     if detail["type"] == "mistake":
         context = detail["ctx"]
         return field, value, str(context["problem"]), str(context["remedy"])
     problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
+    problem = problem.replace("a valid tuple", "a list")
     remedy = (known and known.description) or ""
     if known is not None and len(path) == 1 and not known.is_required():
         remedy = f"{remedy} Left out, it is {known.get_default(call_default_factory=True)!r}.".strip()

@@ -46,18 +46,35 @@ class CredentialReports:
         rotating: Mapping[str, RotatingKey],
         report: Callable[[Mapping[str, str]], None],
         pause: Pause = sleep,
+        renewed: Callable[[Mapping[str, int]], None] = lambda counts: None,
     ) -> None:
-        """``rotating``: keys that may change, by connection. ``report`` gets all fingerprints."""
+        """``rotating``: keys that may change, by connection. ``report`` gets all fingerprints.
+
+        ``renewed`` gets, by connection, how many keys have replaced one that was denied.
+        """
         self._batcher, self._keys, self._rotating = batcher, keys, rotating
-        self._report, self._pause = report, pause
+        self._report, self._pause, self._renewed = report, pause, renewed
         self._held = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
         self._texts: dict[str, str] | None = None
         self._reported: dict[str, str] = {}
+        self._counts: dict[str, int] = {}
         self._failed = False
 
-    async def look(self) -> None:
-        """Look at all keys that are due, and report what has changed."""
-        await asyncio.gather(*(key.look() for key in self._rotating.values()))
+    async def look(self, most_s: float = LOOK_S) -> None:
+        """Look at all keys that are due, and report what has changed.
+
+        A key that cannot be read within ``most_s`` is reported later. The others do not wait for it.
+        """
+        looks = {task for key in self._rotating.values() if (task := key.look_if_due()) is not None}
+        if looks:
+            await asyncio.wait(looks, timeout=most_s)
+        await self._report_fingerprints()
+        counts = {name: key.renewals for name, key in self._rotating.items() if key.renewals}
+        if counts != self._counts:
+            self._counts = counts
+            self._renewed(counts)
+
+    async def _report_fingerprints(self) -> None:
         changing = {name: text for name, key in self._rotating.items() if (text := key.fingerprinted)}
         texts = {**self._held, **changing}
         if texts == self._texts:

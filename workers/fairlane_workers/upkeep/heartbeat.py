@@ -165,6 +165,11 @@ class Heartbeat:
         """Report the fingerprints of this worker's keys, by connection, from now on."""
         self._info = replace(self._info, credentials=credentials)
 
+    def renewed(self, counts: Mapping[str, int]) -> None:
+        """Report at once how many keys of a connection have replaced one that was denied."""
+        self._info = replace(self._info, renewals=counts)
+        self._hurry.set()
+
     def stopping(self) -> None:
         """Report at once that this worker takes nothing new and ends."""
         self._info = replace(self._info, stopping=True, draining=False)

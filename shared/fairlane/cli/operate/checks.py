@@ -42,7 +42,7 @@ def examine(seen: Seen) -> list[Finding]:
         *check_needs(seen.settings, seen.secrets),
         *check_credentials(seen),
         *check_tables(seen),
-        *check_lanes(seen.lanes),
+        *check_lanes(seen.lanes, seen.settings),
     ]
     refusing = seen.server.refusing if seen.server is not None else None
     return found if refusing is None else [_explained(finding, refusing) for finding in found]
@@ -185,8 +185,9 @@ def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]
 
 
 def check_credentials(seen: Seen) -> Iterator[Finding]:
-    """Do all workers hold the same keys? While they do not, lanes use the key reported last."""
+    """Do workers hold the keys that calls need, and the same ones? Lanes use the key reported last."""
     alive = _alive(seen)
+    yield from _check_lacking_keys(seen.settings, [info for info in alive if info.version == seen.version])
     remedy = "Start the others anew with the key that is to stay."
     for connection in sorted({name for info in alive for name in info.credentials}):
         held: dict[str, list[str]] = {}
@@ -196,6 +197,16 @@ def check_credentials(seen: Seen) -> Iterator[Finding]:
             listed = "; ".join(f"{key} ({', '.join(sorted(names))})" for key, names in sorted(held.items()))
             detail = f"workers disagree on the key of {connection}, by fingerprint: {listed}"
             yield Finding("keys", Grade.WARN, detail, remedy)
+
+
+def _check_lacking_keys(settings: Settings, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """Connections whose key none of the workers has that have the connection."""
+    for name, connection in sorted(settings.connections.items()):
+        place = connection.needed_key
+        having = [info for info in alive if name in info.connections and name not in info.unusable]
+        if place is not None and having and not any(name in info.credentials for info in having):
+            detail = f"no worker has the key of {name}: runs that call it are refused"
+            yield Finding("keys", Grade.WARN, detail, f"{place.remedy}.")
 
 
 def check_tables(seen: Seen) -> Iterator[Finding]:
@@ -211,9 +222,9 @@ def check_tables(seen: Seen) -> Iterator[Finding]:
             yield Finding("limits", Grade.WARN, detail, f"Take [lanes.{table!r}] out of the settings.")
 
 
-def check_lanes(reports: Sequence[LaneReport]) -> Iterator[Finding]:
+def check_lanes(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding]:
     """Is a lane shut that only a person can open, or that a provider keeps shut?"""
-    shut = list(_shut(reports))
+    shut = list(_shut(reports, settings))
     yield from shut
     yield from (_narrowed(report.view, report.view.late) for report in reports if report.view.late)
     if not shut and reports:
@@ -228,12 +239,15 @@ def _narrowed(view: LaneView, late: LateCalls) -> Finding:
     return Finding("lanes", Grade.WARN, f"{view.lane}: {late}{most}", remedy)
 
 
-def _shut(reports: Sequence[LaneReport]) -> Iterator[Finding]:
+def _shut(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding]:
     for report in reports:
         lane, hold = report.view.lane, report.hold
         match hold.reason if hold else None:
             case "parked":
-                remedy = f"Give workers a new key, or mend the quota and `fairlane lanes resume {lane}`."
+                connection = settings.connections.get(lane.partition(":")[0])
+                place = None if connection is None else connection.needed_key
+                key = place.remedy if place is not None and place.changes else "Give workers a new key"
+                remedy = f"{key}; for a quota, mend that and `fairlane lanes resume {lane}`."
                 yield Finding("lanes", Grade.FAIL, f"{lane} is {report.hold_in_words}", remedy)
             case "paused":
                 remedy = f"`fairlane lanes resume {lane}` opens it."

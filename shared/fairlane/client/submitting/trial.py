@@ -41,6 +41,7 @@ from fairlane.store.connection.connect import if_allowed
 from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.templates.template import referenced_variables
+from fairlane.why.surroundings import lacking
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
@@ -144,14 +145,13 @@ class Offers:
                 f"{remedy}It lists {known}.",
             )
         if self._directory.needs_key(connection) and self._lack(connection):
+            lack = lacking(connection, self._workers or ())
+            if lack is not None:
+                raise SubmissionError(field, model, f"no worker serves it: {lack.problem}", f"{lack.remedy}.")
             stated = self._deployment.settings.connections.get(connection)
             place = stated.needed_key if stated else None
-            if place is not None and place.changes:
-                remedy = f"See to {place.title} where workers run"
-            else:
-                variable = place.name if place else "the variable that its api_key_env names"
-                remedy = f"Set {variable} where workers start, and start them anew"
-            remedy += "; `fairlane doctor` shows keys."
+            unknown = "Set the variable that its api_key_env names where workers start, and start them anew"
+            remedy = f"{place.remedy if place else unknown}; `fairlane doctor` shows keys."
             raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
 
     def _check_embeddings(self, evaluator: Similarity) -> None:

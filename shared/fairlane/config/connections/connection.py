@@ -26,7 +26,13 @@ from fairlane.config.connections.checks import (
     unknown_provider,
 )
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
-from fairlane.config.connections.key_place import KEY_FIELDS, KeyPlace, key_place, misplaced_keys
+from fairlane.config.connections.key_place import (
+    KEY_FIELDS,
+    KeyPlace,
+    key_place,
+    misplaced_keys,
+    unsplit_command,
+)
 from fairlane.config.connections.presets import (
     OF_PROTOCOL,
     PRESETS,
@@ -309,6 +315,13 @@ class Connection(Section):
         if wrong := list(misplaced_keys(given, self.scheme, self.protocol)):
             raise refusal(type(self), *wrong)
         return self
+
+    @field_validator("api_key_command", mode="before")
+    @classmethod
+    def _is_in_words(cls, command: object) -> object:
+        if isinstance(command, str):
+            raise refusal(cls, unsplit_command())
+        return command
 
     @field_validator("protocol")
     @classmethod

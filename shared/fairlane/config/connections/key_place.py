@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -43,9 +44,19 @@ class KeyPlace:
 
     @property
     def absence(self) -> str:
-        """What is wrong where it is missing."""
-        missing = {"api_key_env": "is not set", "api_key_file": "cannot be read"}
-        return missing.get(self.field, "is not found")
+        """What is wrong here, where it is missing."""
+        if self.field == "api_key_file":
+            return "is empty" if _is_readable(Path(self.name)) else "cannot be read"
+        return "is not set" if self.field == "api_key_env" else "is not found"
+
+    @property
+    def remedy(self) -> str:
+        """What gives workers the key, without a full stop."""
+        if not self.changes:
+            return f"Set {self.title} where workers start, and start them anew"
+        if self.kind == "file":
+            return f"Put the key into {self.title} where workers run"
+        return f"Run {self.title} by hand where workers run: it has to print the key and to end with 0"
 
     def is_missing(self, environ: Mapping[str, str]) -> bool:
         """Whether this process finds no key there. No command is run for the answer."""
@@ -53,9 +64,16 @@ class KeyPlace:
             case "api_key_env":
                 return not environ.get(self.name, "").strip()
             case "api_key_file":
-                return not (Path(self.name).is_file() and os.access(self.name, os.R_OK))
+                file = Path(self.name)
+                with suppress(OSError):  # it may be replaced at this moment
+                    return not (_is_readable(file) and file.stat().st_size)
+                return True
             case _:
                 return shutil.which(self.name, path=environ.get("PATH")) is None
+
+
+def _is_readable(file: Path) -> bool:
+    return file.is_file() and os.access(file, os.R_OK)
 
 
 def key_place(variable: str | None, file: Path | None, command: Sequence[str]) -> KeyPlace | None:
@@ -66,6 +84,14 @@ def key_place(variable: str | None, file: Path | None, command: Sequence[str]) -
         digest = hashlib.sha256(json.dumps(list(command)).encode()).hexdigest()[:12]
         return KeyPlace("api_key_command", command[0], f"command:{digest}")
     return None if variable is None else KeyPlace("api_key_env", variable, f"${variable}")
+
+
+def unsplit_command() -> Mistake:
+    """The error for a command in one text. It is not shown: it may hold a key."""
+    remedy = (
+        'Write the program and each argument as a word of its own: ["az", "account", "get-access-token"].'
+    )
+    return Mistake((), "must be a list of words", remedy, "(hidden)")
 
 
 def misplaced_keys(given: Mapping[str, Any], scheme: str, protocol: str) -> Iterator[Mistake]:

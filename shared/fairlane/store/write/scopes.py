@@ -47,11 +47,13 @@ class Scopes:
         lanes: Sequence[str],
         epoch: int,
         now_ms: str | int = "",
+        *,
+        known: bool = False,
     ) -> list[str] | None:
         """Save these scopes (``None``: the connection is gone). Returns ``None`` if this is not the leader.
 
         ``rotated``: changed credentials' fingerprints, by connection. Parked ones of ``lanes`` are resumed
-        with a single probe, and returned.
+        with a single probe, and returned. Fingerprints that are ``known`` are audited only with such a lane.
         """
         keys = self._keys
         records = {name: json.dumps(asdict(scope)) if scope else False for name, scope in changes.items()}
@@ -76,6 +78,7 @@ class Scopes:
                 "records": json.dumps(records),
                 "names": json.dumps(list(lanes)),
                 "audit": audited,
+                "known": int(known),
             },
         )
         opened = call.run(self._redis)

@@ -32,10 +32,11 @@ class WorkerInfo:
     takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
     ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
     calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
-    of the keys that it holds, by connection. ``connections`` are those that it is configured with; none if it
-    does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
-    ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec that
-    it reads.
+    of the keys that it holds, by connection; ``renewals`` counts keys that have replaced a denied one, by
+    connection, also where the fingerprint is the same. ``connections`` are those that it is configured with;
+    none if it does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
+    ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec
+    that it reads.
     """
 
     name: str
@@ -57,6 +58,7 @@ class WorkerInfo:
     shortage: str = ""
     unusable: Mapping[str, str] = field(default_factory=dict)
     specs: int = SPEC_VERSION
+    renewals: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,6 +11,7 @@ import httpx
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
+from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
@@ -22,7 +23,7 @@ LOOK_MS = 1_000
 """How often a file is looked at, and how long calls fail without a key before the next try."""
 
 FAILED_MS = 5_000
-"""How long after a failure a command is run again, and how long after a run a 401 does not run it."""
+"""How long after a failure a command is run again, and the least time between two runs of it."""
 
 KEPT = 2
 """How many keys are masked in any spelling and in part: the latest, and the one that calls in flight may
@@ -38,9 +39,11 @@ _JWT = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]*")
 class RotatingKey:
     """The key of one connection; all methods are called on one event loop."""
 
-    def __init__(self, connection: str, source: KeySource, identity: str, clock: Clock) -> None:
+    def __init__(
+        self, connection: str, source: KeySource, identity: str, clock: Clock, pause: Pause = sleep
+    ) -> None:
         """``identity`` stands for the key where the key itself changes with each process and hour."""
-        self._connection, self._source, self._clock = connection, source, clock
+        self._connection, self._source, self._clock, self._pause = connection, source, clock, pause
         self._identity, self._lasts = identity, isinstance(source, KeyFile)
         self.number = 0
         """How many keys there have been; 0: none yet."""
@@ -53,7 +56,16 @@ class RotatingKey:
         self._failed: CredentialError | None = None
         self._look_ms = self._read_ms = 0
         self._unproven = 0
+        self.renewals = 0
+        """How many keys have replaced one whose refusal was an answer: lanes that it parked may be opened."""
+        self._denied = 0
+        """The number of the latest key whose refusal was an answer; 0: none was."""
+        self._retry_ms = FAILED_MS
+        """How long after a run a command is run again while its key is refused; twice as long each time."""
         self._looking: asyncio.Task[None] | None = None
+        self._asking: asyncio.Task[None] | None = None
+        self._asked = 0
+        """The number of the key because of which ``_asking`` asks."""
 
     @property
     def latest(self) -> tuple[str, ...]:
@@ -72,7 +84,7 @@ class RotatingKey:
 
         Raises `CredentialError` if no key could be read.
         """
-        looking = self._look_if_due()
+        looking = self.look_if_due()
         if looking is not None and not self._keys:
             await asyncio.shield(looking)  # a cancelled call does not stop it for others
         if not self._keys:
@@ -82,41 +94,89 @@ class RotatingKey:
 
     async def look(self) -> None:
         """Look at the key, if that is due."""
-        looking = self._look_if_due()
+        looking = self.look_if_due()
         if looking is not None:
             await asyncio.shield(looking)
+
+    def look_if_due(self) -> asyncio.Task[None] | None:
+        """The look that goes on or is due; ``None`` if neither. Whoever waits for it must not cancel it."""
+        if self._looking is not None and not self._looking.done():
+            return self._looking
+        return self._look_now(anew=False) if self._now_ms >= self._look_ms else None
 
     async def refused(self, number: int) -> bool:
         """Whether the refused key, the ``number``-th, has been replaced; it is read again to find that out.
 
-        True means that the next call has another key. If new keys are refused in a row, that is an answer.
+        True means that the next call has another key. If new keys are refused in a row, that is an answer. A
+        command that has run less than `FAILED_MS` ago is waited for: one wait for all calls of a key.
         """
         if self._looking is not None and not self._looking.done():
             await asyncio.shield(self._looking)  # it may have begun before the key was replaced
-        if number == self.number and (self._lasts or self._now_ms >= self._read_ms + FAILED_MS):
-            await asyncio.shield(self._look_now(anew=True))
-        return number != self.number and self._unproven <= MOST_UNPROVEN
+        if number == self.number and self._may_ask:
+            await asyncio.wait({self._asked_again(number)})  # a cancelled call does not stop it for others
+        replaced = number != self.number and self._unproven <= MOST_UNPROVEN
+        if not replaced:
+            self._deny(number)
+        return replaced
 
     def accepted(self, number: int) -> None:
         """The service has taken the ``number``-th key."""
         if number == self.number:
-            self._unproven = 0
+            self._unproven = self._denied = 0
+            self._retry_ms = FAILED_MS
 
     async def aclose(self) -> None:
         """End what runs."""
+        if self._asking is not None:
+            self._asking.cancel()
         await asyncio.to_thread(self._source.close)
-        if self._looking is not None:
-            await asyncio.gather(self._looking, return_exceptions=True)
+        running = [each for each in (self._asking, self._looking) if each is not None]
+        await asyncio.gather(*running, return_exceptions=True)
 
     @property
     def _now_ms(self) -> int:
         return self._clock.monotonic_ms()
 
-    def _look_if_due(self) -> asyncio.Task[None] | None:
-        """The look that goes on or is due; ``None`` if neither."""
-        if self._looking is not None and not self._looking.done():
-            return self._looking
-        return self._look_now(anew=False) if self._now_ms >= self._look_ms else None
+    @property
+    def _may_ask(self) -> bool:
+        """Whether a 401 has the key read again. It has a command run once for each key, and then as often as
+        the time between two runs allows; not while new keys are refused in a row.
+        """
+        if self._lasts:
+            return True
+        asked = self._denied == self.number
+        return self._unproven <= MOST_UNPROVEN and (not asked or self._now_ms >= self._read_ms + FAILED_MS)
+
+    def _asked_again(self, number: int) -> asyncio.Task[None]:
+        """The task that reads the key again because of its refusal: one for all calls that carried it."""
+        if self._asking is not None and self._asked != number:
+            self._asking.cancel()  # that key has been replaced
+        if self._asking is None or self._asking.done() or self._asked != number:
+            self._asking, self._asked = asyncio.create_task(self._ask_again(number)), number
+        return self._asking
+
+    async def _ask_again(self, number: int) -> None:
+        """Read the key again; a command once `FAILED_MS` have passed since its last run."""
+        left_ms = 0 if self._lasts else self._read_ms + FAILED_MS - self._now_ms
+        if left_ms > 0:
+            await self._pause(left_ms / 1000)
+        if number == self.number:
+            await asyncio.wait({self._look_now(anew=True)})
+
+    def _deny(self, number: int) -> None:
+        """The refusal of the ``number``-th key is an answer. Another key is soon looked for."""
+        if number <= self._denied:
+            return
+        self._denied = number
+        if number == self.number:
+            self._look_ms = min(self._look_ms, self._now_ms + self._next_retry_ms())
+        else:
+            self.renewals += 1
+
+    def _next_retry_ms(self) -> int:
+        """How long the next run of a command waits whose key is refused."""
+        found, self._retry_ms = self._retry_ms, self._retry_ms * 2
+        return found
 
     def _look_now(self, *, anew: bool) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
@@ -136,6 +196,8 @@ class RotatingKey:
             self._failed = None
             if not self._keys or found.text != self._keys[0]:
                 await self._take(found.text)
+            elif self._denied == self.number:
+                self._look_ms = min(self._look_ms, self._read_ms + self._next_retry_ms())
 
     def _fail(self, problem: CredentialError) -> None:
         """Go on with the key that there is: a file may be away while it is replaced."""
@@ -153,6 +215,7 @@ class RotatingKey:
         self.masks = await asyncio.to_thread(Secrets.joined, [*self._parts, Secrets(also=former)])
         self.former = former
         self._keys.appendleft(key)
+        self.renewals += self._denied == self.number > 0
         self.number += 1
         self._unproven += 1
 

@@ -168,7 +168,7 @@ class HttpProvider:
             call.handle = call.request.handle
             reply = await self._poller.follow(call)
             if reply.status not in GONE:
-                return await self._outcome(call, reply)
+                return await self._outcome(call, reply, deadline)
             await reply.aclose()
             call.handle, call.answer, call.delivered = None, Answer(), ""
         reply = await self._begin(call, deadline)
@@ -178,13 +178,13 @@ class HttpProvider:
             if reply.status in GONE:
                 await reply.aclose()
                 return InvalidResponse("the provider no longer knows the call", reply.status)
-        return await self._outcome(call, reply)
+        return await self._outcome(call, reply, deadline)
 
-    async def _outcome(self, call: CallInProgress, reply: Reply) -> Outcome:
+    async def _outcome(self, call: CallInProgress, reply: Reply, deadline: asyncio.Timeout) -> Outcome:
         if 200 <= reply.status < 300:
             self._authorizer.accept(call.mark)
             return self._conclude(call, reply)
-        return await self._refused(call, reply)
+        return await self._refused(call, reply, deadline)
 
     async def _begin(self, call: CallInProgress, deadline: asyncio.Timeout) -> Reply:
         """Send the request, and read the reply unless it is an error."""
@@ -242,7 +242,7 @@ class HttpProvider:
             self._urls[target] = url
         return url
 
-    async def _refused(self, call: CallInProgress, reply: Reply) -> Outcome:
+    async def _refused(self, call: CallInProgress, reply: Reply, deadline: asyncio.Timeout) -> Outcome:
         try:
             body, _ = await read_body(reply, ERROR_BODY_BYTES)
         finally:
@@ -253,13 +253,19 @@ class HttpProvider:
         if (
             isinstance(outcome, AccessDenied)
             and outcome.reason == "auth"
-            and await self._authorizer.replaced(call.mark)
+            and await self._replaced(call.mark, deadline)
         ):
             return Aborted(f"{REPLACED}: {outcome.message}", outcome.status)
         title = title_of(body) if error.message is None and reply.status >= 400 else None
         if title is None or isinstance(outcome, Success):
             return outcome
         return replace(outcome, message=self._fit(f"HTTP {reply.status}: {title}"))
+
+    async def _replaced(self, mark: int, deadline: asyncio.Timeout) -> bool:
+        """`Authorizer.replaced`, which may wait for a command: the server is not slow, it has answered."""
+        with suppress(RuntimeError):  # the deadline has just passed
+            deadline.reschedule(None)
+        return await self._authorizer.replaced(mark)
 
     def _conclude(self, call: CallInProgress, reply: Reply) -> Outcome:
         """The outcome of a 2xx answer, as far as it could be read."""
