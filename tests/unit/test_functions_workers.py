@@ -140,8 +140,9 @@ def test_a_limit_set_before_a_lanes_first_use_is_not_replaced_by_the_default_of_
             scheduler.registry.ensure(scheduler.registry.lane_of("python:crm.tasks.fetch", stated))
 
         limits = [
-            scheduler.redis.hget(KEYS.limits(lane), "max_concurrency") for lane in (LANE, "python:erp-api")
+            scheduler.redis.hmget(KEYS.limits(lane), "max_concurrency", "first_concurrency")
+            for lane in (LANE, "python:erp-api")
         ]
-        assert limits == [b"3", b"4"]
+        assert limits == [[b"3", None], [None, b"4"]]
 
     on_loop(scene)
