@@ -35,12 +35,17 @@ class Refusals:
         return left < AT_ONCE
 
     def _note_held(self, run: ActiveRun, lane: str) -> bool:
-        """Log once, until the run is resumed, that its jobs are held on a lane; false if it was logged."""
+        """Log once, until the run is resumed, that its jobs are held on a lane.
+
+        False if it was logged, or if the answer to a call of the run may still release them.
+        """
         if lane in run.held_on:
             return False
-        run.held_on.add(lane)
         (state,) = self._states.read([run.ref])
-        words = next((each.words for each in rejections_in(state.texts) if each.lane == lane), "")
+        words = next((each.words for each in rejections_in(state.texts) if each.lane == lane), None)
+        if words is None:
+            return False
+        run.held_on.add(lane)
         log.warning(Event.RUN_HELD, run=run.ref.run, team=run.ref.team, lane=lane, reason=words)
         return True
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
 
 from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
@@ -35,15 +36,46 @@ def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
 
 
 def rejections_in(state: Mapping[str, str]) -> tuple[Rejection, ...]:
-    """Models that rejected a run's first calls alike, from its state (``lib/run/model_refusals.lua``)."""
-    found: list[Rejection] = []
+    """Models that rejected a run's first calls alike, from its state (``lib/run/model_refusals.lua``).
+
+    Not those of which the answer to a call from elsewhere in the run is awaited: it may release the run.
+    """
+    return tuple(each for each, awaited in _rejections(state) if not awaited)
+
+
+def awaited_in(state: Mapping[str, str], lane: str, kind: int) -> int:
+    """How many answers from elsewhere in the run decide whether the calls of a kind that are held fail."""
+    return sum(awaited for each, awaited in _rejections(state) if (each.lane, each.kind) == (lane, kind))
+
+
+def _rejections(state: Mapping[str, str]) -> Iterator[tuple[Rejection, int]]:
     for name, text in sorted(state.items()):
         if name.startswith("rejected:"):
             _, kind, lane = name.split(":", 2)
             rejected = json.loads(text)
+            first = FirstCalls.read(state, lane, int(kind))
             if rejected["count"] >= ENOUGH_REFUSALS:
-                found.append(Rejection(lane, int(kind), rejected["words"]))
-    return tuple(found)
+                yield Rejection(lane, int(kind), rejected["words"]), len(first.awaited) if first else 0
+
+
+class FirstCalls(NamedTuple):
+    """How many calls of a run to a model have started that none has answered (``lib/run/first_state.lua``)."""
+
+    started: int
+    most: int
+    """How many may start until ``until_ms``."""
+    until_ms: int
+    awaited: tuple[int, ...]
+    """Jobs from elsewhere in the run whose answers are awaited before the others fail."""
+
+    @classmethod
+    def read(cls, state: Mapping[str, str], lane: str, kind: int) -> FirstCalls | None:
+        """Read those of a call kind from a run's state; ``None`` where there are none."""
+        text = state.get(f"first:{kind}:{lane}")
+        if text is None:
+            return None
+        started, most, until_ms, *others = map(int, text.split(":"))
+        return cls(started, most, until_ms, tuple(others[1:]))
 
 
 class RunFields:
