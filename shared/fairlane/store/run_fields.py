@@ -59,7 +59,7 @@ def _rejections(state: Mapping[str, str]) -> Iterator[tuple[Rejection, int]]:
 
 
 class FirstCalls(NamedTuple):
-    """How many calls of a run to a model have started that none has answered (``lib/run/first_state.lua``)."""
+    """A run's first calls to a model, while none is answered (``lib/run/first_state.lua``)."""
 
     started: int
     most: int

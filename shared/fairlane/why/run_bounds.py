@@ -142,8 +142,8 @@ class RunBounds:
             return None
         sentence = f"{lane} has answered none of the run's first {first.started:,} calls yet"
         if awaited := awaited_in(self._state, lane, head.entry.kind):
-            sentence += f", and rejected {ENOUGH_REFUSALS} alike: more start if one of the other {awaited} is answered"
-            return Reason("first_calls", sentence)
+            sentence += f" and rejected {ENOUGH_REFUSALS} alike"
+            return Reason("first_calls", f"{sentence}: more start if one of the other {awaited} is answered")
         if first.started < first.most or self._now_ms >= first.until_ms:
             return None
         return Reason("first_calls", f"{sentence}: more start with an answer, or in a moment", first.until_ms)
