@@ -1,4 +1,4 @@
-"""Two of a run's first calls are witnesses from elsewhere in its queue: no job fails without their answers."""
+"""Two of a run's first calls are witnesses from elsewhere in its queue: no job fails before they end."""
 
 from __future__ import annotations
 
