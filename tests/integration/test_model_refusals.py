@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fairlane import JobState, RunState
 from fairlane.core.events import Event
-from fairlane.store.run_queries import ENOUGH_REFUSALS
+from fairlane.store.rejections import ENOUGH_REFUSALS
 from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 

@@ -9,7 +9,7 @@ from redis import Redis
 
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef
-from fairlane.store.run_queries import rejections_in
+from fairlane.store.rejections import rejections_in
 from fairlane.store.write.permits import Grant, Offer
 from tests.support.deployment import PLENTY, Deployment, attempts_of, entry, payload
 

@@ -82,6 +82,29 @@ def test_little_growth_before_the_next_one_makes_the_exponent_gentler(real_redis
     assert 0 < number(d, "growth_slope") < slope
 
 
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(burst=st.integers(12, 45), passed=st.integers(0, 8))
+def test_what_went_through_of_a_burst_bounds_the_rate_within_ten_seconds(
+    real_redis: Redis, burst: int, passed: int
+) -> None:
+    real_redis.flushdb()
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100, requests_per_minute=3000)
+    d.advance(2000)
+    together = d.start(ref, burst)
+    d.advance(100)
+    first, *others = together
+    reject(d, first)
+    for place, attempt in enumerate(others):
+        if place < passed:
+            d.finish(attempt)
+        else:
+            reject(d, attempt)
+    d.advance(1000)
+    reject(d, d.start_next(ref))
+    assert 0 < number(d, "growth_rate") <= 2 * 6 * max(1, passed)
+
+
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 0}, {"requests_per_minute": 6000, "exact": True}])
 def test_a_rate_that_is_its_operators_alone_waits_as_it_is_told(
     real_redis: Redis, limits: dict[str, Any]

@@ -12,7 +12,7 @@ from redis import Redis
 from fairlane.model.ending import RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef, RunState
-from fairlane.store.run_queries import ENOUGH_REFUSALS, rejections_in
+from fairlane.store.rejections import ENOUGH_REFUSALS, rejections_in
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from tests.support.deployment import Deployment, entry, payload
 

@@ -9,7 +9,7 @@ from fairlane.model.job import Attempt
 from fairlane.model.outcome import Outcome, PermanentFailure, Success
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
-from fairlane.store.run_queries import ENOUGH_REFUSALS
+from fairlane.store.rejections import ENOUGH_REFUSALS
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import FakeWorker
 

@@ -12,7 +12,7 @@ from fairlane.flower.readings.tallies import Tallies
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunState
-from fairlane.store.run_queries import ENOUGH_REFUSALS
+from fairlane.store.rejections import ENOUGH_REFUSALS
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_scheduler.monitoring.metrics import scheduler_metrics
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog

@@ -14,7 +14,7 @@ from fairlane.apps.promptfoo.scoring.tally import Cell, Standing, Tally
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
-from fairlane.store.run_queries import ENOUGH_REFUSALS
+from fairlane.store.rejections import ENOUGH_REFUSALS
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.promptfoo import Folder, config
 from tests.support.stage import Stage

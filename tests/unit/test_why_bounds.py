@@ -21,7 +21,7 @@ from fairlane.store.write.runs.runs import Turn, bounds_of
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
 from fairlane.why.waiting import LaneWait, Waiting
-from tests.support.deployment import PLENTY, Deployment, entry, make_spec
+from tests.support.deployment import PLENTY, Deployment, attempts_of, entry, make_spec
 from tests.support.documents import ROOT, coded, table
 
 TASKS, JUDGES = "sim:fast", "sim:judge"
@@ -123,6 +123,22 @@ def test_a_run_whose_first_calls_have_no_answer_yet_says_so_with_the_time(asked:
     assert announced(asked.why()) == ("first_calls", words)
     asked.d.advance(1000)
     assert asked.why().constraint == "nothing"
+
+
+def test_a_run_whose_first_rows_were_rejected_waits_for_the_answers_from_elsewhere(asked: Asked) -> None:
+    ref, d = asked.run(rows=30), asked.d
+    offers = [Offer(ref, PLENTY, first=5)]
+    front = attempts_of(d.ask(offers, TASKS), offers, TASKS)[:3]
+    d.advance(400)
+    feedback = Feedback("answered", reason="empty", refusal="400 empty")
+    for attempt in front + attempts_of(d.ask(offers, TASKS), offers, TASKS)[:2]:
+        assert d.claim(attempt) is not None
+        assert d.report(attempt, feedback, done=True) is not None
+    words = (
+        "sim:fast has answered none of the run's first 10 calls yet and rejected 5 alike: "
+        "more start if one of the other 2 is answered"
+    )
+    assert announced(asked.why()) == ("first_calls", words)
 
 
 def test_waiting_tasks_are_reported_with_a_configured_number(asked: Asked) -> None:

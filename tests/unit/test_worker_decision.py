@@ -34,6 +34,7 @@ from fairlane.model.outcome import (
     ServerError,
     Success,
     TimedOut,
+    UnsupportedParameter,
 )
 from fairlane.model.tokens import Usage
 
@@ -248,6 +249,23 @@ def test_an_older_claim_says_nothing_of_its_lane() -> None:
     claim = Claim.of(reply)
     assert claim is not None
     assert not claim.weighed
+
+
+@pytest.mark.parametrize("doubtful", [False, True])
+@pytest.mark.parametrize("weighed", [False, True])
+def test_a_rejection_that_may_be_a_parameters_is_followed_by_the_next_call_at_once(
+    doubtful: bool, weighed: bool
+) -> None:
+    failure = PermanentFailure("no such model", 404, doubtful=doubtful)
+    outcome = UnsupportedParameter("no such model", 404, parameter="response_format", failure=failure)
+    made = decide(outcome, Claim(0, 0, 0, weighed=weighed), POLICY, random.Random(1))
+    assert isinstance(made, Defer)
+    assert (made.delay_ms, made.cost, made.feedback.signal, made.feedback.refusal) == (
+        0,
+        "nothing",
+        "answered",
+        "",
+    )
 
 
 @pytest.mark.parametrize("status", [400, 401, 402, 403, 429])

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from fairlane.core.events import Event
-from fairlane.store.run_queries import RunStates, rejections_in
+from fairlane.store.rejections import rejections_in
+from fairlane.store.run_queries import RunStates
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -34,12 +35,17 @@ class Refusals:
         return left < AT_ONCE
 
     def _note_held(self, run: ActiveRun, lane: str) -> bool:
-        """Log once, until the run is resumed, that its jobs are held on a lane; false if it was logged."""
+        """Log once, until the run is resumed, that its jobs are held on a lane.
+
+        False if it was logged, or if the answer to a call of the run may still release them.
+        """
         if lane in run.held_on:
             return False
-        run.held_on.add(lane)
         (state,) = self._states.read([run.ref])
-        words = next((each.words for each in rejections_in(state.texts) if each.lane == lane), "")
+        words = next((each.words for each in rejections_in(state.texts) if each.lane == lane), None)
+        if words is None:
+            return False
+        run.held_on.add(lane)
         log.warning(Event.RUN_HELD, run=run.ref.run, team=run.ref.team, lane=lane, reason=words)
         return True
 

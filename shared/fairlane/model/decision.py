@@ -161,7 +161,7 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
                 return replace(_again(feedback, "rejected", claim, policy, rng), max_attempts=0)
             return Finish(feedback, attempts, outcome.message)
         case UnsupportedParameter(failure=failure) if failure is not None:
-            return _undecided(_decided(failure, claim, policy, rng))
+            return _undecided(failure, _decided(failure, claim, policy, rng))
         case UnsupportedParameter():
             return Defer(_feedback(outcome, "answered"))
         case AccessDenied():
@@ -195,9 +195,12 @@ def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rn
     return Defer(feedback, delay_ms, cost, max_attempts=policy.max_attempts)
 
 
-def _undecided(made: Decision) -> Defer:
-    """The job of a failure that may be a parameter's: it costs nothing, and only the lane learns from it."""
-    delay_ms = made.delay_ms if isinstance(made, Defer) else 0
+def _undecided(failure: Outcome, made: Decision) -> Defer:
+    """The job of a failure that may be a parameter's: it costs nothing, and only the lane learns from it.
+
+    A rejected one is called again at once, as that call is another one.
+    """
+    delay_ms = made.delay_ms if isinstance(made, Defer) and not isinstance(failure, PermanentFailure) else 0
     return Defer(replace(made.feedback, refusal=""), delay_ms)
 
 

@@ -15,10 +15,11 @@ from redis.exceptions import ResponseError
 from fairlane.core.clock import TIME_FIELDS, DeploymentTime, time_at
 from fairlane.model.job import TERMINAL, JobState
 from fairlane.model.run import Plan, RunRef, RunState
-from fairlane.model.run_status import LaneProgress, Pause, Rejection, RoleTime, RunStatus
+from fairlane.model.run_status import LaneProgress, Pause, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, digest_field
+from fairlane.store.rejections import REJECTED, rejections_in
 
 ORIGINS = "from:"
 """Prefix of the fields that hold the places of a page's rows in the continued run."""
@@ -28,10 +29,6 @@ MOST_DIGEST_BYTES = 64
 
 MOST_ORIGINS_BYTES = 1 << 18
 """Of a number or two for each of the ten thousand rows of a page, as JSON."""
-
-
-ENOUGH_REFUSALS = 5
-"""As in ``lib/run/first_constants.lua``: equal rejections that hold the jobs for a model."""
 
 
 ROLE_TIME_FIELDS = (
@@ -86,18 +83,6 @@ def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
         if (time := fields.role_time(role)) is not None:
             found |= {f"{name}_waiting_s": time.waiting_s, f"{name}_calling_s": time.calling_s}
     return found
-
-
-def rejections_in(state: Mapping[str, str]) -> tuple[Rejection, ...]:
-    """Models that rejected a run's first calls alike, from its state (``lib/run/model_refusals.lua``)."""
-    found: list[Rejection] = []
-    for name, text in sorted(state.items()):
-        if name.startswith("rejected:"):
-            _, kind, lane = name.split(":", 2)
-            rejected = json.loads(text)
-            if rejected["count"] >= ENOUGH_REFUSALS:
-                found.append(Rejection(lane, int(kind), rejected["words"]))
-    return tuple(found)
 
 
 class RunFields:
@@ -157,6 +142,7 @@ class RunFields:
     def status(self, ref: RunRef, name: str) -> RunStatus:
         """The status of an admitted run; needs all fields."""
         known, ended = self.counts("known:"), self.counts("over:")
+        rejected = any(name.startswith(REJECTED) for name in self.texts)
         return RunStatus(
             run=ref.run,
             team=ref.team,
@@ -179,7 +165,7 @@ class RunFields:
             paused=self.pause,
             predict=self.role_time("task"),
             score=self.role_time("eval"),
-            rejections=rejections_in(self.texts),
+            rejections=rejections_in(self.texts) if rejected else (),
         )
 
     def role_time(self, role: str) -> RoleTime | None:

@@ -8,7 +8,7 @@ from fairlane.core.clock import span, until
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import NextJob, RunTraces
-from fairlane.store.run_queries import rejections_in
+from fairlane.store.rejections import ENOUGH_REFUSALS, FirstCalls, awaited_in, rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
 from fairlane.why.reasons import Reason, held_in_words
@@ -143,14 +143,16 @@ class RunBounds:
 
     def _first_calls(self, lane: str, head: NextJob) -> Reason | None:
         """That the model has answered none of the run's calls yet, so that few start for a moment."""
-        first = self._state.get(f"first:{head.entry.kind}:{lane}")
+        first = FirstCalls.read(self._state, lane, head.entry.kind)
         if first is None:
             return None
-        started, most, until_ms = map(int, first.split(":"))
-        if started < most or self._now_ms >= until_ms:
+        sentence = f"{lane} has answered none of the run's first {first.started:,} calls yet"
+        if awaited := awaited_in(self._state, lane, head.entry.kind):
+            sentence += f" and rejected {ENOUGH_REFUSALS} alike"
+            return Reason("first_calls", f"{sentence}: more start if one of the other {awaited} is answered")
+        if first.started < first.most or self._now_ms >= first.until_ms:
             return None
-        sentence = f"{lane} has answered none of the run's first {started:,} calls yet"
-        return Reason("first_calls", f"{sentence}: more start with an answer, or in a moment", until_ms)
+        return Reason("first_calls", f"{sentence}: more start with an answer, or in a moment", first.until_ms)
 
     def _shut_out(self, lane: str, head: NextJob) -> Reason | None:
         """That the lane answers other teams and none of this team's calls, so that few of them start."""

@@ -25,6 +25,7 @@ local OF_LANE = {
   'chance_from', 'chance_429s', 'check_rate', 'check_n', 'check_calls', 'check_429s', 'check_share', 'check_kept',
   'check_seen', 'run_of_429s', 'wait_n', 'wait_until_ms', 'wait_odds', 'wait_vain', 'wait_try_ms', 'wait_tried_ms',
   'wait_tried_n', 'growth_rate', 'growth_ms', 'growth_slope', 'growth_n', 'growth_count',
+  'growth_began_ms',
 }
 
 local function each_field(visit)

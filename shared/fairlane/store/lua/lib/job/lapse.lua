@@ -1,6 +1,6 @@
 -- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is silent.
 -- GIVES: end_lapsed is_lost
--- USES: job/end_attempt job/silence run/release_bounds run/role_times
+-- USES: job/end_attempt job/silence run/note_answer run/release_bounds run/role_times
 -- NEEDS: KEY.state
 
 -- Whether `worker` holds this lease and is silent. A claim is a sign of life, as a beat is.
@@ -18,6 +18,7 @@ function end_lapsed(lease, id, now)
   end_attempt(lease, id, outcome, used, now)
   if redis.call('EXISTS', KEY.state) == 0 then return false end
   release_bounds(lease, 'none', used)
+  note_answer(lease, 'none', '', '', now)
   call_ended(lease, now, 1)
   return true
 end

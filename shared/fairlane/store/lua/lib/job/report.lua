@@ -47,7 +47,11 @@ end
 function end_reported(lease, outcome, used, now)
   local news = end_attempt(lease, ARG.attempt, outcome, used, now)
   release_bounds(lease, outcome.signal, used)
-  if not outcome.undecided then note_answer(lease, outcome.signal, ARG.refusal, ARG.reason, now) end
+  if outcome.undecided then
+    note_undecided(lease, outcome.signal, now)
+  else
+    note_answer(lease, outcome.signal, ARG.refusal, ARG.reason, now)
+  end
   call_ended(lease, now, outcome.used and (used and 1 or 0))
   return news
 end

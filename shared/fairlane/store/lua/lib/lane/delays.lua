@@ -1,6 +1,6 @@
 -- What of its run or its team delays a job of an offer (lane/offer), and what the scheduler is told of it.
 -- GIVES: delayed_by note_delay
--- USES: circuit/refused_teams circuit/shut_out run/bounds run/first_calls run/model_refusals team/budget_charge
+-- USES: circuit/refused_teams circuit/shut_out run/bounds run/first_calls run/held_models team/budget_charge
 --       team/reserved_shares
 -- NEEDS: KEY.starved
 

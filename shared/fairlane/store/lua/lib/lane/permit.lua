@@ -29,14 +29,15 @@ function grant_permit(offer, job, admission, lease_ms)
   local alone = start_shut(row, limits, offer.team, now)
   start_refused(row, offer.team, job.learns, now)
   note_unanswered(row, limits, job.learns, now)
-  if job.learns then start_first(offer, entry.kind, row, now) end
+  local witness = job.learns and start_first(offer, entry, row, now) or nil
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
     ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,
     ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
-    model = job.model, learns = job.learns, guessed = entry.guessed and 1 or nil, probe = admission.probing or nil,
-    alone = alone or nil, drawn = job.drawn, guess = job.guess, uncertain = (row.guesses or 0) > 0 or nil,
+    model = job.model, learns = job.learns, witness = witness, guessed = entry.guessed and 1 or nil,
+    probe = admission.probing or nil, alone = alone or nil, drawn = job.drawn, guess = job.guess,
+    uncertain = (row.guesses or 0) > 0 or nil,
     charged = reserved, charges = charges, spent = { input = row.spent_input, output = row.spent_output },
     corrected = (row.tokens_open_ms or row.input_open_ms or row.output_open_ms) and corrections(row),
   }

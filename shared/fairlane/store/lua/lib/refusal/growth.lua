@@ -4,6 +4,7 @@
 --   growth_rate, growth_ms, growth_slope   the most calls a minute after the latest such 429, when it came, and by how
 --                                          many e-folds a minute that grows (rate/rate)
 --   growth_n, growth_count                 the latest permit by then, and how many calls had ended well
+--   growth_began_ms                        when the first such 429 came
 -- GIVES: limits_growth learn_growth
 -- USES: lane/counts lane/state rate/constants rate/rate refusal/growth_constants
 
@@ -19,12 +20,17 @@ local function slope_after(row, grown)
   return grown < GROWTH_LITTLE and math.max(GROWTH_LEAST, slope * GROWTH_GENTLER) or slope
 end
 
--- The rate before the first such 429: the mean over GROWTH_SPAN_MS, which providers compare a rate with. A lane whose
--- jobs were scarce has counted for less. By Little's law it had half of what its calls in flight show, or a burst has
--- begun: then what goes through in the next seconds lowers it.
-local function rate_before(row, lease, count, now)
+-- The mean rate of `count` calls over GROWTH_SPAN_MS, which providers compare a rate with. A lane whose jobs were
+-- scarce has counted for less.
+local function mean_rate(row, count, now)
   local span_ms = math.max(GROWTH_SPAN_MS, now - (row.requests_open_ms or now))
-  local mean = math.max(1, count - (row.requests_open or 0)) * 60000 / span_ms
+  return math.max(1, count - (row.requests_open or 0)) * 60000 / span_ms
+end
+
+-- The rate before the first such 429: its mean, or by Little's law half of what the lane's calls in flight show. Where
+-- a burst has begun, that is too much, and what goes through in the next seconds lowers it.
+local function rate_before(row, lease, count, now)
+  local mean = mean_rate(row, count, now)
   if now - (row.known_ms or now) < GROWTH_SPAN_MS or not known(row.usual_ms) then return mean end
   return math.max(mean, GROWTH_HALVED * lease.inflight * 60000 / math.max(1, row.usual_ms))
 end
@@ -36,9 +42,13 @@ function learn_growth(row, lease, wait_ms, now)
   local before, count = known(row.growth_rate), admitted(row, 'requests')
   local rate, level = learned_rate(row, 'requests') or START_PER_MINUTE, nil
   local ended = count - (row.inflight or 0) -- calls in flight may be rejected
+  local burst = GROWTH_USED * mean_rate(row, ended, now) -- what went through of it, if one has begun
   local passed, since_ms = ended - (row.growth_count or 0), now - (row.growth_ms or now)
   if not before then
     level, row.growth_slope = math.min(GROWTH_KEPT * rate, rate_before(row, lease, count, now)), GROWTH_SLOPE
+    row.growth_began_ms = now
+  elseif now - (row.growth_began_ms or 0) < GROWTH_SPAN_MS and burst < GROWTH_KEPT * rate then
+    level = burst
   elseif passed >= GROWTH_FEW then
     level = math.min(GROWTH_KEPT * rate, GROWTH_USED * passed * 60000 / math.max(1, since_ms))
     row.growth_slope = slope_after(row, rate / before)

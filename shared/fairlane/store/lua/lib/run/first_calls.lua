@@ -1,8 +1,9 @@
 -- Few of a run's first calls to a model start until one has an answer, where its offer says how many. So a wrong
--- request costs these and not all (lib/run/model_refusals.lua). A provider rejects it soon, and may take long to answer
--- a right one: the number grows by time alone, from some hundred ms on.
--- GIVES: FIRST_BOUND first_until start_first
--- USES: core/time run/first_constants run/model_refusals
+-- request costs these and not all (lib/run/held_models.lua). A provider rejects it soon, and may take long to answer
+-- a right one: the number grows by time alone, from some hundred ms on. Two of these calls are witnesses, from the
+-- middle and the end of the queue: rows that stand together at its head may all be wrong, and the others right.
+-- GIVES: FIRST_BOUND first_until wants_witness start_first
+-- USES: run/first_constants run/first_state run/held_models run/model_refusals
 
 FIRST_BOUND = 'first_calls' -- the bound that a run reports on a lane meanwhile
 
@@ -20,18 +21,33 @@ function first_until(offer, kind, now)
   return first.started >= first.most * 2 ^ doubled and first.until_ms + doubled * FIRST_DOUBLED_MS or nil
 end
 
+-- Which witness the next call to a model is to be: "middle" or "last"; nil where it is none.
+function wants_witness(offer, kind, now)
+  local first = (offer.most_first or 0) > 0 and model_of(offer, kind).first
+  if not first or first.started < ENOUGH_REFUSALS - WITNESSES or is_open(first, now) then return nil end
+  return first.chosen == 0 and 'middle' or first.chosen < WITNESSES and 'last' or nil
+end
+
 -- Notes a call that starts and may be one of the first. `row` is the lane, which may know how long its rejections take.
-function start_first(offer, kind, row, now)
-  if (offer.most_first or 0) == 0 then return end
-  local model = model_of(offer, kind)
+-- Returns 1 where it is a witness, else nil.
+function start_first(offer, entry, row, now)
+  if (offer.most_first or 0) == 0 then return nil end
+  local model = model_of(offer, entry.kind)
   local first = model.first
   if not first then
     local hold_ms = math.max(FIRST_HOLD_MS, math.min(FIRST_HOLD_MOST_MS, FIRST_HOLD_OF * (row.rejects_ms or 0)))
-    first = { started = 0, most = offer.most_first, until_ms = math.ceil(now + hold_ms) }
+    first = { started = 0, most = offer.most_first, until_ms = math.ceil(now + hold_ms), chosen = 0, witnesses = {} }
     model.first = first
   end
-  if is_open(first, now) then return end
+  local witness = entry.witness
+  for _, job in ipairs(first.witnesses) do witness = witness or job == entry.job end
+  if is_open(first, now) then return witness and 1 or nil end
   first.started = first.started + 1
-  local _, _, field = refusal_fields(kind, offer.lane)
-  redis.call('HSET', offer.state, field, table.concat({ first.started, first.most, whole(first.until_ms) }, ':'))
+  if entry.witness then
+    first.chosen = first.chosen + 1
+    table.insert(first.witnesses, entry.job)
+  end
+  local _, _, field = refusal_fields(entry.kind, offer.lane)
+  write_first(offer.state, field, first)
+  return witness and 1 or nil
 end

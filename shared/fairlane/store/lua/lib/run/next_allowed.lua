@@ -1,6 +1,7 @@
--- Finds the next job of an offer that may start: no refusals hold it (lib/run/model_refusals.lua), and it fits.
+-- Finds the next job of an offer that may start: no refusals hold it (lib/run/held_models.lua), and it fits.
+-- A witness (lib/run/first_calls.lua) is taken from elsewhere in the queue.
 -- GIVES: next_allowed
--- USES: job/entry run/model_refusals
+-- USES: job/entry run/first_calls run/held_models
 
 local LOOK_AT, LOOK_BEHIND = 100, 1000 -- most jobs that one request skips: held ones (0.1 ms), those that do not fit
 local PAGE = 50 -- jobs that are read at once
@@ -13,13 +14,26 @@ local function first_behind(offer, queue, fits)
     local texts = redis.call('LRANGE', queue, from, from + PAGE - 1)
     for _, text in ipairs(texts) do
       local entry = parse_entry(text)
-      if not model_of(offer, entry.kind).held and fits(entry.kind) then
+      if may_be_called(offer, entry) and fits(entry.kind) then
         entry.behind, offer.looked[queue] = text, from
         return entry
       end
       from = from + 1
     end
     count, offer.looked[queue] = #texts, from
+  end
+end
+
+-- A job of a call kind from the middle of a queue, or its last one; nil where none is near.
+local function from_elsewhere(queue, kind, place)
+  local length = redis.call('LLEN', queue)
+  local from = place == 'last' and math.max(1, length - PAGE) or math.floor(length / 2)
+  local texts = from > 0 and redis.call('LRANGE', queue, from, from + PAGE - 1) or {}
+  for i = 1, #texts do
+    local text = place == 'last' and texts[#texts + 1 - i] or texts[i]
+    local entry = parse_entry(text)
+    entry.behind, entry.witness = text, true
+    if entry.kind == kind then return entry end
   end
 end
 
@@ -34,9 +48,10 @@ function next_allowed(offer, queues, now, fits)
     if not text and queue == offer.hot then offer.emptied = queue end -- one script adds nothing to it
     while text do
       local entry = parse_entry(text)
-      local model = model_of(offer, entry.kind)
-      if not model.held then
+      if may_be_called(offer, entry) then
         if fits and not fits(entry.kind) then entry = first_behind(offer, queue, fits) end
+        local place = entry and wants_witness(offer, entry.kind, now)
+        if place then entry = from_elsewhere(queue, entry.kind, place) or entry end
         if entry then return entry, queue, model_of(offer, entry.kind).learns or nil end
         break
       end
