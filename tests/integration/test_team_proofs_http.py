@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from fairlane.client.handle import Run
+from fairlane.store.rejections import ENOUGH_REFUSALS
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.permits import Permit, furthest_ahead, granted, kept, teams_of, while_all_wait
 from tests.support.shares import Taken, least_jain, share_of
@@ -160,6 +161,8 @@ def test_teams_of_many_tokens_and_of_many_requests_have_the_same_dominant_share(
     permits = while_all_wait(granted(shared, lane))
     share_of_call = {"requests": 1 / (60 * A_SECOND), "tokens": fmean(a_call) / TOKENS_PER_MINUTE}
     # A call of many tokens is worth five of the others.
-    assert furthest_ahead(permits, {team: 1 / share for team, share in share_of_call.items()}) <= 2 * AHEAD
+    weights = {team: 1 / share for team, share in share_of_call.items()}
+    # Until an answer, each run starts as few calls as the other.
+    assert furthest_ahead(permits, weights, 2 * ENOUGH_REFUSALS) <= 2 * AHEAD
     order = teams_of(kept(permits))
     assert order.count("tokens") >= 45

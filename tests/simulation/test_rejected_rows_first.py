@@ -97,3 +97,13 @@ def test_a_wrong_model_of_calls_with_a_form_of_fairlanes_costs_ten(
 
     assert len(failed(cluster(real_redis, provider, limit))) == ROWS
     assert calls.total() == 2 * ENOUGH_REFUSALS
+
+
+@pytest.mark.parametrize("head", [23, 60])
+def test_many_rejected_rows_at_the_head_hold_the_others_for_seconds(real_redis: Redis, head: int) -> None:
+    """They open the circuit, and its probes are rows from elsewhere."""
+    world = cluster(real_redis, rejecting(set(range(head)), 0.15, 0.5), "an unknown limit")
+    ref = world.submit(ROWS)
+    world.run_for(60)
+    states = Counter(result.state for result in world.results(ref).values())
+    assert states == {JobState.FAILED: head, JobState.SUCCEEDED: ROWS - head}

@@ -41,8 +41,11 @@ end
 -- (lane/retries), unless these are delayed.
 function next_job(offer, admission, delays)
   local job, bound, until_ms, back, drawn
+  local row = admission.row
   offer.model_until = nil
-  if not offer.hot_first then back, drawn = steps_back(offer, admission.row) end
+  local alike = (row.circuit or 'closed') ~= 'closed' and (row.alike_from or 0) > (row.answered_n or 0)
+  offer.far = alike and ((row.probes or 0) % 2 == 0 and 'middle' or 'last') or nil
+  if not offer.hot_first then back, drawn = steps_back(offer, row) end
   drawn = drawn and redis.call('LLEN', offer.fresh) > 0
   if back then
     job = first_job(offer, admission, { offer.fresh, offer.hot })
@@ -55,5 +58,5 @@ function next_job(offer, admission, delays)
   bound, until_ms = delayed_by(offer, job, admission)
   job.drawn = drawn and not back or nil
   if not bound then return choose(offer, job, admission) end
-  note_delay(delays, offer, bound, first_of(until_ms, offer.model_until or 0), admission.row)
+  note_delay(delays, offer, bound, first_of(until_ms, offer.model_until or 0), row)
 end

@@ -1,5 +1,6 @@
 -- Finds the next job of an offer that may start: no refusals hold it (lib/run/held_models.lua), and it fits.
--- A witness (lib/run/first_calls.lua) is taken from elsewhere in the queue.
+-- A witness (lib/run/first_calls.lua) is taken from elsewhere in the queue, and so is a probe (`far` of the offer: from
+-- where) after calls that were rejected alike.
 -- GIVES: next_allowed
 -- USES: job/entry run/first_calls run/held_models
 
@@ -50,7 +51,7 @@ function next_allowed(offer, queues, now, fits)
       local entry = parse_entry(text)
       if may_be_called(offer, entry) then
         if fits and not fits(entry.kind) then entry = first_behind(offer, queue, fits) end
-        local place = entry and wants_witness(offer, entry.kind, now)
+        local place = entry and (offer.far or wants_witness(offer, entry.kind, now))
         if place then entry = from_elsewhere(queue, entry.kind, place) or entry end
         if entry then return entry, queue, model_of(offer, entry.kind).learns or nil end
         break
