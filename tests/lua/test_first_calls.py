@@ -14,7 +14,7 @@ from fairlane.store.write.permits import Grant, Offer
 from tests.support.deployment import PLENTY, Deployment, attempts_of, entry, payload
 
 LANE, OTHER = "sim:fast", "sim:slow"
-FIRST, HOLD_MS, HOLD_MOST_MS, DOUBLED_MS, DOUBLINGS = 5, 400, 1000, 40, 12
+FIRST, HOLD_MS, HOLD_MOST_MS, DOUBLED_MS, DOUBLINGS = 5, 250, 1000, 40, 12
 OPEN_MS = HOLD_MS + DOUBLED_MS * DOUBLINGS
 GONE = "404 no such model"
 JOBS = 400

@@ -19,7 +19,7 @@ from tests.support.deployment import PLENTY, Deployment, attempts_of, entry, pay
 LANE = "sim:fast"
 GONE, OTHER = "404 no such model", "400 bad parameter"
 JOBS = 60
-HOLD_MS = 400
+HOLD_MS = 250
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,8 +21,8 @@ LIMITS: dict[str, dict[str, float | None]] = {
     "an unknown limit": {"requests_per_minute": None},
     "500 a second": {"requests_per_minute": 60 * A_SECOND},
 }
-WAITS_S = 0.7
-"""The most that a run waits for it: 400 ms, and the doublings up to the workers' slots."""
+WAITS_S = 0.55
+"""The most that a run waits for it: 250 ms, and the doublings up to the workers' slots."""
 
 
 class World:
@@ -61,7 +61,7 @@ def world(request: pytest.FixtureRequest, real_redis: Redis) -> World:
 
 
 @pytest.mark.parametrize("warm", [False, True], ids=["cold", "warm"])
-@pytest.mark.parametrize("rejects_s", [0.05, 0.35])
+@pytest.mark.parametrize("rejects_s", [0.05, 0.2])
 def test_a_wrong_request_costs_five_calls(world: World, warm: bool, rejects_s: float) -> None:
     if warm:
         world.warm()

@@ -61,7 +61,7 @@ def test_five_rejected_rows_at_the_head_fail_alone(real_redis: Redis, limit: str
 @settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     limit=st.sampled_from(sorted(LIMITS)),
-    head=st.integers(0, 90),
+    head=st.integers(0, 60),
     tail=st.integers(0, 90),
     rejects_s=st.floats(0.01, 3),
     took_s=st.floats(0.01, 40),
@@ -69,7 +69,10 @@ def test_five_rejected_rows_at_the_head_fail_alone(real_redis: Redis, limit: str
 def test_no_row_that_its_provider_takes_fails_since_others_are_rejected(
     real_redis: Redis, limit: str, head: int, tail: int, rejects_s: float, took_s: float
 ) -> None:
-    """Many rejected rows in a row may open the circuit, so not all have ended by then."""
+    """Many rejected rows in a row may open the circuit, so not all have ended by then.
+
+    Half of the 128 rows that are queued at first stand behind the head, so a witness is a good one.
+    """
     real_redis.flushdb()
     rows = set(range(head)) | set(range(ROWS - tail, ROWS))
     world = cluster(real_redis, rejecting(rows, rejects_s, took_s), limit)
@@ -81,7 +84,7 @@ def test_no_row_that_its_provider_takes_fails_since_others_are_rejected(
 
 
 @pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("rejects_s", [0.1, 0.2, 0.3])
+@pytest.mark.parametrize("rejects_s", [0.05, 0.1, 0.2])
 def test_a_wrong_model_of_calls_with_a_form_of_fairlanes_costs_ten(
     real_redis: Redis, limit: str, rejects_s: float
 ) -> None:

@@ -129,7 +129,7 @@ def test_a_run_whose_first_rows_were_rejected_waits_for_the_answers_from_elsewhe
     ref, d = asked.run(rows=30), asked.d
     offers = [Offer(ref, PLENTY, first=5)]
     front = attempts_of(d.ask(offers, TASKS), offers, TASKS)[:3]
-    d.advance(400)
+    d.advance(250)
     feedback = Feedback("answered", reason="empty", refusal="400 empty")
     for attempt in front + attempts_of(d.ask(offers, TASKS), offers, TASKS)[:2]:
         assert d.claim(attempt) is not None

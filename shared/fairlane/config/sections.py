@@ -187,7 +187,7 @@ class SchedulerSettings(Section):
     first_calls: int = Field(
         default=5,
         ge=0,
-        description="Calls of a run to one model that start in its first 400 ms while none is answered, so "
+        description="Calls of a run to one model that start in its first 250 ms while none is answered, so "
         "that a wrong request costs few calls. Time alone then lets more start. 0: any number.",
     )
     reserved_slots_percent: int = Field(

@@ -52,7 +52,7 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
     if detail["type"] == "extra_forbidden":
         return field, name, "there is no such field", f"Known are {', '.join(sorted(model.model_fields))}."
     if detail["type"] == "mistake":
-        context = detail["ctx"]
+        context = detail.get("ctx", {})
         return field, value, str(context["problem"]), str(context["remedy"])
     problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
     problem = problem.replace("a valid tuple", "a list")

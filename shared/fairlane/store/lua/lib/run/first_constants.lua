@@ -3,7 +3,7 @@
 
 ENOUGH_REFUSALS = 5 -- equal rejections that hold the jobs: one or two may be due to their rows
 WITNESSES = 2 -- of them, from elsewhere in the queue: rows that stand together may all be wrong
-FIRST_HOLD_MS = 400 -- ms in which that many calls start at most: a provider rejects a wrong request in 100 to 300
+FIRST_HOLD_MS = 250 -- ms in which that many calls start at most: providers reject a wrong request in 100 to 300
 FIRST_HOLD_MOST_MS = 1000 -- ms: no longer, however slow the lane's rejections are, as each good run waits for it
 FIRST_HOLD_OF = 1.25 -- factor on the time of a lane's rejections: calls that start together do not end together
 FIRST_DOUBLED_MS = 40 -- ms in which that number doubles from then on: 500 calls a second lose half a second in all
