@@ -7,6 +7,7 @@ from redis import Redis
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.operate.checks import check_lanes
 from fairlane.cli.operate.findings import Grade
+from fairlane.config.settings import Settings
 from fairlane.model.job import Attempt, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lane_view import LateCalls
@@ -57,7 +58,7 @@ def test_the_lane_says_how_many_calls_deadlines_have_ended(redis: Redis) -> None
     assert (view.places.most, view.places.source) == (1, "deadlines")
     words = "9 calls got no answer within 1 s while 9 were in flight"
     assert words in used_up_in_words(view, "window", 10)
-    finding = next(iter(check_lanes([LaneReport(view, 3)])))
+    finding = next(iter(check_lanes([LaneReport(view, 3)], Settings())))
     assert (finding.grade, words in finding.detail) == (Grade.WARN, True)
 
 

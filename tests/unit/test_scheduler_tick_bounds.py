@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from fairlane.model.run import RunState
+from fairlane.store.rejections import ENOUGH_REFUSALS, REJECTED
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.workers import WorkerInfo
@@ -101,7 +104,9 @@ def test_runs_that_refusals_hold_are_logged_some_a_tick(
     monkeypatch.setattr(refusals, "AT_ONCE", 3)
     runs = [parts.admit(1, run=f"r{n}", bounds={"on_refusal": "hold"}) for n in range(8)]
     parts.feed_all()
+    rejected = json.dumps({"count": ENOUGH_REFUSALS, "refusal": "404 gone", "words": "gone"})
     for run in runs:
+        parts.redis.hset(parts.keys.state(run.ref), f"{REJECTED}0:sim:fast", rejected)
         parts.backlog.throttle("sim:fast", run.ref, None, REFUSED)
     watch = Refusals(RunStates(parts.redis, parts.keys), parts.backlog, uncalled(parts))
     held = [0]
