@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
@@ -217,6 +217,15 @@ def test_a_held_lane_waits_for_its_probe(real_redis: Redis) -> None:
     assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("probing", 0)
 
 
+@example(
+    steps=[
+        (1000, "wait", "broken"),
+        (1250, "wait", "broken"),
+        (1563, "latest", "broken"),
+        (0, "latest", "limited"),
+        (1954, "wait", "broken"),
+    ]
+)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     steps=st.lists(

@@ -69,6 +69,17 @@ def test_they_are_tried_again_at_no_cost_once_a_probe_is_answered(real_redis: Re
     assert {(each.attempts, each.unproven) for each in claims.values()} == {(0, 0)}
 
 
+def test_a_call_in_flight_that_is_rejected_in_other_words_costs_its_job_nothing(real_redis: Redis) -> None:
+    """A cap may be reached while rows are rejected for themselves."""
+    d = Deployment(real_redis)
+    ref = answering_lane(d)
+    *bad, capped = d.start(ref, ENOUGH + 1)
+    for each in bad:
+        rejected(d, each, "422 unknown field in message 3")
+    assert circuit(d) == "open"
+    assert not rejected(d, capped).exhausted
+
+
 def test_a_row_ends_with_its_second_rejection_after_a_later_call_was_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d)
@@ -149,3 +160,65 @@ def test_the_last_row_of_a_run_ends_with_its_third_call(real_redis: Redis) -> No
     ref = answering_lane(d, jobs=2)
     assert [rejected(d, d.start_next(ref)).exhausted for _ in range(3)] == [0, 0, 1]
     assert circuit(d) == "closed"
+
+
+def test_only_probes_of_a_lane_that_rejects_alike_may_be_controls(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = answering_lane(d)
+    calls = d.take(ref, 6)
+    assert not any(claimed(d, each).control for each in calls)
+    for each in calls:
+        rejected(d, each)
+    assert circuit(d) == "open"
+    d.advance(2 * SECOND_MS)
+    [probe] = d.take(ref, 1)
+    assert claimed(d, probe).control
+
+
+def test_a_probe_of_an_outage_is_no_control(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = answering_lane(d)
+    while circuit(d) != "open":
+        d.defer(d.start_next(ref), signal="server_error", cost="unproven")
+        d.advance(60)
+    d.advance(5 * SECOND_MS)
+    [probe] = d.take(ref, 1)
+    assert not claimed(d, probe).control
+
+
+def control(d: Deployment, attempt: Attempt, *, answered: bool) -> None:
+    d.defer(attempt, signal="ok" if answered else "server_error", cost="control")
+
+
+def opened_again(d: Deployment, ref: RunRef) -> int:
+    """How many rows end, each by one call, until rejections open the circuit again."""
+    ended = 0
+    while circuit(d) == "closed":
+        d.advance(SECOND_MS)
+        attempt = d.start_next(ref)
+        exhausted = rejected(d, attempt).exhausted
+        if exhausted:
+            ended += 1
+            d.finish(attempt, signal="answered")
+    return ended
+
+
+def test_each_answered_control_doubles_the_rows_until_the_words_are_doubted_again(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = answering_lane(d, jobs=600)
+    for each in d.start(ref, ENOUGH):
+        rejected(d, each)
+    ended = []
+    for _ in range(4):
+        d.advance(10 * SECOND_MS)
+        control(d, d.start_next(ref), answered=True)
+        assert circuit(d) == "closed"
+        ended.append(opened_again(d, ref))
+    assert ended == sorted(ended)
+    assert ended[-1] >= 3 * ended[0]
+    d.advance(10 * SECOND_MS)
+    control(d, d.start_next(ref), answered=False)
+    assert circuit(d) == "open"
+    d.advance(10 * SECOND_MS)
+    control(d, d.start_next(ref), answered=True)
+    assert opened_again(d, ref) <= ended[0] + ENOUGH

@@ -164,3 +164,63 @@ def test_whatever_the_course_exactly_the_bad_rows_fail(
     world.cluster.run_until_finished(ref, limit_s=3000)
     failed = {job for job, result in world.cluster.results(ref).items() if result.state is JobState.FAILED}
     assert failed == bads
+
+
+@pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("tail", [6, 50, 120])
+def test_rejected_rows_at_a_runs_end_fail_in_seconds_and_cost_few_controls(
+    real_redis: Redis, limit: str, tail: int
+) -> None:
+    """No row is left that would be answered; a control is."""
+    world = World(real_redis, LIMITS[limit], 0.3, 0.15, 20)
+    world.cap, empty = 10**6, PermanentFailure("text content blocks must be non-empty", 400)
+    world.bad = lambda job: empty if job >= ROWS - tail else None
+    ref = world.cluster.submit(ROWS)
+    world.cluster.run_until_finished(ref, limit_s=200)
+    assert (world.count(ref, "n:succeeded"), world.count(ref, "n:failed")) == (ROWS - tail, tail)
+    controls = sum(count - 1 for job, count in world.calls.items() if job < ROWS - tail)
+    assert controls <= 6
+    assert sum(world.calls.values()) <= ROWS + 2 * 20 + 1.2 * tail
+
+
+@pytest.mark.parametrize("bad", [10, 40, 90])
+def test_a_cap_in_the_words_of_bad_rows_ends_no_more_rows_than_were_bad(real_redis: Redis, bad: int) -> None:
+    world = World(real_redis, {}, 0.3, 0.15, 5)
+    world.bad = lambda job: CAPPED if 20 <= job < 20 + bad else None
+    world.cap = 20 + 50
+    ref = world.cluster.submit(ROWS)
+    world.cluster.run_until_finished(ref, limit_s=3000)
+    assert bad <= world.count(ref, "n:failed") <= 2.2 * bad + 5
+
+
+@settings(
+    max_examples=12,
+    derandomize=True,
+    phases=GENERATED,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    slots=st.integers(1, 60),
+    took_s=st.sampled_from([0.05, 0.3, 3.0]),
+    rejects_s=st.sampled_from([0.005, 0.3, 3.0]),
+    cap=st.integers(20, 150),
+    bads=st.lists(st.tuples(st.integers(10, ROWS), st.integers(1, 120)), max_size=3),
+    limit=st.sampled_from(sorted(LIMITS)),
+)
+def test_whatever_rows_are_bad_in_a_row_exactly_these_fail_beside_a_cap(
+    real_redis: Redis,
+    slots: int,
+    took_s: float,
+    rejects_s: float,
+    cap: int,
+    bads: list[tuple[int, int]],
+    limit: str,
+) -> None:
+    world = World(emptied(real_redis), LIMITS[limit], took_s, rejects_s, slots)
+    world.cap, bad = cap, PermanentFailure("unknown field in message 4", 422)
+    rows = {job for first, count in bads for job in range(first, min(ROWS, first + count))}
+    world.bad = lambda job: bad if job in rows else None
+    ref = world.cluster.submit(ROWS)
+    world.cluster.run_until_finished(ref, limit_s=3000)
+    failed = {job for job, result in world.cluster.results(ref).items() if result.state is JobState.FAILED}
+    assert failed == rows

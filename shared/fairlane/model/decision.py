@@ -92,12 +92,13 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"]
+Cost = Literal["nothing", "control", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
 that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
 answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
 lane has answered before, else an attempt. "rejected" and "doubtful": an unproven one where the lane may
-reject all calls alike, else an attempt, with which a rejected job ends."""
+reject all calls alike, else an attempt, with which a rejected job ends. "control": nothing, as another
+request was sent, which the lane had answered before."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,19 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case Aborted():
             return Defer(_feedback(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
     assert_never(outcome)
+
+
+def decide_control(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
+    """Requeue a job whose attempt repeated a request that its lane had answered before.
+
+    Only the lane learns from it: an answer shows that its rejections are of their rows.
+    """
+    if isinstance(outcome, Success):
+        return Defer(_feedback(outcome, "ok"), cost="control")
+    if isinstance(outcome, PermanentFailure | UnsupportedParameter):
+        return Defer(replace(_feedback(outcome, "server_error"), refusal=""), cost="control")
+    decision = _decided(outcome, claim, policy, rng)
+    return Defer(decision.feedback, decision.delay_ms if isinstance(decision, Defer) else 0)
 
 
 def finish(decision: Defer, attempts: int) -> Finish:

@@ -142,7 +142,8 @@ class Claim:
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
     others. ``own``: whether they are its own and not its lane's, and with "last", one more ends it.
     ``unkept`` are the answers to the job so far, none of which was kept. ``weighed``: the lane has answered
-    such a call of the run before, so that a rejection may be the lane's.
+    such a call of the run before, so that a rejection may be the lane's. ``control``: the lane rejects calls
+    alike, so the attempt may repeat a request that was answered before, which shows whether it rejects all.
     """
 
     attempts: int
@@ -158,6 +159,7 @@ class Claim:
     own: Literal["", "own", "last"] = ""
     unkept: Unkept = NO_UNKEPT
     weighed: bool = False
+    control: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
@@ -184,6 +186,7 @@ class Claim:
             claim.get("own", ""),
             Unkept.from_list(claim.get("unkept")),
             claim.get("weighed", False),
+            claim.get("control", False),
         )
 
 

@@ -56,6 +56,12 @@ SILENCE_MS = 1000
 
 CALLS_KEPT, MODELS_KEPT = 20, 1024
 
+CONTROLS_KEPT = 128
+"""Of runs, lanes and models. A kept request keeps its row in memory, too."""
+
+CONTROL_CHARS = 16_384
+"""A longer request is no cheap control."""
+
 CHARS_A_TOKEN = 7
 """More than a token of any prose has: English has 4 to 5 in today's tokenizers, other languages fewer."""
 
@@ -81,15 +87,25 @@ class Calls:
         """``providers`` by connection; those that ``connections`` lacks never stream."""
         self._connections, self._providers = connections, providers
         self._streaming, self._max_response_bytes = Streaming(chunks), max_response_bytes
+        self._controls = Controls()
 
-    def note(self, held: HeldAttempt, model: str, outcome: Outcome, took_ms: int) -> None:
-        """An attempt's call to ``model`` has ended; ``took_ms`` since its request left."""
-        self._streaming.note(model, outcome, took_ms, streamed=held.streams)
+    def note(self, held: HeldAttempt, inputs: JobInputs, outcome: Outcome, took_ms: int) -> None:
+        """An attempt's call has ended; ``took_ms`` since its request left."""
+        self._streaming.note(inputs.call.model, outcome, took_ms, streamed=held.streams)
+        if isinstance(outcome, Success) and held.handle is None:
+            self._controls.note(held.attempt, inputs, outcome)
+
+    def control_of(self, held: HeldAttempt) -> JobInputs | None:
+        """Inputs of a call that the attempt's lane has answered its run before; ``None`` if none is kept."""
+        return None if held.handle is not None else self._controls.of(held.attempt, held.inputs)
 
     async def make(
         self, held: HeldAttempt, inputs: JobInputs, on_pending: Callable[[str], Coroutine[Any, Any, None]]
     ) -> Outcome:
-        """Make a job's call; ``on_pending`` gets the handle of a call that its provider works on."""
+        """Make a job's call, or a control in its place.
+
+        ``on_pending`` gets the handle of a call that its provider works on.
+        """
         if inputs.problem is not None:
             return PermanentFailure(inputs.problem)
         try:
@@ -102,7 +118,7 @@ class Calls:
             return Aborted(f"this worker has no connection {connection!r}")
         listener, asked = None, False
         if configured is not None and call.inputs is None:
-            attempt = held.attempt if inputs.evaluation is None else None
+            attempt = held.attempt if inputs.evaluation is None and inputs is held.inputs else None
             held.streams, listener = await self._streaming.of(attempt, call.model, configured)
             asked = configured.stream is True
         request = Request(
@@ -123,6 +139,42 @@ class Calls:
         )
         called = provider.call(request) if listener is None else _streamed(provider, request, listener)
         return with_note(await called, call.messages)
+
+
+class Controls:
+    """The cheapest request that was answered, of each run, lane and model: sent again, it is a control.
+
+    It shows whether a lane rejects all calls, or only rows that are alike. Only chats are kept: to call a
+    function again may do something twice.
+    """
+
+    def __init__(self) -> None:
+        self._kept: Lru[tuple[RunRef, str, str], tuple[int, JobInputs]] = Lru(CONTROLS_KEPT)
+
+    def note(self, attempt: Attempt, inputs: JobInputs, answer: Success) -> None:
+        """An attempt's call was answered."""
+        call, key = inputs.call, _control_key(attempt, inputs)
+        if not call.messages or call.arguments is not None or call.inputs is not None:
+            return
+        cost = (answer.usage.input_tokens or 0) + (answer.usage.output_tokens or 0)
+        kept = self._kept.get(key)
+        cheaper = kept is None or cost < kept[0]
+        if cheaper and sum(map(len, _texts(call.messages))) <= CONTROL_CHARS:
+            self._kept.put(key, (cost, inputs))
+
+    def of(self, attempt: Attempt, inputs: JobInputs | None) -> JobInputs | None:
+        """The request to send in place of the attempt's own; ``None`` if none is kept."""
+        if inputs is None or inputs.problem is not None:
+            return None
+        try:
+            kept = self._kept.get(_control_key(attempt, inputs))
+        except (TemplateError, ValueError):  # its own call cannot be made, and shows that
+            return None
+        return None if kept is None else kept[1]
+
+
+def _control_key(attempt: Attempt, inputs: JobInputs) -> tuple[RunRef, str, str]:
+    return RunRef(attempt.team, attempt.run), attempt.lane, inputs.call.model
 
 
 async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:

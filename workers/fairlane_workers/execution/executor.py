@@ -20,7 +20,17 @@ from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone
 from fairlane.core.events import Event
 from fairlane.export.finish_reasons import REFUSAL
-from fairlane.model.decision import ABORTED_DELAY_MS, PAUSED, Defer, Finish, decide, finish, requeue, unsent
+from fairlane.model.decision import (
+    ABORTED_DELAY_MS,
+    PAUSED,
+    Defer,
+    Finish,
+    decide,
+    decide_control,
+    finish,
+    requeue,
+    unsent,
+)
 from fairlane.model.job import Attempt, Claim
 from fairlane.model.outcome import (
     Aborted,
@@ -45,7 +55,7 @@ from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
 from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 
-STALE, UNREPORTED, LATE = "Stale", "Unreported", "Late"
+STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 
 MOST_PENDING = 1000
 """Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
@@ -106,7 +116,8 @@ class Executor:
 
         ``free_slot`` is called at most once: if the attempt needs its slot no longer, although it continues.
         If Redis rejects a report, or on a defect, the lease lapses and the scheduler requeues the job.
-        Returns what to show in lists of tasks: ``Stale``, ``Late``, ``Unreported`` or the outcome's name.
+        Returns what to show in lists of tasks: ``Stale``, ``Late``, ``Unreported``, ``Control``, or the name
+        of the outcome.
         """
         if attempt.id in self._held:
             log.warning(Event.STALE_CLAIM, **attempt.labels)
@@ -179,10 +190,10 @@ class Executor:
             await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
             return
         started_ms = self._clock.monotonic_ms()
+        control = self._calls.control_of(held) if claim.control else None
+        call = self._calls.make(held, control or inputs, partial(self._pend, held))
         try:
-            outcome = await self._unless_aborted(
-                held, self._calls.make(held, inputs, partial(self._pend, held))
-            )
+            outcome = await self._unless_aborted(held, call)
         except PermitExpiredError as expired:
             await self._return_permit(held, unsent(str(expired)))
             return
@@ -191,9 +202,13 @@ class Executor:
         took_ms = self._clock.monotonic_ms() - left_ms
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
         if outcome is not None and _was_sent(held, outcome):
-            self._calls.note(held, inputs.call.model, outcome, took_ms)
+            self._calls.note(held, control or inputs, outcome, took_ms)
         if outcome is None:
             await self._requeue(held)
+        elif control is not None:
+            held.result = CONTROL
+            decision = decide_control(outcome, claim, inputs.spec.retry, self._rng)
+            await self._reporter.defer(held.attempt, decision, outcome, held.wire_ms, inputs=inputs)
         else:
             held.result = type(outcome).__name__
             await self._conclude(held, claim, inputs, outcome, took_ms)

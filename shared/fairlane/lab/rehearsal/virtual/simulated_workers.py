@@ -10,7 +10,7 @@ from typing import Any
 from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction, EventProvider, SimulatedWorker, Start
-from fairlane.model.decision import Defer, Finish, decide, finish, unsent
+from fairlane.model.decision import Defer, Finish, decide, decide_control, finish, unsent
 from fairlane.model.job import Attempt, Claim, Reported
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Plan, RunRef, RunSpec
@@ -56,6 +56,7 @@ class SimulatedWorkers:
         self._queues: dict[str, deque[tuple[int, Attempt]]] = defaultdict(deque)
         self._calls: list[StoreCall] = []
         self._plans: dict[RunRef, Plan] = {}
+        self._answered: dict[tuple[RunRef, str], Attempt] = {}  # the latest call of each run and lane
 
     def take_calls(self) -> list[StoreCall]:
         """Reports and heartbeats since the last call, in order."""
@@ -141,18 +142,31 @@ class SimulatedWorkers:
         return self._attempts.claim(attempt, worker.name, self._lease_ms, now_ms), begin
 
     def _call(self, worker: SimulatedWorker, attempt: Attempt, claim: Claim) -> None:
-        if not callable(self.provider):
-            self.provider.serve(attempt, lambda outcome: self._report(worker, attempt, claim, outcome))
-            return
-        seconds, outcome = self.provider(attempt)
-        self._events.after(round(seconds * 1000), lambda: self._report(worker, attempt, claim, outcome))
+        control = self._answered.get((ref_of(attempt), attempt.lane)) if claim.control else None
+        called = control or attempt
 
-    def _report(self, worker: SimulatedWorker, attempt: Attempt, claim: Claim, outcome: Outcome) -> None:
+        def report(outcome: Outcome) -> None:
+            self._report(worker, attempt, claim, outcome, is_control=control is not None)
+
+        if not callable(self.provider):
+            self.provider.serve(called, report)
+            return
+        seconds, outcome = self.provider(called)
+        self._events.after(round(seconds * 1000), lambda: report(outcome))
+
+    def _report(
+        self, worker: SimulatedWorker, attempt: Attempt, claim: Claim, outcome: Outcome, *, is_control: bool
+    ) -> None:
         if not worker.alive or worker.calls.pop(attempt.id, None) is None:
             return
-        spec = self.specs[ref_of(attempt)]
-        claim = claim.with_one_left(spec.retry.max_attempts)
-        self._conclude(worker, attempt, outcome, decide(outcome, claim, spec.retry, self._rng))
+        policy = self.specs[ref_of(attempt)].retry
+        if is_control:
+            self._conclude(worker, attempt, outcome, decide_control(outcome, claim, policy, self._rng))
+            return
+        if isinstance(outcome, Success):
+            self._answered[ref_of(attempt), attempt.lane] = attempt
+        claim = claim.with_one_left(policy.max_attempts)
+        self._conclude(worker, attempt, outcome, decide(outcome, claim, policy, self._rng))
 
     def _conclude(
         self, worker: SimulatedWorker, attempt: Attempt, outcome: Outcome, decision: Finish | Defer

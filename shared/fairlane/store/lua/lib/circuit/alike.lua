@@ -9,36 +9,35 @@
 --                          no job anything
 --   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
 -- GIVES: weigh_rejection
--- USES: run/first_constants
+-- USES: circuit/control circuit/row_constants run/first_constants
 -- NEEDS: KEY.lane
 
 local LONGEST = 200 -- bytes of a rejection's words: what follows is mostly of the row
 local MOST_CALLS = 3 -- of a job: the last rows of a run may be rejected, and no answer shows whose fault that is
-local OWN_TIMES = 3 -- times until words count as their rows' own: their rows need no second call
-local DOUBTED = 3 -- jobs, mostly rejected, until such words are doubted again
+local DOUBTED = 3 -- jobs, mostly rejected, until words that are their rows' own are doubted again
 
 local function without_digits(refusal)
   return string.sub(refusal, 1, 3) .. string.gsub(string.sub(refusal, 4, LONGEST), '%d+', '#')
 end
 
--- {answered_n, shut, alike, from, jobs, own, own_n, all, opened, granted} of the lane.
+-- {answered_n, shut, alike, from, jobs, own, own_n, controls, all, opened, granted} of the lane.
 local function read_past()
   local values = redis.call('HMGET', KEY.lane, 'answered_n', 'circuit', 'alike', 'alike_from', 'alike_jobs',
-    'rows_own', 'rows_own_n', 'alike_all', 'alike_opened', 'granted')
+    'rows_own', 'rows_own_n', 'alike_all', 'alike_opened', 'granted', 'own_controls')
   return {
     answered_n = tonumber(values[1] or 0), shut = (values[2] or 'closed') ~= 'closed', alike = values[3],
     from = tonumber(values[4] or 0), jobs = tonumber(values[5] or 0), own = values[6],
     own_n = tonumber(values[7] or 0), all = tonumber(values[8] or 0),
-    opened = tonumber(values[9] or 0), granted = tonumber(values[10] or 0),
+    opened = tonumber(values[9] or 0), granted = tonumber(values[10] or 0), controls = tonumber(values[11] or 0),
   }
 end
 
 -- How often these words have been their rows' own; once more if `again`.
 local function own_times(past, words, again)
-  local times = past.own == words and past.own_n or 0
-  if not again then return times end
-  redis.call('HSET', KEY.lane, 'rows_own', words, 'rows_own_n', times + 1)
-  return times + 1
+  if past.own ~= words then past.own_n, past.controls = 0, 0 end
+  if not again then return past.own_n end
+  write_own(words, past.own_n + 1, past.controls)
+  return past.own_n + 1
 end
 
 -- Counts a rejection, of a job's `first` call (1) or not (0). The words that most have are found by a majority vote
@@ -68,14 +67,16 @@ function weigh_rejection(lease, spent, refusal)
   if lease.learns then return 'attempt' end
   local later = lease.n < past.answered_n
   local times = own_times(past, words, later or same and not going_on and past.jobs > 0)
-  if past.shut or later then return 'attempt' end
+  if later or past.shut and (lease.probe or past.opened <= past.answered_n) then return 'attempt' end
+  if past.shut then return 'unproven' end -- its call started before rejections in other words shut the lane
   local before = spent.attempts + spent.unproven
   if before + 1 >= MOST_CALLS then return 'attempt' end
   local jobs, most = vote(past, words, same, going_on, lease, before == 0 and 1 or 0)
-  if jobs >= ENOUGH_REFUSALS and most then
+  local trusted = trust(past.controls)
+  if jobs >= ENOUGH_REFUSALS * trusted and most then
     lease.alike = past.granted
     redis.call('HSET', KEY.lane, 'alike_opened', past.granted)
   end
   local own = times >= OWN_TIMES or before > 0 and times > 0
-  return own and not (jobs >= DOUBTED and most) and 'attempt' or 'unproven'
+  return own and not (jobs >= DOUBTED * trusted and most) and 'attempt' or 'unproven'
 end

@@ -2,7 +2,7 @@
 -- its unit, then its source or the reason for its value.
 -- GIVES: FLAWED_OF FAILED_AGAIN OUTAGE_BY_CHANCE OUTAGE_LEAST QUIET_MS OFTEN_FLAWED FEW_FLAWED RETRY_DRAWN
 --       OFTEN_REJECTED RETRY_TURN FRESH_RECENT FRESH_LEAST FRESH_MOST LIMIT_BY_CHANCE LIMIT_LEAST RETRY_ANSWERED
---       SPARED SPARED_BEYOND ALONE_BY_CHANCE LAST_BY_CHANCE LAST_LEAST
+--       SPARED SPARED_BEYOND ALONE_BY_CHANCE LAST_BY_CHANCE LAST_LEAST OWN_TIMES CONTROL_DOUBLINGS
 
 -- circuit/own_failures
 FLAWED_OF = 100 -- answers after which a flawed job counts a third: a provider may begin to fail some calls
@@ -30,3 +30,8 @@ LAST_LEAST = 10 -- rejections that it met alone by then, at least: the share of 
 RETRY_DRAWN = 0.34 -- share of calls that are retries of rejected jobs where that is drawn: few, but a test
 OFTEN_REJECTED = 0.15 -- share of jobs that are rejected so: with fewer, each is told from its lane by itself
 RETRY_TURN = 16 -- calls of which one is a retry although most retries are in vain, so that none waits for all others
+
+-- circuit/alike and circuit/control
+OWN_TIMES = 3 -- times until words count as their rows' own: their rows need no second call
+CONTROL_DOUBLINGS = 6 -- of the rows until words are doubted again: a lane that then rejects all calls in these very
+-- words ends about as many rows as were proved to be bad before

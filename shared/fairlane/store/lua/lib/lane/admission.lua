@@ -15,12 +15,12 @@ function admission_of(row, limits, room, most, now)
   }
 end
 
--- What blocks a job, as `blocked_by` says; a `trial` waits only for what no 429 has changed.
+-- What blocks a job, as `blocked_by` says; a `trial` waits only for what no 429 has changed, a probe for no place.
 local function limit_reached(admission, reserved, margins, trial)
   local row, now, gap = admission.row, admission.now, admission.limits.min_gap_ms or 0
   if admission.shut and not trial then return admission.shut, admission.shut_at end
   if admission.probing and admission.taken > 0 then return 'probing', 0 end
-  local window = trial and admission.limits.max_concurrency or not trial and admission.window or math.huge
+  local window = not (trial or admission.probing) and admission.window or admission.limits.max_concurrency or math.huge
   if (row.inflight or 0) >= window then return 'window', 0 end
   if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end

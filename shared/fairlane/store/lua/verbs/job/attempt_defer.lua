@@ -5,17 +5,19 @@
 --       deadline_ms proxy_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call that is refused or fails
--- USES: core/time job/rejections job/report job/retry run/blame
+-- USES: circuit/control core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a job that is rejected
--- may end whatever is left of them. `limited` (0 or 1) is added to its rate limits; tokens that are unknown are -1.
--- `deadline_ms` is the run's, if that ended the call, and `proxy_ms` the time after which the provider or its proxy did
--- (0: it did not). `hints` is what the provider said of its limits (fairlane.model.hints), or ''. `handle` names an
--- asynchronous call that the next attempt resumes; where it is '', the next attempt makes a new call.
+-- may end whatever is left of them. A "control" costs nothing: it was not the job's own call. `limited` (0 or 1) is
+-- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call, and
+-- `proxy_ms` the time after which the provider or its proxy did (0: it did not). `hints` is what the provider said of
+-- its limits (fairlane.model.hints), or ''. `handle` names an asynchronous call that the next attempt resumes; where it
+-- is '', the next attempt makes a new call.
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local lease, outcome = reported(now)
 if not lease then return false end
+if ARG.cost == 'control' then note_control(outcome.signal == 'ok') end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
 local spent, max_attempts = charge_attempt(lease, cost, now, ARG.refusal), tonumber(ARG.max_attempts)
 if spent.ends then return reply_of('', false, spent.ends) end
