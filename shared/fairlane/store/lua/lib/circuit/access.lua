@@ -15,9 +15,10 @@ local function job_of(lease)
 end
 
 -- A call that started after the one that parked the lane has succeeded: so that one's own request was denied, or the
--- provider erred.
+-- provider erred. So it is with the lane's first answer, although its call may have started before: a lane that had
+-- answered would not have been parked.
 local function reopen(row, lane, lease)
-  if not lane.parked or lease.n <= (row.parked_n or math.huge) then return nil end
+  if not lane.parked or known(lane.answered_n) and lease.n <= (row.parked_n or math.huge) then return nil end
   redis.call('HDEL', KEY.lane, 'parked', 'parked_ms', 'retry_ms')
   lease.reopened = true
   return 'reopened'
