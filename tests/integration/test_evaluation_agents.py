@@ -243,7 +243,7 @@ def test_sc_003_every_event_of_a_dimension_names_its_agent_and_carries_its_numbe
             if not is_late(line):
                 assert {field: type(line[field]) for field in fields} == fields, line
     called = [line for line in court.logged(Event.RETRY, run=run.id) if not is_late(line)]
-    # A 502 may be of the form that is asked for: the next call goes without it, and may be answered without it.
+    # A 502 may be of the form: the next call goes without it, and may be answered without it.
     assert {line["status_code"] for line in called} - {200} == {502}
 
 
