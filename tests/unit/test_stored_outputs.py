@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from fairlane import SubmissionError
 from fairlane.client.submitting.submission import build_spec
+from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.model.run import Cell, Plan
 from fairlane.pipeline.rendering import Rendering
 from tests.support.stage import Stage
@@ -85,3 +86,8 @@ def test_a_field_of_run_serially_that_no_row_has_is_refused(stage: Stage) -> Non
     with pytest.raises(SubmissionError, match=r"run_serially.*'alone'"):
         submit(stage, "{{ q }}", run_serially="aloen", rows=[{"q": "a", "alone": True}])
     submit(stage, "{{ q }}", run_serially="alone", rows=[{"q": "a", "alone": False}, {"q": "b"}])
+
+
+def test_marked_rows_behind_the_first_may_store_what_these_read(stage: Stage) -> None:
+    rows = [{"q": str(n), "first": False} for n in range(FIRST_ROWS)] + [{"q": "x", "s": "", "first": True}]
+    submit(stage, "{{ s }} {{ q }}", rows, store_output_as="s", run_serially="first")

@@ -142,8 +142,10 @@ class _Trial:
             self._require_variable(self._prompt(number), [message.content for message in prompt])
             if lists or {message.role for message in prompt} - ROLES:
                 check_chats(self._prompt(number), prompt, self._rows)
-        stored = self._stored() if spec.order.store_output_as is not None else None
-        for number, prompt in enumerate(spec.prompts):
+        stores = spec.order.store_output_as is not None
+        stored = self._stored() if stores else None
+        late = stores and spec.order.serial_field is not None  # rows behind these may go first
+        for number, prompt in enumerate(() if late else spec.prompts):
             text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
             self._try(self._prompt(number), text, partial(self._task, number), self._rows, stored)
         for evaluator in spec.evaluators:
