@@ -82,6 +82,11 @@ def test_a_prompt_that_an_item_can_fill_is_taken(
     submit(stage, prompt, rows, **options)
 
 
+def test_a_prompt_that_reads_what_is_not_stored_yet_is_told_to_have_a_default(stage: Stage) -> None:
+    with pytest.raises(SubmissionError, match=r"\{\{ summary \| default\(''\) \}\}"):
+        submit(stage, "{{ summary }} {{ q }}", store_output_as="summary")
+
+
 def test_a_field_of_run_serially_that_no_row_has_is_refused(stage: Stage) -> None:
     with pytest.raises(SubmissionError, match=r"run_serially.*'alone'"):
         submit(stage, "{{ q }}", run_serially="aloen", rows=[{"q": "a", "alone": True}])

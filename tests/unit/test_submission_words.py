@@ -51,6 +51,14 @@ def test_no_value_of_another_type_names_a_part_of_the_spec(argument: str, value:
     assert caught.value.field == argument
 
 
+@pytest.mark.parametrize("name", ["a\nb", "x" * 201, "\u202e"])
+def test_a_wrong_name_is_refused_in_words(name: str) -> None:
+    with pytest.raises(SubmissionError, match="a text of at most 200 characters") as caught:
+        build_spec("r1", "search", 1, prompt="{{ q }}", model="sim:fast", name=name)
+    assert "String" not in str(caught.value)
+    assert "pattern" not in str(caught.value)
+
+
 @pytest.mark.parametrize(
     ("build", "remedy"),
     [

@@ -380,8 +380,11 @@ def in_our_words(
         detail["msg"]
         .removeprefix("Value error, ")
         .replace("Input should be", "must be")
+        .replace("String should", "must")
         .replace("Extra inputs are", "is")
     )
+    if detail["type"] == "string_pattern_mismatch":
+        problem = "has a form that is not taken"
     value = None if detail["type"] == "missing" else detail["input"]
     remedy = remedy_of(str(where[0]))
     return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

@@ -270,6 +270,8 @@ class _Trial:
             known += ", …"
         near = None if name in self._fields else did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+        if argument.startswith(("prompt", "messages")) and self._spec.order.store_output_as is not None:
+            remedy += f"Before the first item nothing is stored: {{{{ {name} | default('') }}}}. "
         what = "value in this field" if name in self._fields else "field of this name"
         problem = (
             f"the only row has no {what}" if len(self._rows) == 1 else f"none of {self._all} has a {what}"
