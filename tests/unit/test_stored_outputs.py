@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,8 +11,10 @@ from hypothesis import strategies as st
 
 from fairlane import SubmissionError
 from fairlane.client.submitting.submission import build_spec
-from fairlane.client.submitting.trial import FIRST_ROWS
-from fairlane.model.run import Cell, Plan
+from fairlane.client.submitting.trial import FIRST_ROWS, check_rows
+from fairlane.config.settings import Settings
+from fairlane.core.errors import TemplateError
+from fairlane.model.run import Cell, Plan, RunSpec
 from fairlane.pipeline.rendering import Rendering
 from tests.support.stage import Stage
 
@@ -96,3 +99,45 @@ def test_a_field_of_run_serially_that_no_row_has_is_refused(stage: Stage) -> Non
 def test_marked_rows_behind_the_first_may_store_what_these_read(stage: Stage) -> None:
     rows = [{"q": str(n), "first": False} for n in range(FIRST_ROWS)] + [{"q": "x", "s": "", "first": True}]
     submit(stage, "{{ s }} {{ q }}", rows, store_output_as="s", run_serially="first")
+
+
+PARTS = st.sampled_from(
+    ["{{ a }}", "{{ b }}", "{{ s_1 }}", "{{ s_2 | default('-') }}", "{% if a %}{{ s_1 }}{% endif %}", "x"]
+)
+VALUES = st.dictionaries(st.sampled_from(["a", "b", "s_1"]), st.sampled_from([1, 2, "", None]), max_size=3)
+NAMES = st.sampled_from(["s_1", "s_{{ a }}", "s_{{ b | default(1) }}"])
+
+
+@given(
+    st.lists(PARTS.map("q{}".format), min_size=1, max_size=3, unique=True),
+    st.lists(VALUES, max_size=4),
+    NAMES,
+)
+def test_what_is_refused_would_have_had_no_output(
+    prompts: list[str], rows: list[dict[str, Any]], name: str
+) -> None:
+    rows = [{"id": number, **row} for number, row in enumerate([{}, *rows])]
+    spec = build_spec("r1", "search", 1, prompts=prompts, model="sim:fast", store_output_as=name)
+    refused = None
+    try:
+        check_rows(spec, rows, Settings())
+    except SubmissionError as error:
+        refused = error.field
+    outputs = played(spec, rows)
+    if refused is not None and refused.startswith("prompt"):
+        number = int(refused[8:-1]) if "[" in refused else 0
+        assert outputs[number] == 0
+    elif refused is None and len(prompts) == 1:
+        assert outputs[0]
+
+
+def played(spec: RunSpec, rows: list[dict[str, Any]]) -> list[int]:
+    """How many outputs each prompt has, item by item in the order of a serial run."""
+    rendering, memory, outputs = Rendering(Plan(spec=spec)), dict[str, Any](), [0] * len(spec.prompts)
+    for row in rows:
+        for prompt in range(len(spec.prompts)):
+            with suppress(TemplateError):
+                rendering.task(Cell(row=0, prompt=prompt, model=0, repetition=0), row, memory)
+                outputs[prompt] += 1
+                memory[rendering.register(row)] = "out"
+    return outputs
