@@ -10,7 +10,7 @@ import pytest
 from rich.console import Console
 
 from fairlane.client.deployment import LONGEST_WAIT_S, SHORTEST_WAIT_S, Pace
-from fairlane.client.following.progress import LINE_EVERY_S, Rate, open_progress
+from fairlane.client.following.progress import LINE_EVERY_S, PlainProgress, Rate, open_progress
 from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import RunTimeout, StoreUnavailable
@@ -355,3 +355,11 @@ def test_an_answer_that_cannot_be_had_is_no_failure(stage: Stage) -> None:
     standstill.words(status)
     clock.advance(3.0)
     assert standstill.words(status) == ()
+
+
+@pytest.mark.parametrize(("items", "done", "shown"), [(3, 1, "33 % 1/3"), (3, 3, "100 % 3/3"), (0, 0, "0/1")])
+def test_a_run_without_jobs_shows_its_items(stage: Stage, items: int, done: int, shown: str) -> None:
+    out = StringIO()
+    status = replace(submit(stage).status(), items=items, items_done=done, jobs=0, jobs_done=0, lanes=())
+    PlainProgress(stage.clock, Console(file=out, width=120)).show(status)
+    assert shown in out.getvalue()

@@ -11,6 +11,7 @@ from fairlane.apps.promptfoo.command import _enough_passed
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Cell, Standing, Tally
+from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -95,3 +96,17 @@ def test_a_share_of_outputs_may_fail(
 
 def test_nothing_to_judge_is_no_failure() -> None:
     assert _enough_passed(Tally(), 0.0)
+
+
+def test_a_test_that_runs_serially_may_stand_behind_any_number_of_others(
+    stage: Stage, tmp_path: Path
+) -> None:
+    tests = [{"vars": {"word": f"w{number}"}} for number in range(FIRST_ROWS)]
+    last = {"vars": {"word": "z"}, "options": {"runSerially": True}}
+    read = Folder(tmp_path).read(
+        config(providers=["sim:fast"], tests=[*tests, last]), connections=frozenset({"sim"})
+    )
+    runner = Runner(stage.client._deployment, None, "hold")
+    run = runner._submit(read.rows, read.runs[0].options)
+    assert run.status().items == FIRST_ROWS + 1
+    runner._submit(read.rows[:1], read.runs[0].options)

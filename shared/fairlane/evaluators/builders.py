@@ -13,6 +13,7 @@ from fairlane.evaluators.patterns import PatternError, compile_pattern
 from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import (
+    FUNCTION_REMEDY,
     Agent,
     Contains,
     Criterion,
@@ -283,6 +284,24 @@ def check_names(evaluators: Iterable[EvaluatorSpec]) -> None:
             seen.add(name)
 
 
+_PATTERNS = {
+    "function": "names no function of a module",
+    "lane": "must be 1 to 100 letters, digits, '.', '_', ':' or '-'",
+}
+_REMEDIES = {
+    "name": 'Give another, like name="judge-2".',
+    "id": 'Give another, like criterion("tone", "Is it polite?").',
+    "function": FUNCTION_REMEDY,
+    "lane": 'Give another, like lane="crm-api".',
+    "tolerance": "Give a number, 0 or more.",
+    "threshold": "Give a number from -1 to 1, or leave it out.",
+    "choices": 'Map answers to scores, like {"yes": 1, "no": 0}.',
+    "params": 'Give parameters by name, like {"max_tokens": 64}.',
+    "minimum": "Give two finite numbers, the lower one as minimum.",
+    "maximum": "Give two finite numbers, the lower one as minimum.",
+}
+
+
 def build(kind: type[Spec], **fields: Any) -> Spec:
     """A spec of that kind. Raises `SubmissionError` for a field that has no such value."""
     try:
@@ -291,8 +310,13 @@ def build(kind: type[Spec], **fields: Any) -> Spec:
         first = error.errors(include_url=False)[0]
         where = ".".join(str(part) for part in first["loc"])
         problem = first["msg"].removeprefix("Value error, ")
+        problem = problem.replace("Input should be", "must be")
         if first["type"] == "string_pattern_mismatch":
-            problem = "must be 1 to 64 letters, digits, '.', '_' or '-'"
+            problem = _PATTERNS.get(where, "must be 1 to 64 letters, digits, '.', '_' or '-'")
         value = first.get("input") if where else fields.get("name", fields.get("id"))
         message = f"{where}: {problem}" if where else problem
-        raise SubmissionError(FIELD, value, message, f"See {kind.__name__}.") from error
+        raise SubmissionError(FIELD, value, message, _remedy(where)) from error
+
+
+def _remedy(field: str) -> str:
+    return _REMEDIES.get(field.partition(".")[0], "Correct it.")

@@ -176,8 +176,7 @@ class Rendering:
             return Call(model, [], {}, arguments | ({"messages": messages} if messages else {}))
         if spec.request_field is not None:
             return _requested(spec, model, row, as_responses=self._takes_responses(model))
-        names = {**memory, **row} if memory else row
-        return Call(model, self._prompts[cell.prompt].render(names), spec.params)
+        return Call(model, self._prompts[cell.prompt].render(_with_memory(row, memory)), spec.params)
 
     def model_chars(self, cell: Cell, row: Row) -> int | None:
         """Like `Template.chars`, of the item's model."""
@@ -192,8 +191,7 @@ class Rendering:
         if model is None or not self._prompts:
             given = None if self.spec.request_field is None else row.get(self.spec.request_field)
             return model + len(given) if model is not None and isinstance(given, str) else model
-        names = {**memory, **row} if memory else row
-        chars = self._prompts[cell.prompt].chars(names)
+        chars = self._prompts[cell.prompt].chars(_with_memory(row, memory))
         return None if chars is None else model + chars
 
     def register_chars(self, row: Row) -> int | None:
@@ -258,6 +256,11 @@ class Rendering:
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""
         return self._register.render(row).strip() if self._register else ""
+
+
+def _with_memory(row: Row, memory: Row | None) -> Row:
+    """The variables of a prompt: what earlier items stored takes the place of a field of that name."""
+    return {**row, **memory} if memory else row
 
 
 def _digest(content: object) -> str:

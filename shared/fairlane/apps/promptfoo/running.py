@@ -122,6 +122,8 @@ class Runner:
 
     def _submit(self, rows: Sequence[Mapping[str, Any]], planned: SubmitOptions) -> Run:
         options = planned.copy()
+        if isinstance(marked := options.get("run_serially"), str):
+            rows = [{marked: False} | dict(row) for row in rows]  # perhaps none of these is marked
         options["on_refusal"] = self._on_refusal
         if self._most is not None:
             options["max_concurrent"] = self._most

@@ -274,8 +274,13 @@ class Rate:
 
 
 def _whole(status: RunStatus) -> tuple[int, int]:
-    """Jobs that are over, of all; a run without jobs is one thing that is over when the run is."""
-    return (status.jobs_done, status.jobs) if status.jobs else (int(status.state.finished), 1)
+    """Jobs that are over, of all; of a run without jobs its items.
+
+    A run without items, too, is one thing that is over when the run is.
+    """
+    if status.jobs:
+        return status.jobs_done, status.jobs
+    return (status.items_done, status.items) if status.items else (int(status.state.finished), 1)
 
 
 def _share(done: int, of: int) -> str:

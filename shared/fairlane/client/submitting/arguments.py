@@ -24,6 +24,9 @@ from fairlane.templates.template import compile_template, referenced_variables
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 
+Path: TypeAlias = tuple[int | str, ...]
+"""Where a field stands in a model."""
+
 _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
 
 _FUNCTION = re.compile(FUNCTION)
@@ -251,6 +254,9 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
     conversation do, unless ``run_serially`` or ``store_output_as`` orders all items.
     """
     serially, store = given.get("run_serially", False), given.get("store_output_as")
+    if not isinstance(serially, bool | str) or serially == "":
+        remedy = "Give True, or the row field that marks items that run first."
+        raise SubmissionError("run_serially", serially, "is neither a truth value nor a field", remedy)
     if store is not None:
         _check_template("store_output_as", _text("store_output_as", store))
     conversation = any(
@@ -355,20 +361,30 @@ def _to_message(field: str, data: dict[str, Any]) -> Message:
 
 
 def in_our_words(
-    error: ValidationError, remedy_of: Callable[[str], str], inside: str = ""
+    error: ValidationError,
+    remedy_of: Callable[[str], str],
+    inside: str = "",
+    argument_of: Callable[[Path], Path] = lambda path: path,
 ) -> SubmissionError:
-    """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name."""
+    """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name.
+
+    ``argument_of`` takes the path of the model's field, and returns that of the argument.
+    """
     detail = error.errors(include_url=False, include_context=False)[0]
     if not detail["loc"]:  # of the whole: "<field>: <problem>"
         field, _, message = detail["msg"].removeprefix("Value error, ").partition(": ")
         return SubmissionError(field, (), message, remedy_of(field))
-    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in detail["loc"])
+    where = argument_of(detail["loc"])
+    path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
     problem = (
         detail["msg"]
         .removeprefix("Value error, ")
         .replace("Input should be", "must be")
+        .replace("String should", "must")
         .replace("Extra inputs are", "is")
     )
+    if detail["type"] == "string_pattern_mismatch":
+        problem = "has a form that is not taken"
     value = None if detail["type"] == "missing" else detail["input"]
-    remedy = remedy_of(str(detail["loc"][0]))
+    remedy = remedy_of(str(where[0]))
     return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

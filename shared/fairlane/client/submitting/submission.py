@@ -20,6 +20,7 @@ from redis.exceptions import RedisError
 from fairlane.client.deployment import Deployment
 from fairlane.client.handle import Run
 from fairlane.client.submitting.arguments import (
+    Path,
     check_max_concurrent,
     in_our_words,
     take_call_params,
@@ -38,6 +39,7 @@ from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
+from fairlane.model.choices import MOST_SECONDS
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import STARTS_LATER, TURN_FIELDS, RunRef, RunSpec
@@ -58,6 +60,8 @@ T = TypeVar("T")
 Mark: TypeAlias = Callable[[RunSpec], RunSpec]
 """Adds the trace of its submission to a spec."""
 
+_SECONDS = f"Give seconds, more than 0 and at most {MOST_SECONDS:,.0f}."
+_RATE = 'Give starts a second, 0 for no limit of the run, or "auto".'
 _REMEDIES = {
     "name": "Give a text of at most 200 characters, none of them a control character.",
     "repetitions": "Give a whole number from 1 to 10,000.",
@@ -65,13 +69,30 @@ _REMEDIES = {
     "timeout": "Give seconds, more than 0 and at most 86,400.",
     "prompts": "Give 1 to 100 prompts.",
     "models": "Give 1 to 100 models.",
-    "bounds": "See Bounds.",
-    "order": "See Order.",
-    "cache": 'Give "off", "read" or "read_write", and cache_ttl in seconds.',
+    "ahead": "Give a whole number of items; 0 removes the bound.",
+    "task_rate": _RATE,
+    "eval_rate": _RATE,
+    "delay": "Give seconds, from 0 to 86,400.",
+    "max_duration": _SECONDS,
+    "max_outage": _SECONDS,
+    "on_refusal": 'Give "fail" or "hold".',
+    "budget_tokens": "Give a whole number, 1 or more.",
+    "budget_usd": "Give dollars, more than 0.",
+    "run_serially": "Give True, or the row field that marks items that run first.",
+    "store_output_as": "Give a name, or a template for it.",
+    "conversation": "Give the row field that turns of a conversation share.",
+    "cache": 'Give "off", "read" or "read_write".',
+    "cache_ttl": _SECONDS,
     "evaluators": "Give at most 50 evaluators, with finite numbers.",
     "retry": "Give RetryPolicy(max_attempts=3, …).",
 }
 
+_SECTIONS: Mapping[str, Mapping[str, str]] = {
+    "bounds": {},
+    "cache": {"mode": "cache", "ttl": "cache_ttl"},
+    "order": {"serial_field": "run_serially", "conversation_field": "conversation"},
+}
+"""Parts of a spec, and the arguments that their fields come from where they have other names."""
 
 _ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "run": "Fairlane names the run"}
 """Arguments that belong elsewhere."""
@@ -144,9 +165,18 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:
-        raise in_our_words(error, lambda field: _REMEDIES.get(field, "")) from None
+        raise in_our_words(error, lambda field: _REMEDIES.get(field, ""), argument_of=_argument) from None
     _check_levels(spec)
     return spec
+
+
+def _argument(path: Path) -> Path:
+    """The argument that a field of a spec comes from: ``("bounds", "delay")`` is ``("delay",)``."""
+    section = _SECTIONS.get(str(path[0]))
+    if section is None or len(path) == 1:
+        return path
+    field = str(path[1])
+    return (section.get(field, field),)
 
 
 def _start(start_in: object, submitted_ms: int) -> dict[str, Any]:

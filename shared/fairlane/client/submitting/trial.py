@@ -1,6 +1,4 @@
-"""Tries a submission before anything is written: its models on what connections offer now, its templates and
-evaluators on the first rows.
-"""
+"""Tries a submission's templates and evaluators on its first rows, before anything is written."""
 
 from __future__ import annotations
 
@@ -8,49 +6,37 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
-from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
 from fairlane.client.submitting.parameters import (
     ROLES,
     check_chats,
     check_names_of_fields,
-    check_protocol,
     check_requests,
 )
-from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
-from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.model.choices import Source
-from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
-from fairlane.model.lane import FUNCTIONS
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
+from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import Rendering
-from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.reading import LaneDirectory
-from fairlane.store.write.workers import WorkerInfo
 from fairlane.templates.template import referenced_variables
-from fairlane.why.surroundings import lacking
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
 
 SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
 FIELDS_SHOWN = 8
-
-LISTED = 8
-"""Models that an error names."""
 
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
@@ -61,122 +47,6 @@ _GIVEN = frozenset({"output", "criterion", "criteria", "session"})
 """What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
 
 Row = Mapping[str, Any]
-
-
-def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
-    """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
-    names = sorted(known)
-    for field, model in _named_models(spec):
-        connection = model.partition(":")[0].strip()
-        if not is_constant(connection) or connection in (FUNCTIONS, *names):
-            continue
-        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
-        remedy = did_you_mean(connection, names) or listed
-        raise SubmissionError(
-            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
-        )
-
-
-def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
-    """The models of ``tasks`` and evaluators, each behind the argument that names it."""
-    models = spec.models if tasks else ()
-    named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
-    for step in (*spec.evals, *spec.session_evals):
-        named.append((f"evaluators[{step.evaluator.name!r}].model", step.model))
-    return named
-
-
-def _asked(spec: RunSpec, *, tasks: bool) -> Iterator[tuple[str, Mapping[str, Any], str]]:
-    """The parameters of tasks and evaluators, each with their argument and a model that gets them."""
-    for model in spec.models if tasks else ():
-        yield "params", spec.params, model
-    for each in spec.evaluators:
-        if isinstance(each, Judge | Agent):
-            yield f"evaluators[{each.name!r}].params", each.params, each.model
-
-
-class Offers:
-    """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
-
-    def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-        self._directory: LaneDirectory = deployment.directory()
-        self._workers: Sequence[WorkerInfo] | None = None
-
-    def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
-        """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
-        for field, model in _named_models(spec, tasks=tasks):
-            if is_constant(model):
-                self._check(field, model)
-        for field, params, model in _asked(spec, tasks=tasks):
-            if params and is_constant(model):
-                protocol = self._directory.protocol_of(model.partition(":")[0].strip())
-                check_protocol(field, params, protocol or "")
-        for each in spec.evaluators:
-            if isinstance(each, Similarity):
-                self._check_embeddings(each)
-
-    def check_rendered(self, models: Iterable[str]) -> None:
-        """Check models that rows name: raises `SubmissionError` if none of them can be called."""
-        problems = []
-        for model in models:
-            try:
-                self._check("model", model)
-            except SubmissionError as error:
-                problems.append(error)
-            else:
-                return
-        if problems:
-            raise problems[0]
-
-    def _check(self, field: str, model: str) -> None:
-        connection, _, name = (part.strip() for part in model.partition(":"))
-        if connection == FUNCTIONS:
-            return
-        listed = self._directory.models_of(connection)
-        if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
-            known = ", ".join(listed[:LISTED]) + (", …" if len(listed) > LISTED else "")
-            near = did_you_mean(name, listed)
-            remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
-            raise SubmissionError(
-                field,
-                model,
-                f"connection {connection!r} does not list this model",
-                f"{remedy}It lists {known}.",
-            )
-        if self._directory.needs_key(connection) and self._lack(connection):
-            lack = lacking(connection, self._workers or ())
-            if lack is not None:
-                raise SubmissionError(field, model, f"no worker serves it: {lack.problem}", f"{lack.remedy}.")
-            stated = self._deployment.settings.connections.get(connection)
-            place = stated.needed_key if stated else None
-            unknown = "Set the variable that its api_key_env names where workers start, and start them anew"
-            remedy = f"{place.remedy if place else unknown}; `fairlane doctor` shows keys."
-            raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
-
-    def _check_embeddings(self, evaluator: Similarity) -> None:
-        protocol = self._directory.protocol_of(evaluator.model.partition(":")[0].strip())
-        if protocol in WITHOUT_EMBEDDINGS:
-            raise SubmissionError(
-                f"evaluators[{evaluator.name!r}].model",
-                evaluator.model,
-                f"connections of protocol {protocol!r} make no embeddings",
-                "Name one of protocol openai, openai_responses, azure_openai, gemini or ollama.",
-            )
-
-    def _lack(self, connection: str) -> bool:
-        """Whether there are workers, and none has the connection's key. Unknown workers may have it."""
-        if self._workers is None:
-            self._workers = self._alive()
-        known = [info for info in self._workers if info.version == __version__]
-        return bool(known) and not any(
-            info.version != __version__ or connection in info.credentials for info in self._workers
-        )
-
-    def _alive(self) -> Sequence[WorkerInfo]:
-        beats = if_allowed(self._deployment.beats, None) or ()
-        oldest = self._deployment.now_ms() - self._deployment.settings.scheduler.worker_timeout_seconds * 1000
-        return [beat.info for beat in beats if beat.beat_ms >= oldest and not beat.info.stopping]
 
 
 def checked_rows(
@@ -252,7 +122,11 @@ class _Trial:
     def check(self) -> None:
         """Raise `SubmissionError` for the first that fails on every row."""
         spec = self._spec
-        named = {"output": spec.output_field, "request": spec.request_field}
+        named = {
+            "output": spec.output_field,
+            "request": spec.request_field,
+            "run_serially": spec.order.serial_field,
+        }
         conversation = spec.order.conversation_field
         named["session" if conversation == spec.session_field else "conversation"] = conversation
         for argument, field in named.items():
@@ -268,13 +142,32 @@ class _Trial:
             self._require_variable(self._prompt(number), [message.content for message in prompt])
             if lists or {message.role for message in prompt} - ROLES:
                 check_chats(self._prompt(number), prompt, self._rows)
-        if not spec.order.remembers and not spec.order.serial:  # else names come from earlier items, too
-            for number, prompt in enumerate(spec.prompts):
-                cell = Cell(row=0, prompt=number, model=0, repetition=0)
-                text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
-                self._try(self._prompt(number), text, partial(self._rendering.task, cell), self._rows)
+        stores = spec.order.store_output_as is not None
+        stored = self._stored() if stores else None
+        late = stores and spec.order.serial_field is not None  # rows behind these may go first
+        for number, prompt in enumerate(() if late else spec.prompts):
+            text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
+            self._try(self._prompt(number), text, partial(self._task, number), self._rows, stored)
         for evaluator in spec.evaluators:
             self._evaluator(evaluator)
+
+    def _task(self, prompt: int, row: Row) -> None:
+        """Render the task of a row that no item precedes."""
+        memory: Row | None = {CONVERSATION: []} if self._spec.order.conversation else None
+        self._rendering.task(Cell(row=0, prompt=prompt, model=0, repetition=0), row, memory)
+
+    def _stored(self) -> frozenset[str] | None:
+        """The names under which items can store their outputs for later ones.
+
+        An item stores one if its prompt can be rendered. ``None`` if none can: then nothing is ever stored.
+        """
+        names = set[str]()
+        for row in self._rows:
+            for prompt in range(len(self._spec.prompts)):
+                with suppress(TemplateError, ValueError):
+                    self._task(prompt, row)
+                    names.add(self._rendering.register(row))
+        return frozenset(names - {""}) or None
 
     def _require_variable(self, field: str, texts: Sequence[str]) -> None:
         """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
@@ -377,6 +270,8 @@ class _Trial:
             known += ", …"
         near = None if name in self._fields else did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+        if argument.startswith(("prompt", "messages")) and self._spec.order.store_output_as is not None:
+            remedy += f"Before the first item nothing is stored: {{{{ {name} | default('') }}}}. "
         what = "value in this field" if name in self._fields else "field of this name"
         problem = (
             f"the only row has no {what}" if len(self._rows) == 1 else f"none of {self._all} has a {what}"

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Literal, NamedTuple, TypeAlias, cast, get_args
 
+from pydantic import ValidationError
+
 from fairlane.config.sections import Budget
 from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
@@ -229,12 +231,22 @@ def _read(team: str, fields: Mapping[str, str], now_ms: int) -> list[Allowance]:
     return sorted(found, key=lambda each: (each.lane, each.per, each.unit))
 
 
+_REMEDIES: Mapping[tuple[int | str, ...], str] = {
+    ("requests",): "Give a whole number, 1 or more; `none` removes the limit.",
+    ("tokens",): "Give a whole number, 1 or more; `none` removes the limit.",
+    ("usd",): "Give dollars, more than 0; `none` removes the limit.",
+}
+
+
 def _require_sense(team: str, per: str, lane: str, limits: Mapping[str, float]) -> None:
     try:
         Budget.model_validate({"per": per, "lane": lane, **limits})
-    except ValueError as error:
-        problem = str(error).splitlines()
-        raise ConfigurationError(f"teams.{team}.budgets", dict(limits), " ".join(problem[1:3])) from None
+    except ValidationError as error:
+        detail = error.errors(include_url=False, include_context=False)[0]
+        field = ".".join(("teams", team, "budgets", *map(str, detail["loc"])))
+        problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
+        given = detail["input"] if detail["loc"] else dict(limits)
+        raise ConfigurationError(field, given, problem, _REMEDIES.get(detail["loc"][:1], "")) from None
 
 
 def _ms(moment: datetime) -> int:

@@ -24,12 +24,26 @@ from fairlane.model.evaluators import EvaluatorSpec
 
 EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
 
-# Arguments of `Client.submit` that have options of their own on the command line.
-OF_THEIR_OWN = frozenset(
-    {"messages", "prompts", "model", "models", "params", "repetitions", "evaluators", "name", "priority"}
-    | {"timeout", "retry", "max_concurrent", "on_refusal"}
-)
-OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN
+OF_THEIR_OWN: Mapping[str, str] = {
+    "prompt": "--prompt",
+    "messages": "--messages-file",
+    "prompts": "--prompt, once for each",
+    "model": "--model",
+    "models": "--model, once for each",
+    "params": "--param",
+    "repetitions": "--repetitions",
+    "evaluators": "--evaluator",
+    "name": "--name",
+    "priority": "--priority or --interactive",
+    "timeout": "--timeout",
+    "retry": "--max-attempts",
+    "max_concurrent": "--max-concurrent",
+    "on_refusal": "--on-refusal",
+    "check": "--no-check",
+}
+"""Arguments of `Client.submit` that have options of their own on the command line."""
+
+OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN.keys()
 
 _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
     "exact_match": exact_match,
@@ -68,9 +82,17 @@ def read_options(given: Iterable[str]) -> dict[str, Any]:
     options = read_params(OPTION, given)
     for name, value in options.items():
         if name not in OPTIONS:
-            remedy = did_you_mean(name, sorted(OPTIONS)) or f"There are {', '.join(sorted(OPTIONS))}."
-            raise SubmissionError(OPTION, f"{name}={value}", f"there is no option {name!r} here", remedy)
+            raise _no_option(name, f"{name}={value}")
     return options
+
+
+def _no_option(name: str, given: str) -> SubmissionError:
+    own = OF_THEIR_OWN.get(name)
+    if own is not None:
+        return SubmissionError(OPTION, given, f"{name} has an option of its own", f"Write {own}.")
+    near = did_you_mean(name, sorted(OPTIONS | OF_THEIR_OWN.keys()))
+    remedy = near[:1].upper() + near[1:] or f"There are {', '.join(sorted(OPTIONS))}."
+    return SubmissionError(OPTION, given, f"there is no option {name!r}", remedy)
 
 
 def read_evaluator(given: str) -> EvaluatorSpec:
