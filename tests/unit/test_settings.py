@@ -6,6 +6,7 @@ import os
 import threading
 from collections.abc import Callable
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -45,6 +46,15 @@ max_in_flight = 50
 """
 
 Write = Callable[[str], Path]
+
+
+def is_number(key: Key) -> bool:
+    """Whether a key is a number, or one that may be left out."""
+    kinds = get_args(key.field.annotation) or (key.field.annotation,)
+    return int in kinds or float in kinds
+
+
+NUMBERS = [key for key in all_keys() if is_number(key)]
 
 
 @pytest.fixture
@@ -324,6 +334,30 @@ class TestMistakes:
 
     def test_not_a_number_is_no_limit(self, write: Write) -> None:
         assert refused(write("[worker]\nbeat_seconds = nan")).field == "worker.beat_seconds"
+
+    @pytest.mark.parametrize("key", NUMBERS, ids=lambda key: ".".join(key.path))
+    def test_every_number_has_a_least_and_a_most(self, write: Write, key: Key) -> None:
+        bounds = key.field.metadata
+        assert any(hasattr(each, "ge") or hasattr(each, "gt") for each in bounds)
+        assert any(hasattr(each, "le") for each in bounds), (
+            "Redis, Lua or a calendar fails beyond some number"
+        )
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "scheduler.leader_lease_seconds = 1e15",
+            "scheduler.finished_ttl_seconds = 1e300",
+            f"scheduler.limits.spec_bytes = {10**20}",
+            f"audit.keep = {10**20}",
+            "archive.hold_seconds = 1e300",
+            'lanes."sim:fast".requests_per_minute = 1e300',
+        ],
+    )
+    def test_a_number_that_would_stop_the_deployment_is_refused(self, write: Write, setting: str) -> None:
+        shown = str(refused(write(setting)))
+        assert "must be less than or equal to" in shown
+        assert setting.split(" =")[0] in shown
 
     def test_all_mistakes_are_reported_at_once(self, write: Write) -> None:
         with pytest.warns(ConfigurationWarning, match="FAIRLANE_TEAMM"):

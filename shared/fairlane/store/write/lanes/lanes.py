@@ -270,11 +270,12 @@ def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
+        known = LaneLimits.model_fields.get(name)
         raise ConfigurationError(
             f"lanes.{lane}.{name}",
             limits.get(name),
-            first["msg"],
-            f"Limits are {', '.join(LaneLimits.model_fields)}",
+            first["msg"].replace("Input should be", "must be") if known else "there is no such limit",
+            (known and known.description) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
         ) from None
     for name in stated:
         value = getattr(made, name)
