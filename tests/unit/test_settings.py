@@ -79,7 +79,7 @@ class TestTheFileOfVariables:
     @pytest.fixture(autouse=True)
     def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        for name in ("FAIRLANE_TEAM", "FAIRLANE_REDIS__URL", "SOME_KEY"):
+        for name in ("FAIRLANE_TEAM", "FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL", "SOME_KEY"):
             monkeypatch.delenv(name, raising=False)
 
     def test_its_variables_count_where_the_environment_lacks_them(
@@ -89,6 +89,16 @@ class TestTheFileOfVariables:
         monkeypatch.setenv("FAIRLANE_REDIS__URL", "redis://environment/0")
         settings = load_settings()
         assert (settings.team, settings.redis.url) == ("search", "redis://environment/0")
+
+    @pytest.mark.parametrize("ours", ["FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL"])
+    @pytest.mark.parametrize("other", ["FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL"])
+    def test_a_url_of_the_environment_counts_by_either_of_its_names(
+        self, monkeypatch: pytest.MonkeyPatch, ours: str, other: str
+    ) -> None:
+        Path(".env").write_text(f"{other}=redis://file/0\n")
+        monkeypatch.setenv(ours, "redis://environment/0")
+        assert load_settings().redis.url == "redis://environment/0"
+        assert child_environment({}).get(other, "redis://environment/0") == "redis://environment/0"
 
     def test_it_may_hold_keys_which_children_inherit(self) -> None:
         Path("fairlane.toml").write_text('[connections.a]\nprovider = "groq"\napi_key_env = "SOME_KEY"')
