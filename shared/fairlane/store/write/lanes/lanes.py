@@ -93,6 +93,12 @@ class Lanes(Permits):
             self._redis.hset(self._keys.configured, lane, json.dumps(stated))
         return new
 
+    def stated(self) -> dict[str, dict[str, Limit]]:
+        """What `configure` has written for each lane last; lanes without any limit are left out."""
+        found = self._redis.hgetall(self._keys.configured)
+        said = {lane.decode(): json.loads(limits) for lane, limits in found.items()}
+        return {lane: limits for lane, limits in said.items() if limits}
+
     def has_stated(self, lane: str, name: str, text: str) -> bool:
         """Whether `configure` has set that limit and it still holds; ``text`` as it is stored."""
         said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
