@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -94,6 +95,14 @@ def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].startswith("fail")
     assert "cannot reach Redis at redis://127.0.0.1:1/0" in result.stdout
+
+
+def test_redis_that_hangs_is_a_finding_soon(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        result = cli("doctor", "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+    assert result.exit_code == 1
+    assert "Timeout" in result.stdout
 
 
 def test_settings_that_are_wrong_are_a_finding(cli: CommandLine, tmp_path: Path) -> None:
