@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 import threading
+import tomllib
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import get_args
 
@@ -14,7 +16,7 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.config import env_file
+from fairlane.config import env_file, loader
 from fairlane.config.environment import child_environment, process_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
@@ -465,8 +467,24 @@ class TestContradictions:
         error = refused(write(f'{WHOLE}[lanes."OpenAI:{model}"]\nmax_concurrency = 2\n'))
         assert error.field == f'lanes."OpenAI:{model}"'
         assert "a lane's name is no pattern" in str(error)
-        found = refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": f"OpenAI:{model}"})
-        assert found.field == "worker.lanes"
+
+    @pytest.mark.parametrize(
+        "pattern", ["OpenAI:*", "OpenAI:gpt-*", "Open*", "*", "cl?ude", "*:gpt-4?", "python:*"]
+    )
+    def test_a_worker_may_be_bound_to_a_pattern(self, write: Write, pattern: str) -> None:
+        settings = load_settings(write(WHOLE), {"FAIRLANE_WORKER__LANES": pattern})
+        assert settings.worker.lanes == (pattern,)
+
+    @pytest.mark.parametrize("pattern", ["openai:*", "claude:*", "OpenAI?", "x*"])
+    def test_a_pattern_that_fits_no_lane_is_refused(self, write: Write, pattern: str) -> None:
+        assert refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": pattern}).field == "worker.lanes"
+
+    @given(st.text("OpenAIcld:*?x", min_size=1, max_size=12), st.text("OpenAI:x", min_size=1, max_size=9))
+    def test_a_pattern_is_accepted_where_it_fits_a_lane(self, pattern: str, model: str) -> None:
+        lanes = [f"OpenAI:{model}", "claude"]
+        settings = Settings.model_validate(tomllib.loads(WHOLE))
+        if set(pattern) & {"*", "?"} and any(fnmatchcase(lane, pattern) for lane in lanes):
+            assert loader._fits(settings, pattern)
 
     def test_a_servers_lane_is_written_with_its_address(self, write: Write) -> None:
         there = '[connections.a]\nprotocol = "openai"\nbase_url = "http://h:1/v1"\nlane_scope = "endpoint"\n'

@@ -262,7 +262,9 @@ class WorkerSettings(Section):
         description="Most concurrent calls of one worker. It begins with 100, and takes more while they are "
         "used and its event loop is in time. With modules it stays at 100.",
     )
-    lanes: tuple[str, ...] = Field(default=(), description="Serve only these lanes. Empty: all.")
+    lanes: tuple[str, ...] = Field(
+        default=(), description="Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."
+    )
     beat_seconds: float = Field(default=1.0, gt=0, le=30, description="Seconds between two heartbeats.")
     shutdown_grace_seconds: float = Field(
         default=20.0,
