@@ -49,11 +49,12 @@ weight = 3
 ## Environment variables
 
 A variable is named after its key: `{VARIABLE_PREFIX}`, then section and key in capitals, joined by two
-underscores. Commas separate the entries of a list. An empty variable counts as not set. A variable that
+underscores. Commas separate the entries of a list, or it is JSON: `["a, b", "c"]`. A list of tables is
+JSON: `[{{"per": "day", "requests": 100}}]`. An empty variable counts as not set. A variable that
 names no key is ignored, with a warning that names the nearest key.
 
 Every process also reads the file `.env` of its working directory, for settings and for keys. What the
-environment has takes precedence over the file:
+environment has takes precedence over the file, and an empty variable there hides the file's:
 
 ```sh
 OPENAI_API_KEY=sk-…
@@ -133,7 +134,7 @@ def _bounds(schema: dict[str, Any]) -> Iterator[str]:
     signs = {"minimum": "≥", "exclusiveMinimum": ">", "maximum": "≤", "exclusiveMaximum": "<"}
     for word, sign in signs.items():
         if word in schema:
-            yield f"{sign} {schema[word]:g}"
+            yield f"{sign} {schema[word]:.15g}"
     if "pattern" in schema:
         yield f"`{schema['pattern']}`"
 

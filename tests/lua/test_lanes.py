@@ -55,6 +55,9 @@ def test_a_limit_that_is_taken_away_is_gone_and_the_others_stay(real_redis: Redi
         {"requests_per_day": 1.5},
         {"requests_per_minute": float("nan")},
         {"requests_per_minute": float("inf")},
+        {"requests_per_minute": 1e300},
+        {"max_concurrency": 10**30},
+        {"min_gap_ms": 10**22},
     ],
 )
 def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: dict[str, float | str]) -> None:
@@ -64,6 +67,13 @@ def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: di
     with pytest.raises(ConfigurationError, match=next(iter(wrong))):
         d.lanes.limit("sim:fast", wrong)
     assert read_contents(real_redis) == before
+
+
+def test_a_wrong_limit_is_answered_with_what_it_means(real_redis: Redis) -> None:
+    with pytest.raises(
+        ConfigurationError, match=r"must be greater than or equal to 1 .*Most calls in flight"
+    ):
+        Deployment(real_redis).lanes.limit("sim:fast", {"max_concurrency": 0})
 
 
 def test_a_new_lane_is_announced_to_the_workers(real_redis: Redis) -> None:

@@ -44,6 +44,14 @@ def test_an_operator_is_reported_by_user_and_host_and_a_limit_with_what_it_was(f
     assert shown[1].endswith("max_concurrency none → 3, requests_per_minute 60.0 → none")
 
 
+def test_a_limit_is_reported_as_it_is_set(fairlane: CommandLine) -> None:
+    fairlane.out("lanes", "set", "sim:fast", "--burst-seconds", "0.25", "--exact", "true")
+    fairlane.out("lanes", "set", "sim:fast", "--burst-seconds", "none", "--exact", "false")
+    shown = fairlane.out("audit").splitlines()
+    assert shown[0].endswith("burst_seconds none → 0.25, exact none → true")
+    assert shown[1].endswith("burst_seconds 0.25 → none, exact true → false")
+
+
 def test_a_team_is_reported_for_what_its_clients_asked(fairlane: CommandLine) -> None:
     run = fairlane.submitted()
     fairlane.out("cancel", run)

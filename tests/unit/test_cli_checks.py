@@ -16,6 +16,7 @@ from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView, ServerView
 from fairlane.store.write.lanes.lane_view import Hold
+from fairlane.store.write.leases import Untaken
 from fairlane.store.write.workers import Beat, WorkerInfo
 from tests.support.idle_lane import IDLE
 
@@ -73,6 +74,16 @@ def trouble(**changes: Any) -> Finding:
     (finding,) = troubles(**changes)
     assert finding.remedy, "a finding says what to do"
     return finding
+
+
+def test_messages_that_live_workers_do_not_take_are_a_failure() -> None:
+    untaken = (Untaken("sim:fast", 30, NOW - 7000),)
+    found = trouble(untaken=untaken)
+    assert (found.check, found.grade) == ("messages", Grade.FAIL)
+    assert "30 calls, the first sent 7 s ago" in found.detail
+    assert "celery.broker_url" in found.remedy
+    checks = {each.check for each in troubles(untaken=untaken, beats=())}
+    assert "messages" not in checks, "where no worker lives, that is the finding"
 
 
 def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:

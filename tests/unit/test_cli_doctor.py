@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import socket
 from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
@@ -15,6 +16,7 @@ from fairlane.cli.operate import doctor
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.store.connection.server_states import Refusal
+from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.command_line import CommandLine
 
@@ -72,11 +74,35 @@ def test_a_right_that_a_role_would_lack_is_a_finding(
     assert not list(doctor._misfits(cast(Deployment, team))), "a team's own user has few rights"
 
 
+@pytest.mark.parametrize(("sent_ms", "grades"), [(0, []), (UNTAKEN_MS, ["fail"])])
+def test_calls_that_no_worker_takes_are_a_finding(cli: CommandLine, sent_ms: int, grades: list[str]) -> None:
+    d = cli.stage.deployment
+    d.take(d.queued_lane(jobs=3), 2)
+    served = WorkerInfo("w1", 20, tuple(d.lanes.names()), __version__, 1, "box", 0)
+    d.workers.beat("a", served, [], 1000, changed=True).run(d.redis)
+    seconds, microseconds = d.redis.time()
+    now_ms = seconds * 1000 + microseconds // 1000
+    for attempt, record in cast(dict[bytes, bytes], cli.stage.redis.hgetall(d.keys.leased)).items():
+        sent = json.loads(record) | {"granted_ms": now_ms - sent_ms}
+        cli.stage.redis.hset(d.keys.leased, attempt.decode(), json.dumps(sent))
+    found = [each for each in json.loads(cli("doctor", "--json").stdout) if each["check"] == "messages"]
+    assert [each["grade"] for each in found] == grades
+    assert all("of 2 calls" in each["detail"] for each in found)
+
+
 def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:
     result = cli("doctor", "--redis", "redis://127.0.0.1:1/0")
     assert result.exit_code == 1
     assert result.stdout.splitlines()[1].startswith("fail")
     assert "cannot reach Redis at redis://127.0.0.1:1/0" in result.stdout
+
+
+def test_redis_that_hangs_is_a_finding_soon(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        result = cli("doctor", "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+    assert result.exit_code == 1
+    assert "Timeout" in result.stdout
 
 
 def test_settings_that_are_wrong_are_a_finding(cli: CommandLine, tmp_path: Path) -> None:

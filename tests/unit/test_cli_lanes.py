@@ -348,6 +348,14 @@ def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> N
     assert (found["state"], found["constraint"], found["held_until"]) == ("active", None, None)
 
 
+def test_a_resume_says_what_still_holds_the_lane(cli: CommandLine) -> None:
+    d = cli.stage.deployment
+    d.queued_lane(jobs=2)
+    d.redis.hset(d.keys.lane("sim:fast"), mapping={"blocked_ms": "4102444800000"})
+    cli.out("lanes", "pause", "sim:fast")
+    assert "sim:fast is blocked: blocked, until 2100-01-01" in cli("lanes", "resume", "sim:fast").stderr
+
+
 def test_a_paused_lane_grants_nothing_until_it_is_resumed(cli: CommandLine) -> None:
     run = cli.stage.deployment.queued_lane(jobs=2)
     cli.out("lanes", "pause", "sim:fast")

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import json
+from datetime import timedelta, timezone
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from fairlane.cli.output import complain, print_json, print_table, say
+from fairlane.cli.output import at_local_time, complain, iso, print_json, print_table, say
 
 
 def test_news_and_complaints_leave_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -26,3 +29,9 @@ def test_json_is_one_document_in_any_language(capsys: pytest.CaptureFixture[str]
 def test_a_table_shows_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> None:
     print_table(["name", ">jobs"], [["[red]x", 7], ["yy", 1000]])
     assert capsys.readouterr().out.splitlines() == ["name    jobs", "[red]x     7", "yy      1000"]
+
+
+@given(st.integers(0, 10**30), st.integers(-23, 23))
+def test_a_time_that_no_calendar_has_is_shown_as_the_last(at_ms: int, hours: int) -> None:
+    assert "1970-01-01T00:00:00.000Z" <= str(iso(at_ms)) <= "9999-12-31T00:00:00.000Z"
+    assert at_local_time(at_ms, 0, timezone(timedelta(hours=hours)))

@@ -107,6 +107,16 @@ def test_a_limit_that_was_set_since_stays() -> None:
     assert stored.view(lane).limits == LaneLimits(max_concurrency=7)
 
 
+def test_an_endpoint_whose_table_is_gone_begins_with_four_calls_again() -> None:
+    redis = fakeredis.FakeRedis()
+    lane = endpoint_id("http://api.example.com:8080/v1")
+    registry(redis, {lane: LaneLimits(max_concurrency=30, requests_per_minute=60)}).reload()
+    assert Lanes(redis, Keys("test")).view(lane).limits.max_concurrency == 30
+
+    registry(redis).reload()
+    assert Lanes(redis, Keys("test")).view(lane).limits == LaneLimits(first_concurrency=ENDPOINT_CONCURRENCY)
+
+
 def test_a_default_of_calls_at_once_is_the_limit_of_an_endpoint() -> None:
     redis = fakeredis.FakeRedis()
     lanes = registry(redis, None, {"max_concurrency": 7})

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import fakeredis
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from redis import Redis
 from structlog.testing import capture_logs
 
 from fairlane.config.settings import Settings
 from fairlane.core.errors import UnknownModel
+from fairlane.model.lane import LaneLimits
 from fairlane.store.keys import Keys
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.scopes import Scopes
@@ -16,6 +19,10 @@ from fairlane_scheduler.lanes import registry as lane_registry
 from fairlane_scheduler.lanes.registry import ConnectionAwaited, LaneRegistry
 from fairlane_scheduler.lanes.sharing import LaneSharing
 from tests.support.scheduler_parts import CONNECTIONS
+
+LIMITS = st.fixed_dictionaries(
+    {}, optional={"requests_per_minute": st.integers(1, 900), "max_concurrency": st.integers(1, 9)}
+)
 
 
 @pytest.fixture
@@ -80,6 +87,37 @@ def test_a_limit_that_the_configuration_takes_back_is_gone(lanes: Lanes) -> None
     registry(lanes, fast={"requests_per_minute": 60}).reload()
 
     assert lanes.view("sim:fast").limits.max_concurrency is None
+
+
+def test_the_limits_of_a_table_that_is_gone_are_gone(lanes: Lanes) -> None:
+    registry(lanes, fast={"requests_per_minute": 60}, slow={"max_concurrency": 2}).reload()
+    lanes.limit("sim:fast", {"tokens_per_minute": 900})
+
+    registry(lanes, slow={"max_concurrency": 2}).reload()
+
+    limits = lanes.view("sim:fast").limits
+    assert (limits.requests_per_minute, limits.tokens_per_minute) == (None, 900)
+    assert lanes.view("sim:slow").limits.max_concurrency == 2
+
+
+@given(st.lists(st.dictionaries(st.sampled_from(["fast", "slow"]), LIMITS), min_size=1, max_size=5))
+def test_a_lane_has_the_limits_of_the_last_configuration(tables: list[dict[str, dict[str, float]]]) -> None:
+    lanes = Lanes(fakeredis.FakeRedis(), Keys("test"))
+    for each in tables:
+        registry(lanes, **each).reload()
+    for name in lanes.names():
+        said = tables[-1].get(name.removeprefix("sim:"), {})
+        assert lanes.view(name).limits == LaneLimits.model_validate(said)
+
+
+def test_a_connection_that_is_gone_keeps_its_lanes_limits(lanes: Lanes) -> None:
+    registry(lanes, fast={"requests_per_minute": 60}).reload()
+    others = registry(lanes)
+    others._connections = {"other": Settings.model_validate({"connections": CONNECTIONS}).connections["sim"]}
+
+    others.reload()
+
+    assert lanes.view("sim:fast").limits.requests_per_minute == 60
 
 
 def test_a_new_lane_is_reported_once(lanes: Lanes) -> None:

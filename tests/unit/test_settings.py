@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import threading
+import tomllib
 from collections.abc import Callable
+from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import get_args
 
 import pytest
 from hypothesis import given
@@ -13,7 +16,7 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.config import env_file
+from fairlane.config import env_file, loader
 from fairlane.config.environment import child_environment, process_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
@@ -47,6 +50,15 @@ max_in_flight = 50
 Write = Callable[[str], Path]
 
 
+def is_number(key: Key) -> bool:
+    """Whether a key is a number, or one that may be left out."""
+    kinds = get_args(key.field.annotation) or (key.field.annotation,)
+    return int in kinds or float in kinds
+
+
+NUMBERS = [key for key in all_keys() if is_number(key)]
+
+
 @pytest.fixture
 def write(tmp_path: Path) -> Write:
     def write_file(text: str) -> Path:
@@ -69,7 +81,7 @@ class TestTheFileOfVariables:
     @pytest.fixture(autouse=True)
     def here(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.chdir(tmp_path)
-        for name in ("FAIRLANE_TEAM", "FAIRLANE_REDIS__URL", "SOME_KEY"):
+        for name in ("FAIRLANE_TEAM", "FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL", "SOME_KEY"):
             monkeypatch.delenv(name, raising=False)
 
     def test_its_variables_count_where_the_environment_lacks_them(
@@ -79,6 +91,16 @@ class TestTheFileOfVariables:
         monkeypatch.setenv("FAIRLANE_REDIS__URL", "redis://environment/0")
         settings = load_settings()
         assert (settings.team, settings.redis.url) == ("search", "redis://environment/0")
+
+    @pytest.mark.parametrize("ours", ["FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL"])
+    @pytest.mark.parametrize("other", ["FAIRLANE_REDIS_URL", "FAIRLANE_REDIS__URL"])
+    def test_a_url_of_the_environment_counts_by_either_of_its_names(
+        self, monkeypatch: pytest.MonkeyPatch, ours: str, other: str
+    ) -> None:
+        Path(".env").write_text(f"{other}=redis://file/0\n")
+        monkeypatch.setenv(ours, "redis://environment/0")
+        assert load_settings().redis.url == "redis://environment/0"
+        assert child_environment({}).get(other, "redis://environment/0") == "redis://environment/0"
 
     def test_it_may_hold_keys_which_children_inherit(self) -> None:
         Path("fairlane.toml").write_text('[connections.a]\nprovider = "groq"\napi_key_env = "SOME_KEY"')
@@ -325,6 +347,30 @@ class TestMistakes:
     def test_not_a_number_is_no_limit(self, write: Write) -> None:
         assert refused(write("[worker]\nbeat_seconds = nan")).field == "worker.beat_seconds"
 
+    @pytest.mark.parametrize("key", NUMBERS, ids=lambda key: ".".join(key.path))
+    def test_every_number_has_a_least_and_a_most(self, write: Write, key: Key) -> None:
+        bounds = key.field.metadata
+        assert any(hasattr(each, "ge") or hasattr(each, "gt") for each in bounds)
+        assert any(hasattr(each, "le") for each in bounds), (
+            "Redis, Lua or a calendar fails beyond some number"
+        )
+
+    @pytest.mark.parametrize(
+        "setting",
+        [
+            "scheduler.leader_lease_seconds = 1e15",
+            "scheduler.finished_ttl_seconds = 1e300",
+            f"scheduler.limits.spec_bytes = {10**20}",
+            f"audit.keep = {10**20}",
+            "archive.hold_seconds = 1e300",
+            'lanes."sim:fast".requests_per_minute = 1e300',
+        ],
+    )
+    def test_a_number_that_would_stop_the_deployment_is_refused(self, write: Write, setting: str) -> None:
+        shown = str(refused(write(setting)))
+        assert "must be less than or equal to" in shown
+        assert setting.split(" =")[0] in shown
+
     def test_all_mistakes_are_reported_at_once(self, write: Write) -> None:
         with pytest.warns(ConfigurationWarning, match="FAIRLANE_TEAMM"):
             shown = str(refused(write("[log]\nlevel = 'loud'\nformatt = 1"), {"FAIRLANE_TEAMM": "a"}))
@@ -421,8 +467,24 @@ class TestContradictions:
         error = refused(write(f'{WHOLE}[lanes."OpenAI:{model}"]\nmax_concurrency = 2\n'))
         assert error.field == f'lanes."OpenAI:{model}"'
         assert "a lane's name is no pattern" in str(error)
-        found = refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": f"OpenAI:{model}"})
-        assert found.field == "worker.lanes"
+
+    @pytest.mark.parametrize(
+        "pattern", ["OpenAI:*", "OpenAI:gpt-*", "Open*", "*", "cl?ude", "*:gpt-4?", "python:*"]
+    )
+    def test_a_worker_may_be_bound_to_a_pattern(self, write: Write, pattern: str) -> None:
+        settings = load_settings(write(WHOLE), {"FAIRLANE_WORKER__LANES": pattern})
+        assert settings.worker.lanes == (pattern,)
+
+    @pytest.mark.parametrize("pattern", ["openai:*", "claude:*", "OpenAI?", "x*"])
+    def test_a_pattern_that_fits_no_lane_is_refused(self, write: Write, pattern: str) -> None:
+        assert refused(write(WHOLE), {"FAIRLANE_WORKER__LANES": pattern}).field == "worker.lanes"
+
+    @given(st.text("OpenAIcld:*?x", min_size=1, max_size=12), st.text("OpenAI:x", min_size=1, max_size=9))
+    def test_a_pattern_is_accepted_where_it_fits_a_lane(self, pattern: str, model: str) -> None:
+        lanes = [f"OpenAI:{model}", "claude"]
+        settings = Settings.model_validate(tomllib.loads(WHOLE))
+        if set(pattern) & {"*", "?"} and any(fnmatchcase(lane, pattern) for lane in lanes):
+            assert loader._fits(settings, pattern)
 
     def test_a_servers_lane_is_written_with_its_address(self, write: Write) -> None:
         there = '[connections.a]\nprotocol = "openai"\nbase_url = "http://h:1/v1"\nlane_scope = "endpoint"\n'

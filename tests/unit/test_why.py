@@ -13,6 +13,7 @@ from fairlane.model.hints import Hints
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.tokens import Estimate
 from fairlane.store.read.job_waits import RunTraces
+from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.scopes import Scopes
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.targets import Explainer
@@ -262,6 +263,17 @@ def test_a_run_whose_items_are_all_in_flight_waits_for_nothing(asked: Asked) -> 
     asked.d.start(ref, 2)
     found = asked.why(ref.run)
     assert (found.constraint, found.sentence) == ("running", "nothing waits: 2 calls are in flight")
+
+
+def test_calls_that_no_worker_takes_are_named(asked: Asked) -> None:
+    ref = asked.d.queued_lane(jobs=2)
+    asked.d.take(ref, 2)
+    assert asked.why(ref.run).sentence == "nothing waits: 2 calls are in flight"
+    asked.d.clock.advance(UNTAKEN_MS / 1000)
+    asked.worker()
+    assert asked.why(ref.run).sentence.startswith(
+        "2 calls were sent to workers 5 s ago, and none has taken them"
+    )
 
 
 def test_a_run_that_is_not_admitted_waits_for_that(asked: Asked) -> None:

@@ -168,6 +168,16 @@ def test_a_worker_whose_broker_refuses_says_what_the_broker_is() -> None:
     assert health.unready() == "it does not consume: Redis is full: it uses all memory"
 
 
+def test_a_drained_worker_says_so_and_blames_no_broker() -> None:
+    drained = True
+    health = WorkerHealth(ManualClock(), 5.0, lambda: not drained, lambda _: None, drained=lambda: drained)
+    health.beaten()
+    assert "fairlane drain --undo" in (health.unready() or "")
+    assert "broker" not in (health.unready() or "")
+    drained = False
+    assert health.unready() is None
+
+
 def test_a_worker_is_ready_while_it_beats_and_listens_and_does_not_stop() -> None:
     vitals = Vitals()
     health = vitals.health

@@ -118,6 +118,7 @@ class Engine:
             lambda: self.queues.listening,
             self._turned,
             trouble=lambda: self._batchers[0].trouble,
+            drained=lambda: self.queues.drained,
         )
         self._watchdog = Watchdog(
             self._health.silent_s, lambda: None if self._thread is None else self._thread.ident

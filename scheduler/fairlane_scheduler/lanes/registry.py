@@ -13,6 +13,7 @@ from fairlane.model.lane import (
     ENDPOINT_CONCURRENCY,
     FUNCTIONS,
     LaneLimits,
+    endpoint_id,
     lane_key,
     split_model,
 )
@@ -70,7 +71,8 @@ class LaneRegistry:
     def reload(self) -> None:
         """Write lanes to Redis that the configuration or a provider's preset has changed.
 
-        A limit that was set at run time stays until the configuration changes.
+        A limit that was set at run time stays until the configuration changes. One that the configuration no
+        longer states is removed, also where it no longer mentions the lane.
         """
         self._known.clear()
         self._openers = self._lanes.openers()
@@ -78,10 +80,14 @@ class LaneRegistry:
         for table in self._configured:
             self._log_overruled(table)
             self.ensure(self._sharing.canonical_lane(table))
+        stated = self._lanes.stated()
         for lane in self._lanes.names():
             self._inherit(lane)
-            if lane.partition(":")[0] in self._connections and self._limits(lane) is not None:
-                self.ensure(lane)
+            if lane.partition(":")[0] in self._connections:
+                if lane in stated or self._limits(lane) is not None:
+                    self.ensure(lane)
+            elif lane in stated and lane not in self._known and self._is_forsaken_server(lane, stated[lane]):
+                self._lanes.configure(lane, self._of_undescribed(lane))
             self._known.add(lane)
 
     def ensure(self, lane: str) -> bool:
@@ -93,10 +99,7 @@ class LaneRegistry:
             if lane in self._lanes.names() and not self._has_former_number(lane):  # what was set since stays
                 self._known.add(lane)
                 return True
-            known = limits.model_dump(exclude_unset=True) if limits else {}
-            if known.get("max_concurrency") is None:
-                known = {"first_concurrency": ENDPOINT_CONCURRENCY, **known}
-            limits = LaneLimits.model_validate(known)
+            limits = self._of_undescribed(lane)
         source = self._inherit(lane)
         if self._lanes.configure(lane, limits):
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
@@ -205,6 +208,26 @@ class LaneRegistry:
         if endpoint and lane not in self._configured:
             self._undescribed.add(lane)
         return lane
+
+    def _of_undescribed(self, lane: str) -> LaneLimits:
+        """Limits of an endpoint's lane that the configuration does not mention."""
+        limits = self._limits(lane)
+        known = limits.model_dump(exclude_unset=True) if limits else {}
+        if known.get("max_concurrency") is None:
+            known = {"first_concurrency": ENDPOINT_CONCURRENCY, **known}
+        return LaneLimits.model_validate(known)
+
+    def _is_forsaken_server(self, lane: str, stated: Mapping[str, object]) -> bool:
+        """Whether the lane is an endpoint's, and had a table in the configuration that it has no more.
+
+        What it has otherwise, this or an earlier version has stated by itself.
+        """
+        servers = {
+            endpoint_id(each.base_url) for each in self._connections.values() if each.scope == "endpoint"
+        }
+        own = self._of_undescribed(lane).model_dump(exclude_unset=True)
+        former = {name: limit for name, limit in own.items() if name != "first_concurrency"}
+        return lane in servers and stated not in (own, former | {"max_concurrency": ENDPOINT_CONCURRENCY})
 
     def _has_former_number(self, lane: str) -> bool:
         """Whether an earlier version has made the lane, and its number of calls at once still holds."""

@@ -75,8 +75,11 @@ class Invocation:
         return read_layers(self.config, redis=redis, team=self.team)
 
     @contextmanager
-    def deployment(self) -> Iterator[Deployment]:
+    def deployment(self, answer_s: float | None = None) -> Iterator[Deployment]:
         """Connect to the deployment of the settings in force and sign changes as this user.
+
+        Redis counts as away where it has not answered a command twice within ``answer_s`` seconds, half a
+        minute if it is left out.
 
         Raises `ConfigurationError`, and `StoreUnavailable` also for failures inside the block.
         """
@@ -84,7 +87,8 @@ class Invocation:
         from fairlane.store.write.audit import Auditor, operator
 
         settings = self.settings()
-        deployment = Deployment.open(settings, Auditor("operator", operator(), settings.audit.keep))
+        auditor = Auditor("operator", operator(), settings.audit.keep)
+        deployment = Deployment.open(settings, auditor, answer_s=answer_s)
         try:
             with deployment.answering():
                 deployment.require()

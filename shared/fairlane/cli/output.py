@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 UNBOUNDED_WIDTH = 1000
 """Columns where nobody watches: what reads a pipe gets every row on one line."""
 
+_LAST_S = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
+"""The last time that is shown, in seconds since 1970. A day later, Python's calendar may have ended."""
+
 
 def say(message: str) -> None:
     """Print a message on standard error; standard output is for a command's result."""
@@ -145,11 +148,16 @@ def clip(text: str, most: int) -> str:
 
 
 def iso(at_ms: int | None) -> str | None:
-    """``"2026-01-31T08:05:00.123Z"``; ``None`` stays what it is."""
+    """``"2026-01-31T08:05:00.123Z"``; ``None`` stays what it is. A later one is the last of 9999."""
     if at_ms is None:
         return None
-    at = datetime.fromtimestamp(at_ms / 1000, UTC)
+    at = _moment(at_ms)
     return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def _moment(at_ms: float) -> datetime:
+    """A time, in milliseconds since 1970; a later one than the last is the last."""
+    return datetime.fromtimestamp(min(at_ms / 1000, _LAST_S), UTC)
 
 
 def took(milliseconds: float) -> str:
@@ -170,7 +178,7 @@ def ago(at_ms: int | None, now_ms: int) -> str:
 
 def at_local_time(at_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:
     """``"14:05:09"`` by this machine's clock (or in ``zone``), with its date where that is not today's."""
-    at, now = (datetime.fromtimestamp(ms / 1000, UTC).astimezone(zone) for ms in (at_ms, now_ms))
+    at, now = (_moment(ms).astimezone(zone) for ms in (at_ms, now_ms))
     return f"{at:%H:%M:%S}" if at.date() == now.date() else f"{at:%Y-%m-%d %H:%M:%S}"
 
 

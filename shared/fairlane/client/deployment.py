@@ -20,6 +20,7 @@ from fairlane.core.clock import Clock, DeploymentTime, SystemClock
 from fairlane.core.errors import StoreUnavailable
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import (
+    ANSWER_TIMEOUT_S,
     RedisClient,
     open_store,
     require,
@@ -263,9 +264,14 @@ class Deployment:
         object.__setattr__(self, "url", without_password(self.settings.redis.url))
 
     @classmethod
-    def open(cls, settings: Settings, auditor: Auditor = UNNAMED) -> Self:
-        """Open clients for these settings' Redis and archive without a first request to either."""
-        return cls(settings, open_store(settings.redis), archive=open_archive(settings), auditor=auditor)
+    def open(cls, settings: Settings, auditor: Auditor = UNNAMED, *, answer_s: float | None = None) -> Self:
+        """Open clients for these settings' Redis and archive without a first request to either.
+
+        A command without an answer within ``answer_s`` seconds, half a minute if it is left out, is sent once
+        more.
+        """
+        store = open_store(settings.redis, answer_s=ANSWER_TIMEOUT_S if answer_s is None else answer_s)
+        return cls(settings, store, archive=open_archive(settings), auditor=auditor)
 
     def require(self) -> None:
         """Raise `StoreUnavailable` where Redis does not answer, or cannot be used."""

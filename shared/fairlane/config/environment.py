@@ -26,12 +26,13 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UD
 def process_environment() -> Mapping[str, str]:
     """This process's environment: the one place where it is read.
 
-    Variables of the file ``.env`` in the working directory count where the environment lacks them, see
-    `env_file_variables`. Raises `ConfigurationError` if that file cannot be read.
+    Variables of the file ``.env`` in the working directory count where the environment lacks them under each
+    of their names, see `env_file_variables`. Raises `ConfigurationError` if that file cannot be read.
     """
     environ = os.environ  # noqa: TID251  every entry point gets the environment from here
-    below = env_file_variables(environ)
-    return ChainMap(environ, dict(below)) if below else environ
+    spoken = {name for pair in ALIASES.items() if not environ.keys().isdisjoint(pair) for name in pair}
+    below = {name: value for name, value in env_file_variables(environ).items() if name not in spoken}
+    return ChainMap(environ, below) if below else environ
 
 
 def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:

@@ -7,6 +7,7 @@ import re
 import tomllib
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
@@ -176,7 +177,8 @@ def _contradictions(settings: Settings, layers: Sequence[Layer]) -> Iterator[Pro
     for lane in settings.lanes:
         yield from _lane_problems(settings, ["lanes", lane], lane, layers)
     for lane in settings.worker.lanes:
-        yield from _lane_problems(settings, ["worker", "lanes"], lane, layers)
+        if not _fits(settings, lane):
+            yield from _lane_problems(settings, ["worker", "lanes"], lane, layers)
     yield from _beat_problems(settings)
 
 
@@ -208,6 +210,26 @@ def _lane_problems(
     elif connection.scope == "endpoint":
         remedy = f'Write "{endpoint_id(connection.base_url)}".'
         yield Problem(field, lane, f"the lane of {name!r} is its server's, in {origin}", remedy)
+
+
+def _fits(settings: Settings, pattern: str) -> bool:
+    """Whether a pattern of `worker.lanes` fits lanes that there can be; a plain name is no pattern."""
+    if not set(pattern) & _OF_PATTERNS:
+        return False
+    whole = {
+        *_endpoints(settings),
+        *(name for name, c in settings.connections.items() if c.scope == "connection"),
+    }
+    if any(fnmatchcase(lane, pattern) for lane in whole):
+        return True
+    begun = [f"{name}:" for name, c in settings.connections.items() if c.scope == "model"]
+    return any(_may_begin(pattern, start) for start in (*begun, f"{FUNCTIONS}:"))
+
+
+def _may_begin(pattern: str, start: str) -> bool:
+    """Whether a pattern fits a longer text that begins with ``start``."""
+    heads = (pattern[:end] for end in range(1, len(pattern) + 1))
+    return any(fnmatchcase(start, head) and (head != pattern or head.endswith("*")) for head in heads)
 
 
 def _endpoints(settings: Settings) -> set[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from fairlane.config.server_url import checked_broker, checked_redis
-from fairlane.core.section import Section
+from fairlane.core.section import MOST_COUNT, MOST_KEPT_S, MOST_LEASE_S, Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
@@ -89,6 +89,7 @@ class TeamSettings(Section):
     borrowing_limit_percent: float | None = Field(
         default=None,
         ge=0,
+        le=MOST_COUNT,
         description="Percent of its share that it may take on top of it, while other teams do not use "
         "theirs. Default: no limit.",
     )
@@ -118,12 +119,14 @@ class ArchiveSettings(Section):
     after_seconds: float = Field(
         default=86_400.0,
         ge=0,
+        le=MOST_KEPT_S,
         description="Seconds that a finished run stays in Redis before it moves. "
         "A new run can continue it there.",
     )
     hold_seconds: float = Field(
         default=30 * 86_400.0,
         ge=0,
+        le=MOST_KEPT_S,
         description="Seconds after its end for which a run stays in Redis that could not be moved, at least: "
         "it does not expire meanwhile, unless Redis is nearly full.",
     )
@@ -132,7 +135,9 @@ class ArchiveSettings(Section):
 class AuditSettings(Section):
     """The log of who changed what."""
 
-    keep: int = Field(default=100_000, ge=1, description="Number of entries to keep, approximately.")
+    keep: int = Field(
+        default=100_000, ge=1, le=MOST_COUNT, description="Number of entries to keep, approximately."
+    )
 
 
 class PayloadLimits(Section):
@@ -141,24 +146,29 @@ class PayloadLimits(Section):
     row_bytes: int = Field(
         default=1024 * 1024,
         ge=1,
+        le=MOST_COUNT,
         description="Largest row as JSON, in bytes. The items of a larger row fail. A rendered prompt has "
         "at most twice as many characters, or 1,048,576 if that is more.",
     )
     run_bytes: int = Field(
-        default=1024**3, ge=1, description="Most bytes of a run's rows in Redis, compressed."
+        default=1024**3, ge=1, le=MOST_COUNT, description="Most bytes of a run's rows in Redis, compressed."
     )
     spec_bytes: int = Field(
         default=4 * 1024 * 1024,
         ge=1,
+        le=MOST_COUNT,
         description="Largest submission without its rows, in bytes: prompts, parameters, evaluators.",
     )
     waiting_requests: int = Field(
         default=10_000,
         ge=1,
+        le=MOST_COUNT,
         description="Most unread requests of a team: with more, its clients submit nothing and raise "
         "`InboxFull`. Clients use their own value.",
     )
-    active_runs: int = Field(default=10_000, ge=1, description="Most unfinished runs of a team.")
+    active_runs: int = Field(
+        default=10_000, ge=1, le=MOST_COUNT, description="Most unfinished runs of a team."
+    )
     lanes: int = Field(
         default=200,
         ge=1,
@@ -175,6 +185,7 @@ class SchedulerSettings(Section):
     max_concurrent: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_COUNT,
         description="Most calls in flight over all lanes while a run is active that was admitted under this "
         "limit. Default: only max_in_flight limits them.",
     )
@@ -183,10 +194,13 @@ class SchedulerSettings(Section):
         description="Places of datasets that runs may name and the scheduler reads: folders, or "
         "prefixes of URLs.",
     )
-    max_in_flight: int = Field(default=1000, ge=1, description="Most calls in flight over all lanes.")
+    max_in_flight: int = Field(
+        default=1000, ge=1, le=MOST_COUNT, description="Most calls in flight over all lanes."
+    )
     first_calls: int = Field(
         default=5,
         ge=0,
+        le=MOST_COUNT,
         description="Calls of a run to one model that start in its first 250 ms while none is answered, so "
         "that a wrong request costs few calls. Time alone then lets more start. 0: any number.",
     )
@@ -200,16 +214,23 @@ class SchedulerSettings(Section):
     leader_lease_seconds: float = Field(
         default=3.0,
         ge=0.5,
+        le=MOST_LEASE_S,
         description="Seconds of silence after which another scheduler replaces the leader.",
     )
     lease_seconds: float = Field(
-        default=15.0, ge=1.0, description="Seconds without a heartbeat after which an attempt is requeued."
+        default=15.0,
+        ge=1.0,
+        le=MOST_LEASE_S,
+        description="Seconds without a heartbeat after which an attempt is requeued.",
     )
     worker_timeout_seconds: float = Field(
-        default=5.0, ge=1.0, description="Seconds without a heartbeat after which a worker counts as dead."
+        default=5.0,
+        ge=1.0,
+        le=MOST_LEASE_S,
+        description="Seconds without a heartbeat after which a worker counts as dead.",
     )
     finished_ttl_seconds: float = Field(
-        default=7 * 86_400, ge=1, description="Seconds that a finished run stays in Redis."
+        default=7 * 86_400, ge=1, le=MOST_KEPT_S, description="Seconds that a finished run stays in Redis."
     )
     limits: PayloadLimits = PayloadLimits()
 
@@ -241,10 +262,15 @@ class WorkerSettings(Section):
         description="Most concurrent calls of one worker. It begins with 100, and takes more while they are "
         "used and its event loop is in time. With modules it stays at 100.",
     )
-    lanes: tuple[str, ...] = Field(default=(), description="Serve only these lanes. Empty: all.")
+    lanes: tuple[str, ...] = Field(
+        default=(), description="Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."
+    )
     beat_seconds: float = Field(default=1.0, gt=0, le=30, description="Seconds between two heartbeats.")
     shutdown_grace_seconds: float = Field(
-        default=20.0, ge=0, description="Seconds that calls in flight have to end on a warm stop."
+        default=20.0,
+        ge=0,
+        le=7 * MOST_LEASE_S,
+        description="Seconds that calls in flight have to end on a warm stop.",
     )
     modules: tuple[str, ...] = Field(
         default=(),
@@ -254,6 +280,7 @@ class WorkerSettings(Section):
     max_response_bytes: int = Field(
         default=16 * 1024 * 1024,
         ge=1024,
+        le=MOST_COUNT,
         description="Largest response that is read, in bytes. A rendered template of a judge or an agent may "
         "have as many characters more than a prompt.",
     )
@@ -287,6 +314,7 @@ class SandboxSettings(Section):
     hold_after: int = Field(
         default=3,
         ge=1,
+        le=MOST_COUNT,
         description="A run is paused once a process had to end so many pieces of its work.",
     )
 
@@ -316,6 +344,7 @@ class DefaultsSettings(Section):
     max_concurrency: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_COUNT,
         description="Calls at once on a lane without a table in `[lanes]`, where its provider's preset names "
         "no number. Default: that of the profile, else none: the lane detects its limit.",
     )
@@ -375,4 +404,6 @@ class TracingSettings(Section):
     enabled: bool = Field(
         default=False, description="Workers add spans to the trace in which a run was submitted."
     )
-    items_per_run: int = Field(default=1000, ge=1, description="Most traced items of a run, evenly spread.")
+    items_per_run: int = Field(
+        default=1000, ge=1, le=MOST_COUNT, description="Most traced items of a run, evenly spread."
+    )

@@ -16,6 +16,16 @@ _KEY_FIELDS = frozenset({"api_key_env", "api_key_file", "api_key_command", "prox
 SERVER_URLS = ("url", "broker_url")
 """Fields with the URL of a server, in which a password may stand."""
 
+MOST_COUNT = 10**12
+"""Most of anything that settings count. Sums of some thousand of these are exact in Lua (2**53), and fit into
+Redis' integers (2**63)."""
+
+MOST_LEASE_S = 86_400
+"""Longest lease or timeout, in seconds: a day. What a dead process holds is free again after it."""
+
+MOST_KEPT_S = 10 * 366 * 86_400
+"""Longest time for which something is kept, in seconds: ten years. Its end is a date that calendars have."""
+
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass

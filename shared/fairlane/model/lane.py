@@ -8,6 +8,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from fairlane.core.section import MOST_COUNT, MOST_LEASE_S
+
 QUEUE_PREFIX = "fairlane.lane."
 
 FUNCTIONS = "python"
@@ -33,19 +35,22 @@ class LaneLimits(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     requests_per_minute: float | None = Field(
-        default=None, ge=0, description="Requests a minute. 0: no limit. Default: detected."
+        default=None, ge=0, le=MOST_COUNT, description="Requests a minute. 0: no limit. Default: detected."
     )
     tokens_per_minute: float | None = Field(
-        default=None, ge=0, description="Input plus output tokens a minute. 0: no limit."
+        default=None, ge=0, le=MOST_COUNT, description="Input plus output tokens a minute. 0: no limit."
     )
     input_tokens_per_minute: float | None = Field(
-        default=None, ge=0, description="Input tokens a minute. 0: no limit."
+        default=None, ge=0, le=MOST_COUNT, description="Input tokens a minute. 0: no limit."
     )
     output_tokens_per_minute: float | None = Field(
-        default=None, ge=0, description="Output tokens a minute. 0: no limit."
+        default=None, ge=0, le=MOST_COUNT, description="Output tokens a minute. 0: no limit."
     )
     requests_per_day: int | None = Field(
-        default=None, ge=0, description="Requests a day, which ends at midnight UTC. 0: no limit."
+        default=None,
+        ge=0,
+        le=MOST_COUNT,
+        description="Requests a day, which ends at midnight UTC. 0: no limit.",
     )
     exact: bool = Field(
         default=False,
@@ -70,11 +75,13 @@ class LaneLimits(BaseModel):
     max_concurrency: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_COUNT,
         description="Most calls in flight at once. Default: as many as the workers' slots.",
     )
     first_concurrency: int | None = Field(
         default=None,
         ge=1,
+        le=MOST_COUNT,
         description="Calls at once with which the lane begins. More follow while more answers a second come "
         "back. Default: 4 on an endpoint without `max_concurrency`, else as many as the other limits allow.",
     )
@@ -92,7 +99,12 @@ class LaneLimits(BaseModel):
         description="Seconds for which calls of other models wait, with `models_at_once`. A change costs a "
         "load, so make it several times as long as a load.",
     )
-    min_gap_ms: int = Field(default=0, ge=0, description="Least time between two starts, in milliseconds.")
+    min_gap_ms: int = Field(
+        default=0,
+        ge=0,
+        le=1000 * MOST_LEASE_S,
+        description="Least time between two starts, in milliseconds.",
+    )
     outage_failures: int = Field(
         default=5,
         ge=1,

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import Field
 
-from fairlane.core.section import Section
+from fairlane.core.section import MOST_COUNT, Section
 
 CHARS_PER_TOKEN = 4
 """About four characters of English text make a token: the rule of thumb of OpenAI's documentation ("What are
@@ -259,13 +259,19 @@ class Entry(NamedTuple):
 class Price(Section):
     """Prices of a model's tokens, in USD per million. There are no tiers by the length of a prompt."""
 
-    input: float = Field(ge=0, description="Input tokens.")
-    output: float = Field(ge=0, description="Output tokens.")
+    input: float = Field(ge=0, le=MOST_COUNT, description="Input tokens.")
+    output: float = Field(ge=0, le=MOST_COUNT, description="Output tokens.")
     cached_input: float | None = Field(
-        default=None, ge=0, description="Input tokens read from a cache. Default: the price of other input."
+        default=None,
+        ge=0,
+        le=MOST_COUNT,
+        description="Input tokens read from a cache. Default: the price of other input.",
     )
     cache_write: float | None = Field(
-        default=None, ge=0, description="Input tokens written to a cache. Default: the price of other input."
+        default=None,
+        ge=0,
+        le=MOST_COUNT,
+        description="Input tokens written to a cache. Default: the price of other input.",
     )
 
 

@@ -12,11 +12,12 @@ from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.read.job_waits import Delay, RunTraces
+from fairlane.store.read.job_waits import Delay, Flight, RunTraces
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.runs.inbox import OVERDUE_MS, Outbox
 from fairlane.why.queues import RunQueue
 from fairlane.why.reasons import Reason, held_in_words
@@ -64,7 +65,8 @@ def explain_run(
     """Why the jobs of a run wait, lane by lane. Announces the request again that no scheduler has read."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
     here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
-    in_flight = Counter(flight.lane for flight in traces.flights())
+    flights = list(traces.flights())
+    in_flight = Counter(flight.lane for flight in flights)
     if not traces.sees_all() and len(status.lanes) == 1:
         in_flight[status.lanes[0].lane] = status.in_flight
     delays = list(traces.delays())
@@ -75,8 +77,19 @@ def explain_run(
         ()
         if status.state.finished
         else tuple(
-            _lane_of_run(
-                here, ref, bounds, part.lane, part.known - part.done, in_flight[part.lane], delays, stretch
+            _untaken(
+                _lane_of_run(
+                    here,
+                    ref,
+                    bounds,
+                    part.lane,
+                    part.known - part.done,
+                    in_flight[part.lane],
+                    delays,
+                    stretch,
+                ),
+                flights,
+                here.now_ms,
             )
             for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
         )
@@ -137,6 +150,18 @@ def _lane_of_run(
         ahead=ahead,
         eta=eta,
     )
+
+
+def _untaken(part: LaneWait, flights: Sequence[Flight], now_ms: int) -> LaneWait:
+    """Where nothing waits but calls that no worker has taken."""
+    handed = [each.granted_ms for each in flights if each.lane == part.lane and each.worker is None]
+    late = [granted_ms for granted_ms in handed if now_ms - granted_ms >= UNTAKEN_MS]
+    if not late or part.constraint != "running":
+        return part
+    words = (
+        f"{len(late):,} calls were sent to workers {span(now_ms - min(late))} ago, and none has taken them"
+    )
+    return replace(part, sentence=f"{words}: see `fairlane doctor`")
 
 
 def _after_tasks(part: LaneWait, parts: Sequence[LaneWait]) -> LaneWait:

@@ -88,6 +88,11 @@ class LaneQueues:
         return self._consumer is not None and not self._held
 
     @property
+    def drained(self) -> bool:
+        """Whether the worker was asked to take nothing new."""
+        return self._drained
+
+    @property
     def _held(self) -> bool:
         return self._drained or self._standing_looks >= STANDING_LOOKS
 

@@ -16,7 +16,7 @@ STUCK_S = 30.0
 
 class WorkerHealth:
     """Answers `/healthz` and `/readyz`. ``consumes`` says whether the lanes' queues are being consumed,
-    ``trouble`` why Redis takes no commands.
+    ``trouble`` why Redis takes no commands, ``drained`` whether an operator asked for no new calls.
     """
 
     def __init__(
@@ -27,10 +27,12 @@ class WorkerHealth:
         observe: Callable[[float], None],
         pause: Pause = sleep,
         trouble: Callable[[], str | None] = lambda: None,
+        drained: Callable[[], bool] = lambda: False,
     ) -> None:
         self._turned, self._beaten = Pulse(clock), Pulse(clock)
         self._timeout_s, self._consumes = worker_timeout_s, consumes
         self._observe, self._pause, self._trouble = observe, pause, trouble
+        self._drained = drained
         self.stopping = False
 
     async def turn(self) -> None:
@@ -73,4 +75,6 @@ class WorkerHealth:
             return f"no heartbeat has reached Redis yet{why}"
         if silent_s > self._timeout_s:
             return f"no heartbeat has reached Redis for {silent_s:.0f} s{why}"
+        if self._drained():
+            return "an operator drains it: `fairlane drain --undo` with its name has it take work again"
         return None if self._consumes() else f"it does not consume{why or ': is the broker there?'}"

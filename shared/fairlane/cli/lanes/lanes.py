@@ -149,15 +149,16 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
 @group.command("resume")
 @with_settings
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
-    """Resume a lane: ends its pause and every wait; a parked lane sends a single call first."""
+    """Resume a lane: end its pause, or else every wait; a parked lane sends a single call first."""
     with invocation.deployment() as deployment:
         _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
-        state = deployment.lanes.view(lane).state
+        report = LaneReport(deployment.lanes.view(lane), 0)
+    held = f": {report.hold_in_words}" if report.hold else ""
     say(
-        f"{lane} is {state}"
+        f"{lane} is {report.view.state}{held}"
         if parked is None
         else f"{lane} is tried with a single call; it was parked: {parked}"
     )

@@ -56,6 +56,10 @@ def _entries(log: AuditLog, from_ms: int, team: str | None, *, follow: bool) -> 
         yield from found
 
 
+_AS_SET = {"burst_ms": "burst_seconds"}
+"""Limits of lanes that have another name in Redis than in the settings."""
+
+
 def _place(identity: str) -> tuple[int, int]:
     at, _, number = identity.partition("-")
     return int(at), int(number)
@@ -89,9 +93,19 @@ def in_words(detail: Mapping[str, Any]) -> str:
     """``requests_per_minute 60 → 120`` for what was changed, ``name=value`` for all else."""
     before, after = detail.get("before"), detail.get("after")
     if isinstance(before, Mapping) and isinstance(after, Mapping):
-        changes = (f"{name} {_value(before.get(name))} → {_value(after[name])}" for name in sorted(after))
+        changes = (
+            f"{_AS_SET.get(name, name)} {_limit(name, before.get(name))} → {_limit(name, after[name])}"
+            for name in sorted(after)
+        )
         return ", ".join(changes)
     return " ".join(f"{name}={_value(detail[name])}" for name in sorted(detail))
+
+
+def _limit(name: str, value: object) -> str:
+    """A value as it is set: Redis has bursts in milliseconds, and yes as 1."""
+    if name == "burst_ms" and value is not None:
+        return f"{float(str(value)) / 1000:g}"
+    return {"1": "true", "0": "false"}.get(str(value), _value(value)) if name == "exact" else _value(value)
 
 
 def _value(value: object) -> str:

@@ -37,6 +37,7 @@ def examine(seen: Seen) -> list[Finding]:
         check_leader(seen.leader, seen.clocks.server_ms),
         *check_specs(seen),
         *check_workers(seen),
+        *check_messages(seen),
         *check_connections(seen),
         *check_keys(seen.settings, seen.secrets),
         *check_needs(seen.settings, seen.secrets),
@@ -121,6 +122,17 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
         yield Finding(
             "versions", Grade.WARN, detail, "Finish the upgrade: neighbouring versions only are tried."
         )
+
+
+def check_messages(seen: Seen) -> Iterator[Finding]:
+    """Do live workers take what the scheduler sends them?"""
+    served = {lane for info in _alive(seen) for lane in info.lanes}
+    for lane, permits, oldest_ms in seen.untaken:
+        if lane in served:
+            since = span(seen.clocks.server_ms - oldest_ms)
+            detail = f"{lane}: no worker takes the messages of {permits:,} calls, the first sent {since} ago"
+            remedy = "Give schedulers and workers one celery.broker_url, and look at that broker's own log."
+            yield Finding("messages", Grade.FAIL, detail, remedy)
 
 
 def check_connections(seen: Seen) -> Iterator[Finding]:

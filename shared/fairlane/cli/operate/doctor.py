@@ -24,14 +24,18 @@ from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ArchiveUnavailable, ConfigurationError, RunNotFound, StoreUnavailable
 from fairlane.core.version import __version__
 from fairlane.model.run import RunRef
-from fairlane.store.connection.connect import without_password
+from fairlane.store.connection.connect import if_allowed, without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
 from fairlane.store.write.acl import user_name
+from fairlane.store.write.leases import Leases, Untaken
 from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
 
 app = typer.Typer()
+
+ANSWER_S = 5.0
+"""A Redis that has not answered for so long, twice, is the finding: other commands wait for half a minute."""
 
 LATE_MS = 15 * 60_000
 """Longer than an archive that works leaves a run that is due."""
@@ -63,7 +67,7 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
         return
     yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
     try:
-        with invocation.deployment() as deployment:
+        with invocation.deployment(ANSWER_S) as deployment:
             yield Finding("redis", Grade.OK, _answers(settings.redis))
             yield from _misfits(deployment)
             yield from examine(look(deployment))
@@ -109,7 +113,14 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
         frees_in_background=deployment.reader.frees_in_background(),
         unmoved=_unmoved(deployment),
+        untaken=_untaken(deployment),
     )
+
+
+def _untaken(deployment: Deployment) -> list[Untaken]:
+    """Permits that no worker has taken; none for a team's user, who may not look."""
+    leases = Leases(deployment.redis, deployment.keys)
+    return if_allowed(lambda: leases.untaken(deployment.now_ms()), [])
 
 
 def _unmoved(deployment: Deployment) -> Unmoved | None:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.store.read.overview import LeaderView, ServerView
+from fairlane.store.write.leases import Untaken
 from fairlane.store.write.workers import Beat
 
 
@@ -78,7 +79,8 @@ class Seen:
 
     ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
     ``frees_in_background``: whether Redis does that with expired runs; ``None`` where it does not say.
-    ``unmoved``: runs that are long due to be archived; ``None`` without an archive.
+    ``unmoved``: runs that are long due to be archived; ``None`` without an archive. ``untaken``: permits that
+    no worker has taken.
     """
 
     settings: Settings
@@ -94,3 +96,4 @@ class Seen:
     carriers: Mapping[str, str] = field(default_factory=dict)
     frees_in_background: bool | None = None
     unmoved: Unmoved | None = None
+    untaken: Sequence[Untaken] = ()

@@ -257,7 +257,9 @@ class Connection(Section):
         '`"tool"`: the arguments of a tool that they must call. `false`: nothing. Default: as its protocol '
         "supports.",
     )
-    connect_timeout: float = Field(default=10.0, gt=0, description="Most seconds to connect to the server.")
+    connect_timeout: float = Field(
+        default=10.0, gt=0, le=3600, description="Most seconds to connect to the server."
+    )
     proxy: str | None = Field(
         default=None, pattern=r"^https?://", description="HTTP proxy for all requests. Default: none."
     )

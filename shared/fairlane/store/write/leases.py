@@ -4,13 +4,25 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+
+UNTAKEN_MS = 5000
+"""A permit that no worker has taken for so long, in milliseconds, has probably gone to no worker: a live one
+takes it within milliseconds, and connects again within seconds to a broker that was away."""
+
+
+class Untaken(NamedTuple):
+    """Permits of a lane that no worker has taken for `UNTAKEN_MS`, and when the oldest was granted."""
+
+    lane: str
+    permits: int
+    oldest_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +59,14 @@ class Leases:
         """Every lease that a worker holds."""
         found = (_lease(json.loads(record)) for record in self._redis.hvals(self._keys.leased))
         return [lease for lease in found if lease.worker == worker]
+
+    def untaken(self, now_ms: int) -> list[Untaken]:
+        """By lane, what no worker takes: the broker that gets the messages is perhaps not the workers'."""
+        found: dict[str, list[int]] = {}
+        for record in map(json.loads, self._redis.hvals(self._keys.leased)):
+            if record.get("worker") is None and now_ms - record["granted_ms"] >= UNTAKEN_MS:
+                found.setdefault(record["lane"], []).append(record["granted_ms"])
+        return [Untaken(lane, len(granted), min(granted)) for lane, granted in sorted(found.items())]
 
     def count(self) -> int:
         """Attempts in flight, over all lanes."""

@@ -256,7 +256,14 @@ def read_limits(stored: Mapping[str, str]) -> LaneLimits:
     }
     if "burst_ms" in stored:
         fields["burst_seconds"] = float(stored["burst_ms"]) / 1000
-    return LaneLimits.model_validate(fields)
+    return LaneLimits.model_validate({name: _at_most(name, value) for name, value in fields.items()})
+
+
+def _at_most(name: str, value: float | str) -> float | str:
+    """A stored limit, or the most that `LaneLimits` allows: an earlier version stored numbers beyond it."""
+    bounds = (getattr(each, "le", None) for each in LaneLimits.model_fields[name].metadata)
+    most = next((bound for bound in bounds if bound is not None), None)
+    return value if most is None or float(value) <= most else most
 
 
 def stored_limit(name: str, value: float | bool | str) -> tuple[str, str]:

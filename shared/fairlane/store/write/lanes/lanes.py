@@ -93,6 +93,12 @@ class Lanes(Permits):
             self._redis.hset(self._keys.configured, lane, json.dumps(stated))
         return new
 
+    def stated(self) -> dict[str, dict[str, Limit]]:
+        """What `configure` has written for each lane last; lanes without any limit are left out."""
+        found = self._redis.hgetall(self._keys.configured)
+        said = {lane.decode(): json.loads(limits) for lane, limits in found.items()}
+        return {lane: limits for lane, limits in said.items() if limits}
+
     def has_stated(self, lane: str, name: str, text: str) -> bool:
         """Whether `configure` has set that limit and it still holds; ``text`` as it is stored."""
         said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
@@ -270,11 +276,12 @@ def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         name = str(first["loc"][0])
+        known = LaneLimits.model_fields.get(name)
         raise ConfigurationError(
             f"lanes.{lane}.{name}",
             limits.get(name),
-            first["msg"],
-            f"Limits are {', '.join(LaneLimits.model_fields)}",
+            first["msg"].replace("Input should be", "must be") if known else "there is no such limit",
+            (known and known.description) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
         ) from None
     for name in stated:
         value = getattr(made, name)
