@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -270,6 +271,23 @@ def test_what_stands_in_texts_is_no_value() -> None:
     assert admission.values_of(b'{"a":"[,{\\",[{,","b":[1,2]}') == 4
     assert admission.values_of(b'"' + b"," * 4_000_000) == 4_000_000, "a text without an end is none"
     assert admission.values_of(b'"' + b"," * 4_000_000 + b'"') == 0
+
+
+@pytest.mark.parametrize("sign", [b'\\"', b"\\\\", b'"', b"a\\", b'",'])
+def test_a_spec_is_measured_in_time_linear_in_it(sign: bytes) -> None:
+    began = time.process_time()
+    admission.values_of(b'"' + sign * 40_000)
+    assert time.process_time() - began < 0.5, "a text without an end is sought from each of its quotes"
+
+
+def test_a_spec_of_quotes_that_nothing_ends_holds_up_nobody(parts: Parts) -> None:
+    ref = RunRef("flood", "r1")
+    parts.redis.set(parts.keys.spec(ref), b'"' + b'\\"' * 30_000)
+    push(parts, iter([asked("r1")]))
+    began = time.process_time()
+    parts.receiver.tick(None, parts.moment())
+    assert time.process_time() - began < 1
+    assert state(parts, ref) == RunState.REFUSED
 
 
 def test_prompts_as_people_write_them_are_not_too_many(parts: Parts) -> None:
