@@ -19,6 +19,7 @@ from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, FairlaneError
+from fairlane.core.redaction import mask_text
 from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane_workers.probe.charge import ChargeModel, check_charge
@@ -129,7 +130,7 @@ async def probe(
         "connection": name,
         "provider": connection.provider,
         "protocol": connection.protocol,
-        "base_url": connection.base_url,
+        "base_url": mask_text(connection.base_url),
         "model": question.model,
         "lane": lane,
         "shared_by": lane_identity(connection, question.model),
