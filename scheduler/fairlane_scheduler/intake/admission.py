@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,14 +26,15 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Fields, Runs, bounds_of, check_prices
 from fairlane.telemetry.logs import get_logger
 from fairlane.templates.template import Template, words_of
-from fairlane_scheduler.intake.template_check import LOOK_MS, TemplateCheck, TemplatesAwaited
+from fairlane_scheduler.intake.template_check import LOOK_MS, RequestAwaited, TemplateCheck
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
 MOST_JOBS = 100_000_000  # a run's bitmap of finished jobs then takes 12 MB
 MOST_PAGES = 250_000
-PAGES_MEASURED_AT_ONCE = 1000
+PAGES_MEASURED_AT_ONCE = 1000  # some 10 ms; all of the largest run take seconds, and a leader its lease
+NEXT_PAGES_MS = 1  # until the next are measured: other work comes between
 
 # Words in the markup of all templates of a run: compiling so many takes a second at worst.
 TEMPLATE_WORDS = 10_000
@@ -51,6 +53,16 @@ without an end would else be sought from each quote in it, which takes hours for
 log = get_logger("receiver")
 
 
+@dataclass(slots=True)
+class _Measured:
+    """The first pages of a run: how many are measured, their bytes together, and how many are missing."""
+
+    ref: RunRef
+    first: int = 0
+    total: int = 0
+    missing: int = 0
+
+
 class PayloadLimits:
     """Limits what a team may submit: the size of a run, and how many runs.
 
@@ -63,7 +75,8 @@ class PayloadLimits:
         self._backlog = backlog
         self._limits = limits
         self._active: Counter[str] | None = None
-        self._measured: dict[RunRef, tuple[int, int]] = {}
+        self._measured: dict[RunRef, _Measured] = {}
+        self._measuring: dict[str, _Measured] = {}  # by team: runs that are not open
         self._rejected: dict[str, deque[RunRef]] = {}
 
     @property
@@ -106,7 +119,9 @@ class PayloadLimits:
                 )
 
     def check_rows(self, spec: RunSpec, rows: int) -> int:
-        """Check the size of the pages of so many rows, if the client uploads them; how many are missing."""
+        """Check the size of the pages of so many rows, if the client uploads them; how many of a run that is
+        not open are missing. Raises `RequestAwaited` until all are measured, some at a time.
+        """
         if spec.source is not None:
             return 0
         ref, pages = RunRef(spec.team, spec.run), -(-rows // spec.page_rows)
@@ -114,20 +129,30 @@ class PayloadLimits:
             raise ValueError(
                 f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed"
             )
-        first, total = self._measured.get(ref, (0, 0)) if spec.open else (0, 0)
-        last = missing = 0
-        while first < pages and total <= self._limits.run_bytes:
-            some = range(first, min(first + PAGES_MEASURED_AT_ONCE, pages))
-            sizes = self._runs.page_bytes(ref, some)
-            first, total, last = some.stop, total + sum(sizes), sizes[-1]
-            missing += sizes.count(0)
-        if total > self._limits.run_bytes:
+        measured = self._measured_of(ref, is_open=spec.open)
+        some = range(measured.first, min(measured.first + PAGES_MEASURED_AT_ONCE, pages))
+        sizes = self._runs.page_bytes(ref, some) if some else []
+        measured.first += len(sizes)
+        measured.total, measured.missing = measured.total + sum(sizes), measured.missing + sizes.count(0)
+        if measured.total > self._limits.run_bytes:
+            self._measuring.pop(ref.team, None)
             allowed = f"at most {self._limits.run_bytes:,} are allowed (scheduler.limits.run_bytes)"
             raise ValueError(f"rows: they take more bytes than that, compressed: {allowed}: split the run")
-        if spec.open:
-            whole = rows % spec.page_rows == 0  # a page that is not full is measured again
-            self._measured[ref] = (first, total) if whole or not last else (first - 1, total - last)
-        return missing
+        if measured.first < pages:
+            raise RequestAwaited(NEXT_PAGES_MS)
+        if not spec.open:
+            return self._measuring.pop(ref.team).missing
+        if rows % spec.page_rows and sizes and sizes[-1]:  # a page that is not full is measured again
+            measured.first, measured.total = measured.first - 1, measured.total - sizes[-1]
+        return 0
+
+    def _measured_of(self, ref: RunRef, *, is_open: bool) -> _Measured:
+        """What is measured of a run: an open one's is kept, and of a team's others that of one at a time."""
+        if is_open:
+            return self._measured.setdefault(ref, _Measured(ref))
+        if (measured := self._measuring.get(ref.team)) is None or measured.ref != ref:
+            measured = self._measuring[ref.team] = _Measured(ref)
+        return measured
 
     def note_rejected(self, ref: RunRef) -> RunRef | None:
         """Count a rejected run; returns the oldest one if its team now has too many."""
@@ -247,7 +272,7 @@ class Admission:
         self._limits.begin()
 
     def submit(self, ref: RunRef, moment: Moment) -> None:
-        """Admit a submitted run, or reject it. Raises what Redis raises, and `TemplatesAwaited`: then the run
+        """Admit a submitted run, or reject it. Raises what Redis raises, and `RequestAwaited`: then the run
         is to be submitted again in a later tick.
         """
         try:
@@ -258,7 +283,7 @@ class Admission:
                     return
                 self._limits.check_spec(ref, text)
                 plan = self._plan(ref, text)
-        except (RedisError, OSError, TemplatesAwaited):
+        except (RedisError, OSError, RequestAwaited):
             raise
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
@@ -276,6 +301,7 @@ class Admission:
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
 
     def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
+        self._limits.forget(ref)
         if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
             log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
             if oldest := self._limits.note_rejected(ref):
@@ -288,13 +314,13 @@ class Admission:
             self._checks.pop(ref.team).drop()
             return None
         if wait_ms := check.wait_ms():
-            raise TemplatesAwaited(wait_ms)
+            raise RequestAwaited(wait_ms)
         del self._checks[ref.team]
         return check.result()
 
     def _plan(self, ref: RunRef, text: bytes) -> Plan:
         """The plan of a valid spec. Raises ``ValueError`` or `FairlaneError` with a message for its team, and
-        `TemplatesAwaited` if a child compiles its templates now.
+        `RequestAwaited` if a child compiles its templates now.
         """
         spec = _read_spec(ref, text)
         check_jobs(spec, spec.rows)
@@ -334,7 +360,7 @@ class Admission:
             )
         if self._pool is not None and (markup := rendering.markup()):
             self._checks[ref.team] = TemplateCheck(self._pool, plan, markup)
-            raise TemplatesAwaited(LOOK_MS)
+            raise RequestAwaited(LOOK_MS)
         return plan
 
 
