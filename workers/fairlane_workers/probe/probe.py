@@ -126,14 +126,15 @@ async def probe(
     finally:
         took_ms = clock.monotonic_ms() - pieces.started_ms
         await provider.aclose()
+    shown = connection.model_copy(update={"base_url": mask_text(connection.base_url)})
     return {
         "connection": name,
         "provider": connection.provider,
         "protocol": connection.protocol,
-        "base_url": mask_text(connection.base_url),
+        "base_url": shown.base_url,
         "model": question.model,
         "lane": lane,
-        "shared_by": lane_identity(connection, question.model),
+        "shared_by": lane_identity(shown, question.model),
         "streamed": stream,
         "latency_ms": took_ms,
         "first_piece_ms": pieces.first_ms if stream else None,
