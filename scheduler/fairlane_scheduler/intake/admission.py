@@ -125,10 +125,7 @@ class PayloadLimits:
         if spec.source is not None:
             return 0
         ref, pages = RunRef(spec.team, spec.run), -(-rows // spec.page_rows)
-        if pages > MOST_PAGES:
-            raise ValueError(
-                f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed"
-            )
+        check_pages(spec, rows)
         measured = self._measured_of(ref, is_open=spec.open)
         some = range(measured.first, min(measured.first + PAGES_MEASURED_AT_ONCE, pages))
         sizes = self._runs.page_bytes(ref, some) if some else []
@@ -189,6 +186,13 @@ def check_jobs(spec: RunSpec, rows: int) -> None:
     jobs = rows * spec.cells_per_row * spec.steps + spec.session_jobs
     if jobs > MOST_JOBS:
         raise ValueError(f"rows: the run has {jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it")
+
+
+def check_pages(spec: RunSpec, rows: int) -> None:
+    """Raises ``ValueError`` if so many rows make more pages than a run may have."""
+    pages = -(-rows // spec.page_rows)
+    if pages > MOST_PAGES:
+        raise ValueError(f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed")
 
 
 def check_source(spec: RunSpec, allowed: Sequence[str]) -> None:
