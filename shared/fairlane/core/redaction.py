@@ -55,7 +55,7 @@ SECRET_ENDS = (
 )
 
 _WORD = re.compile(r"[^\s'\"]+")
-_USER = re.compile(r"://([^:/@]*)(:|\Z)")
+_USER = re.compile(r"://([^:/]*)(:|\Z)")
 _MISLEADING = re.compile(r"[\s#/?'\"]")
 HIDDEN = "(hidden)"
 _PARAMETER = re.compile(r"([?&]([\w.~-]++)=)[^&\s'\"]+")
@@ -230,6 +230,7 @@ def mask_text(text: str) -> str:
     """
     if "://" in text:
         text = _PARAMETER.sub(_without_key, _WORD.sub(_without_user, text))
+        text = _WORD.sub(_without_user, text)  # a masked parameter may have held what made a path of a user
     lower = text.lower()
     return _BEARER.sub(rf"\1{MASK}", text) if "bearer" in lower or "authorization" in lower else text
 
