@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -270,6 +271,67 @@ def test_what_stands_in_texts_is_no_value() -> None:
     assert admission.values_of(b'{"a":"[,{\\",[{,","b":[1,2]}') == 4
     assert admission.values_of(b'"' + b"," * 4_000_000) == 4_000_000, "a text without an end is none"
     assert admission.values_of(b'"' + b"," * 4_000_000 + b'"') == 0
+
+
+@pytest.mark.parametrize("sign", [b'\\"', b"\\\\", b'"', b"a\\", b'",'])
+def test_a_spec_is_measured_in_time_linear_in_it(sign: bytes) -> None:
+    began = time.process_time()
+    admission.values_of(b'"' + sign * 40_000)
+    assert time.process_time() - began < 0.5, "a text without an end is sought from each of its quotes"
+
+
+def test_a_spec_of_quotes_that_nothing_ends_holds_up_nobody(parts: Parts) -> None:
+    ref = RunRef("flood", "r1")
+    parts.redis.set(parts.keys.spec(ref), b'"' + b'\\"' * 30_000)
+    push(parts, iter([asked("r1")]))
+    began = time.process_time()
+    parts.receiver.tick(None, parts.moment())
+    assert time.process_time() - began < 1
+    assert state(parts, ref) == RunState.REFUSED
+
+
+def many_pages(parts: Parts, pages: int, uploaded: int) -> RunRef:
+    """A submission of so many pages of a row, of which the first are there."""
+    ref = RunRef("flood", "r1")
+    parts.redis.set(parts.keys.spec(ref), spec_with(parts, "r1", rows=pages, page_rows=1))
+    page = encode_page([{"q": "x"}])
+    write(parts.redis, (("HSET", parts.keys.rows(ref), str(n), page) for n in range(uploaded)))
+    push(parts, iter([asked("r1")]))
+    return ref
+
+
+def test_a_run_of_most_pages_lets_anothers_run_in_with_the_first_tick(parts: Parts, trips: Trips) -> None:
+    many_pages(parts, admission.MOST_PAGES, 1)
+    other = good(parts)
+    began = trips.count
+    parts.receiver.tick(None, parts.moment())
+    assert state(parts, other) == RunState.RUNNING
+    assert trips.count - began < 100, "its pages are measured in this tick"
+
+
+@pytest.mark.parametrize(("missing", "expected"), [(0, RunState.RUNNING), (700, RunState.REFUSED)])
+def test_pages_that_are_measured_in_several_ticks_are_all_counted(
+    parts: Parts, missing: int, expected: RunState
+) -> None:
+    pages = 2 * admission.PAGES_MEASURED_AT_ONCE + 5
+    ref = many_pages(parts, pages, pages - missing)
+    ticks = 0
+    while parts.redis.llen(parts.keys.inbox("flood")):
+        assert state(parts, ref) is None
+        parts.receiver.tick({"flood"}, parts.moment())
+        parts.clock.advance(admission.NEXT_PAGES_MS / 1000)
+        ticks += 1
+    assert ticks == 3
+    assert state(parts, ref) == expected
+    if missing:
+        assert f"{missing:,} of {pages:,} pages are missing" in parts.state(ref)["reason"]
+
+
+def test_a_run_is_refused_at_the_first_page_beyond_its_bytes(parts: Parts) -> None:
+    parts.admission._limits._limits = parts.admission._limits._limits.model_copy(update={"run_bytes": 500})
+    ref = many_pages(parts, admission.MOST_PAGES, 50)
+    parts.receiver.tick({"flood"}, parts.moment())
+    assert "scheduler.limits.run_bytes" in parts.state(ref)["reason"]
 
 
 def test_prompts_as_people_write_them_are_not_too_many(parts: Parts) -> None:

@@ -337,6 +337,7 @@ def everything(stage: Stage) -> list[Waiting]:
     run = client.submit([{"n": n} for n in range(4)], "{{ n }}", model=TASKS, session="n")
     assert run.status().state == "submitted"
     assert [each.run for each in client.runs()] == [run.id]
+    assert client._deployment.is_led(), "what a team may not read is no lack of a scheduler"
     stage.admit()
     pieces = run.chunks()
     whys = [run.why(), run.why(1), client.why(TASKS), client.why(JUDGES)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -87,3 +88,20 @@ def test_many_divisions_of_long_numbers_use_the_allowance_up() -> None:
     loop = "{% for a in r %}{% for b in r %}{% if x is divisibleby y %}{% endif %}{% endfor %}{% endfor %}"
     with pytest.raises(TemplateError, match="too much work"):
         render(loop, r=list(range(100)), x=1 << 13_000, y=(1 << 6000) + 1)
+
+
+@given(text=st.text(alphabet="ab \n\u00a0é"), chars=st.none() | st.text(alphabet="ab \né", max_size=4))
+def test_strip_lstrip_and_rstrip_are_those_of_python(text: str, chars: str | None) -> None:
+    assert operations.strip(text, chars) == text.strip(chars)
+    assert operations.lstrip(text, chars) == text.lstrip(chars)
+    assert operations.rstrip(text, chars) == text.rstrip(chars)
+
+
+@pytest.mark.parametrize(
+    "template", ["{{ s.strip(p) }}", "{{ s.lstrip(p) }}", "{{ s.rstrip(p) }}", "{{ s|trim(p) }}"]
+)
+def test_stripping_takes_no_product_of_lengths(template: str) -> None:
+    row = {"s": "\u0161" * 60_000, "p": "\u0261" * 60_000 + "\u0161"}
+    began = time.process_time()
+    assert Template("prompt", template).render(row) == ""
+    assert time.process_time() - began < 0.5, "Python looks through all signs for each character"

@@ -137,3 +137,32 @@ def test_a_shell_completes_commands_without_loading_them_and_options() -> None:
     assert "'redis'" not in loaded
     offered, _ = completions("fairlane submit --judge-m")
     assert offered == ["--judge-model"]
+
+
+@pytest.mark.parametrize("command", ["config", "connections"])
+@pytest.mark.parametrize("form", [[], ["--json"]])
+@pytest.mark.parametrize(
+    "lines",
+    [
+        'base_url = "https://host/v1?api-version=1&code=hunter2"',
+        'base_url = "https://host/v1?sig=hunter2"',
+        'base_url = "https://hunter2@host/v1"',
+        'base_url = "https://me:hunter2@host/v1"',
+        'base_url = "https://host/v1"\napi_key_command = ["vault", "read", "-token=hunter2"]',
+    ],
+)
+def test_no_command_shows_a_credential_of_a_connection(
+    here: Path, command: str, form: list[str], lines: str
+) -> None:
+    (here / "fairlane.toml").write_text(f'[connections.a]\nprotocol = "openai"\n{lines}\n')
+    result = run(command, *form)
+    assert result.exit_code == 0, result.output
+    assert "hunter2" not in result.output
+
+
+@pytest.mark.parametrize(
+    "url", ["redis://hunter2@host/0", "redis://:hun'ter2@host/0", "redis://a:hunter2@host/0"]
+)
+def test_the_settings_show_no_password_of_redis(here: Path, url: str) -> None:
+    shown = run("config", FAIRLANE_REDIS__URL=url).output
+    assert "ter2" not in shown

@@ -19,6 +19,12 @@ def test_news_and_complaints_leave_standard_output_alone(capsys: pytest.CaptureF
     assert (seen.out, seen.err) == ("", "[bold]as it is[/bold]\nerror: wrong\n")
 
 
+def test_a_message_shows_no_url_s_password(capsys: pytest.CaptureFixture[str]) -> None:
+    say("redis://:secret@host is away")
+    complain("https://host/v1?code=secret answers 401")
+    assert "secret" not in capsys.readouterr().err
+
+
 def test_json_is_one_document_in_any_language(capsys: pytest.CaptureFixture[str]) -> None:
     print_json({"name": "Größe", "n": 1})
     out = capsys.readouterr().out

@@ -84,9 +84,9 @@ def test_wrong_settings_are_reported_before_anything_is_started(role: str, tmp_p
 
 @pytest.mark.usefixtures("no_exec")
 def test_flower_listens_on_this_machine_alone_and_takes_options_of_its_own() -> None:
-    flower = became("flower", "--", "--basic_auth=me:pw")
+    flower = became("flower", "--", "--url_prefix=f")
     assert flower.arguments[0] == "fairlane.flower"
-    assert {"--address=127.0.0.1", "--port=5555", "--basic_auth=me:pw"} <= set(flower.arguments)
+    assert {"--address=127.0.0.1", "--port=5555", "--url_prefix=f"} <= set(flower.arguments)
     assert "--enable_events=False" not in flower.arguments
     assert "--enable_events=False" in became("flower", "--no-events").arguments
 
@@ -103,6 +103,21 @@ def test_flower_remembers_so_many_tasks_and_shows_no_text_unless_it_is_reported_
 def test_flower_for_everybody_without_a_login_is_cautioned(extra: list[str], cautioned: bool) -> None:
     result = CliRunner().invoke(app, ["flower", "--address", "0.0.0.0", *extra])
     assert ("caution" in result.stderr) is cautioned
+
+
+@pytest.mark.usefixtures("no_exec")
+@pytest.mark.parametrize("name", ["basic_auth", "basic-auth", "cookie_secret", "oauth2_secret", "broker_api"])
+def test_flowers_secrets_are_no_arguments_of_its_process(name: str) -> None:
+    flower = became("flower", "--", f"--{name}=me:pw", "--url_prefix=f")
+    assert "pw" not in " ".join(flower.arguments)
+    assert "--url_prefix=f" in flower.arguments
+    assert flower.environment[f"FLOWER_{name.upper().replace('-', '_')}"] == "me:pw"
+
+
+@pytest.mark.usefixtures("no_exec")
+def test_a_login_in_the_environment_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("FLOWER_BASIC_AUTH", "me:pw")
+    assert "caution" not in CliRunner().invoke(app, ["flower", "--address", "0.0.0.0"]).stderr
 
 
 @pytest.mark.usefixtures("no_exec")

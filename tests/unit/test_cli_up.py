@@ -56,6 +56,7 @@ def test_the_ready_file_says_where_everything_is(up: Up, tmp_path: Path) -> None
     assert document["pid"] == process.pid
     assert document["base_url"].endswith("/v1")
     assert ping(document["redis_url"]) is None
+    assert (tmp_path / "ready.json").stat().st_mode & 0o777 == 0o600, "a URL in it may have a password"
     assert all(is_running(pid) for pid in document["pids"].values())
     assert (tmp_path / "data" / ".gitignore").read_text() == "*\n", "invisible to git"
 

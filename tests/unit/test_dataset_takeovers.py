@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from itertools import count
@@ -225,3 +226,46 @@ def test_a_scheduler_whose_last_page_was_stored_unheard_knows_that_the_run_is_wh
     assert [len(page) for page in leaders.stored()] == [3]
     assert leaders.run is not None
     assert (leaders.run.rows, leaders.run.open) == (3, False)
+
+
+def test_a_new_leaders_tick_waits_for_no_digest_of_a_page(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaders = Leaders(parts, write(tmp_path / "rows.jsonl", numbered(30)), 1)
+    partly_read(leaders, 20)
+    digest, ticking = parts.runs.digest, threading.current_thread()
+
+    def asked(ref: RunRef, number: int) -> str | None:
+        assert threading.current_thread() is not ticking, "those of a long dataset outlast a lease"
+        return digest(ref, number)
+
+    monkeypatch.setattr(parts.runs, "digest", asked)
+    leaders.read_to_the_end()
+    assert parts.state(leaders.ref)["rows"] == "30"
+
+
+def test_a_redis_that_is_away_while_a_page_is_read_ends_no_dataset(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    leaders = Leaders(parts, write(tmp_path / "rows.jsonl", numbered(30)), 4)
+    partly_read(leaders, 20)
+
+    def away(ref: RunRef, number: int) -> str | None:
+        raise RedisConnectionError("away")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(parts.runs, "digest", away)
+        with pytest.raises(RedisConnectionError):
+            leaders.read_to_the_end()
+    leaders.read_to_the_end()
+    assert parts.state(leaders.ref)["rows"] == "30"
+
+
+def test_a_dataset_of_more_pages_than_a_run_may_have_stops_its_run(
+    parts: Parts, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("fairlane_scheduler.intake.admission.MOST_PAGES", 3)
+    leaders = Leaders(parts, write(tmp_path / "rows.jsonl", numbered(5)), 1)
+    leaders.read_to_the_end()
+    assert parts.state(leaders.ref)["state"] == RunState.STOPPED
+    assert "at most 3 are allowed" in parts.state(leaders.ref)["reason"]

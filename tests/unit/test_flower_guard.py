@@ -282,3 +282,15 @@ def test_below_a_prefix_pages_data_and_entries_are_there(real_redis: Redis) -> N
         assert (script.status_code, script.headers["cache-control"]) == (200, "no-cache")
         assert client.get("/fairlane/static/../installing.py").status_code in (403, 404)
         assert client.get("/fairlane/static/%2e%2e/installing.py").status_code in (403, 404)
+
+
+@pytest.mark.parametrize(
+    "path", ["/", "/workers?json=1", "/tasks", "/broker", "/metrics", "/healthcheck", OPEN]
+)
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_flower_s_own_pages_answer_to_no_other_name_either(real_redis: Redis, path: str, method: str) -> None:
+    with served(real_redis, address="127.0.0.1") as flower:
+        with flower.client(headers={"Host": "elsewhere.example"}) as client:
+            assert client.request(method, path).status_code == 403
+        with flower.client() as client:
+            assert client.get("/healthcheck").status_code == 200

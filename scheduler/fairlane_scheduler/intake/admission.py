@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
@@ -25,14 +26,15 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Fields, Runs, bounds_of, check_prices
 from fairlane.telemetry.logs import get_logger
 from fairlane.templates.template import Template, words_of
-from fairlane_scheduler.intake.template_check import LOOK_MS, TemplateCheck, TemplatesAwaited
+from fairlane_scheduler.intake.template_check import LOOK_MS, RequestAwaited, TemplateCheck
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
 MOST_JOBS = 100_000_000  # a run's bitmap of finished jobs then takes 12 MB
 MOST_PAGES = 250_000
-PAGES_MEASURED_AT_ONCE = 1000
+PAGES_MEASURED_AT_ONCE = 1000  # some 10 ms; all of the largest run take seconds, and a leader its lease
+NEXT_PAGES_MS = 1  # until the next are measured: other work comes between
 
 # Words in the markup of all templates of a run: compiling so many takes a second at worst.
 TEMPLATE_WORDS = 10_000
@@ -44,9 +46,21 @@ SPEC_VALUES = 50_000
 REJECTED_KEPT = 1000  # rejected runs kept for a team; the oldest beyond them are deleted
 REASON_CHARS = 500
 
-_JSON_TEXT = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"', re.DOTALL)
+_JSON_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
+"""A text, also one that the document's end cuts. Possessive, so that a hostile document is read once: a text
+without an end would else be sought from each quote in it, which takes hours for 4 MiB of them."""
 
 log = get_logger("receiver")
+
+
+@dataclass(slots=True)
+class _Measured:
+    """The first pages of a run: how many are measured, their bytes together, and how many are missing."""
+
+    ref: RunRef
+    first: int = 0
+    total: int = 0
+    missing: int = 0
 
 
 class PayloadLimits:
@@ -61,7 +75,8 @@ class PayloadLimits:
         self._backlog = backlog
         self._limits = limits
         self._active: Counter[str] | None = None
-        self._measured: dict[RunRef, tuple[int, int]] = {}
+        self._measured: dict[RunRef, _Measured] = {}
+        self._measuring: dict[str, _Measured] = {}  # by team: runs that are not open
         self._rejected: dict[str, deque[RunRef]] = {}
 
     @property
@@ -104,28 +119,37 @@ class PayloadLimits:
                 )
 
     def check_rows(self, spec: RunSpec, rows: int) -> int:
-        """Check the size of the pages of so many rows, if the client uploads them; how many are missing."""
+        """Check the size of the pages of so many rows, if the client uploads them; how many of a run that is
+        not open are missing. Raises `RequestAwaited` until all are measured, some at a time.
+        """
         if spec.source is not None:
             return 0
         ref, pages = RunRef(spec.team, spec.run), -(-rows // spec.page_rows)
-        if pages > MOST_PAGES:
-            raise ValueError(
-                f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed"
-            )
-        first, total = self._measured.get(ref, (0, 0)) if spec.open else (0, 0)
-        last = missing = 0
-        while first < pages and total <= self._limits.run_bytes:
-            some = range(first, min(first + PAGES_MEASURED_AT_ONCE, pages))
-            sizes = self._runs.page_bytes(ref, some)
-            first, total, last = some.stop, total + sum(sizes), sizes[-1]
-            missing += sizes.count(0)
-        if total > self._limits.run_bytes:
+        check_pages(spec, rows)
+        measured = self._measured_of(ref, is_open=spec.open)
+        some = range(measured.first, min(measured.first + PAGES_MEASURED_AT_ONCE, pages))
+        sizes = self._runs.page_bytes(ref, some) if some else []
+        measured.first += len(sizes)
+        measured.total, measured.missing = measured.total + sum(sizes), measured.missing + sizes.count(0)
+        if measured.total > self._limits.run_bytes:
+            self._measuring.pop(ref.team, None)
             allowed = f"at most {self._limits.run_bytes:,} are allowed (scheduler.limits.run_bytes)"
             raise ValueError(f"rows: they take more bytes than that, compressed: {allowed}: split the run")
-        if spec.open:
-            whole = rows % spec.page_rows == 0  # a page that is not full is measured again
-            self._measured[ref] = (first, total) if whole or not last else (first - 1, total - last)
-        return missing
+        if measured.first < pages:
+            raise RequestAwaited(NEXT_PAGES_MS)
+        if not spec.open:
+            return self._measuring.pop(ref.team).missing
+        if rows % spec.page_rows and sizes and sizes[-1]:  # a page that is not full is measured again
+            measured.first, measured.total = measured.first - 1, measured.total - sizes[-1]
+        return 0
+
+    def _measured_of(self, ref: RunRef, *, is_open: bool) -> _Measured:
+        """What is measured of a run: an open one's is kept, and of a team's others that of one at a time."""
+        if is_open:
+            return self._measured.setdefault(ref, _Measured(ref))
+        if (measured := self._measuring.get(ref.team)) is None or measured.ref != ref:
+            measured = self._measuring[ref.team] = _Measured(ref)
+        return measured
 
     def note_rejected(self, ref: RunRef) -> RunRef | None:
         """Count a rejected run; returns the oldest one if its team now has too many."""
@@ -144,9 +168,17 @@ class PayloadLimits:
 
 
 def values_of(text: bytes) -> int:
-    """How many values a JSON document has at most, outside its texts; it is not read for that."""
-    bare = _JSON_TEXT.sub(b"", text)
+    """How many values a JSON document has at most, outside its texts; it is not read for that.
+
+    What no quote ends is no text, and counts. Linear in ``text``, whatever it holds.
+    """
+    bare = _JSON_TEXT.sub(_unended, text)
     return sum(bare.count(sign) for sign in (b",", b"[", b"{"))
+
+
+def _unended(found: re.Match[bytes]) -> bytes:
+    """Nothing for a whole text; what no quote ends as it is."""
+    return b"" if found[1] else found[0]
 
 
 def check_jobs(spec: RunSpec, rows: int) -> None:
@@ -154,6 +186,13 @@ def check_jobs(spec: RunSpec, rows: int) -> None:
     jobs = rows * spec.cells_per_row * spec.steps + spec.session_jobs
     if jobs > MOST_JOBS:
         raise ValueError(f"rows: the run has {jobs:,} jobs, at most {MOST_JOBS:,} are allowed: split it")
+
+
+def check_pages(spec: RunSpec, rows: int) -> None:
+    """Raises ``ValueError`` if so many rows make more pages than a run may have."""
+    pages = -(-rows // spec.page_rows)
+    if pages > MOST_PAGES:
+        raise ValueError(f"page_rows: {rows:,} rows are {pages:,} pages, at most {MOST_PAGES:,} are allowed")
 
 
 def check_source(spec: RunSpec, allowed: Sequence[str]) -> None:
@@ -237,7 +276,7 @@ class Admission:
         self._limits.begin()
 
     def submit(self, ref: RunRef, moment: Moment) -> None:
-        """Admit a submitted run, or reject it. Raises what Redis raises, and `TemplatesAwaited`: then the run
+        """Admit a submitted run, or reject it. Raises what Redis raises, and `RequestAwaited`: then the run
         is to be submitted again in a later tick.
         """
         try:
@@ -248,7 +287,7 @@ class Admission:
                     return
                 self._limits.check_spec(ref, text)
                 plan = self._plan(ref, text)
-        except (RedisError, OSError, TemplatesAwaited):
+        except (RedisError, OSError, RequestAwaited):
             raise
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
@@ -266,6 +305,7 @@ class Admission:
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
 
     def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
+        self._limits.forget(ref)
         if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
             log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
             if oldest := self._limits.note_rejected(ref):
@@ -278,13 +318,13 @@ class Admission:
             self._checks.pop(ref.team).drop()
             return None
         if wait_ms := check.wait_ms():
-            raise TemplatesAwaited(wait_ms)
+            raise RequestAwaited(wait_ms)
         del self._checks[ref.team]
         return check.result()
 
     def _plan(self, ref: RunRef, text: bytes) -> Plan:
         """The plan of a valid spec. Raises ``ValueError`` or `FairlaneError` with a message for its team, and
-        `TemplatesAwaited` if a child compiles its templates now.
+        `RequestAwaited` if a child compiles its templates now.
         """
         spec = _read_spec(ref, text)
         check_jobs(spec, spec.rows)
@@ -324,7 +364,7 @@ class Admission:
             )
         if self._pool is not None and (markup := rendering.markup()):
             self._checks[ref.team] = TemplateCheck(self._pool, plan, markup)
-            raise TemplatesAwaited(LOOK_MS)
+            raise RequestAwaited(LOOK_MS)
         return plan
 
 

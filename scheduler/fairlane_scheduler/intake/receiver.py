@@ -18,7 +18,7 @@ from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.intake.admission import Admission
 from fairlane_scheduler.intake.run_requests import RunRequests
-from fairlane_scheduler.intake.template_check import TemplatesAwaited
+from fairlane_scheduler.intake.template_check import RequestAwaited
 from fairlane_scheduler.state.server_time import Moment
 
 TICK_MS = 100  # then the remaining requests wait for the next tick
@@ -173,7 +173,7 @@ class Receiver:
                 self._admission.submit(ref, moment)
             else:
                 self._requests.act(ref, request, moment)
-        except TemplatesAwaited as awaited:
+        except RequestAwaited as awaited:
             self._awaited_ms[ref.team] = self._clock.monotonic_ms() + awaited.wait_ms
             return False
         finally:

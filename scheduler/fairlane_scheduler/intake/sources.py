@@ -6,7 +6,10 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
+
+from redis.exceptions import RedisError
 
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
@@ -18,7 +21,7 @@ from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.runs.runs import ReadPage, Runs
 from fairlane.telemetry.logs import get_logger
-from fairlane_scheduler.intake.admission import check_jobs
+from fairlane_scheduler.intake.admission import check_jobs, check_pages
 from fairlane_scheduler.intake.run_requests import extend
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -92,7 +95,11 @@ class Sources:
             reading.next = self._pool.submit(next, reading.pages, None)
         if not reading.next.done():
             return True
-        page, reading.next = reading.next.result(), None
+        try:
+            page, reading.next = reading.next.result(), None
+        except RedisError:
+            del self.readings[run.ref]  # a generator that raised looks like a dataset's end
+            raise
         self._store(run, reading, page or [], moment)
         return run.open
 
@@ -100,6 +107,7 @@ class Sources:
         """Store a page and count its rows. One that is not full is the last, and so is one without rows."""
         rows, last = run.rows + len(page), len(page) < run.plan.spec.page_rows
         check_jobs(run.plan.spec, rows)
+        check_pages(run.plan.spec, rows)
         stored = ReadPage(reading.count, encode_page(page), digest_of(page)) if page else None
         if not extend(self._runs, run, rows, moment, last=last, page=stored):
             del self.readings[run.ref]  # the next one begins where Redis says that the run is
@@ -115,8 +123,9 @@ class Sources:
         size = run.plan.spec.page_rows
         full, more = divmod(run.rows, size)
         done = full + bool(more)
-        digests = [self._runs.digest(run.ref, number) for number in range(done)]
-        following = _following(source, size, digests, self._row_bytes, ended=more > 0)
+        following = _following(
+            source, size, partial(self._runs.digest, run.ref), done, self._row_bytes, more > 0
+        )
         reading = _Reading(following, done, kept=deque(range(done)))
         self.readings[run.ref] = reading
         return reading
@@ -133,20 +142,17 @@ class Sources:
 
 
 def _following(
-    source: Source, size: int, digests: Sequence[str | None], row_bytes: int, *, ended: bool
+    source: Source, size: int, digest: Callable[[int], str | None], done: int, row_bytes: int, ended: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """The pages behind those of ``digests``; none where the dataset had ``ended`` with those.
+    """The pages behind the first ``done``; none where the dataset had ``ended`` with those.
 
-    Raises `DatasetChanged` where one of those has other rows.
+    It runs in a thread, which also asks for each ``digest``: those of a long dataset take longer than a
+    leader's lease. Raises `DatasetChanged` where one of the first pages has other rows.
     """
-
-    def digest(number: int) -> str | None:
-        return digests[number] if number < len(digests) else None
-
-    dataset = SourcePages(source, size, digest, row_bytes)
-    for number in range(len(digests)):
+    dataset = SourcePages(source, size, lambda number: digest(number) if number < done else None, row_bytes)
+    for number in range(done):
         dataset.page(number)
-    number = len(digests)
+    number = done
     while not ended and (page := dataset.page(number)):
         yield page
         number += 1

@@ -21,8 +21,10 @@ NO_CHILD_MS: Final = 1_000
 log = get_logger("receiver")
 
 
-class TemplatesAwaited(Exception):
-    """A child process compiles the templates of a run, which is admitted in a later tick."""
+class RequestAwaited(Exception):
+    """A request takes effect in a later tick: a child process compiles its run's templates, or more of the
+    run's pages are to be measured.
+    """
 
     def __init__(self, wait_ms: int) -> None:
         super().__init__()

@@ -1,7 +1,7 @@
 """Prints messages on standard error and results on standard output, and formats times.
 
 Here text becomes terminal text: whatever is printed passes `visible`, so that what a team or a provider wrote
-steers no terminal.
+steers no terminal. A message also passes `mask_text`: no error that quotes a URL shows its password.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
 from fairlane.core.clock import span
+from fairlane.core.redaction import mask_text
 from fairlane.core.terminal_text import visible, visible_json
 
 if TYPE_CHECKING:
@@ -32,14 +33,14 @@ def say(message: str) -> None:
     """Print a message on standard error; standard output is for a command's result."""
     from rich.text import Text
 
-    _tell(Text(visible(message)))
+    _tell(Text(visible(mask_text(message))))
 
 
 def complain(message: str) -> None:
     """Print an error message on standard error."""
     from rich.text import Text
 
-    _tell(Text.assemble(("error: ", "bold red"), visible(message)))
+    _tell(Text.assemble(("error: ", "bold red"), visible(mask_text(message))))
 
 
 def print_line(text: str) -> None:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from threading import RLock
 from typing import NamedTuple, Protocol, Self, TypeAlias, TypeVar
 
-from redis.exceptions import AuthenticationError, RedisError
+from redis.exceptions import AuthenticationError, NoPermissionError, RedisError
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
@@ -375,8 +375,11 @@ class Deployment:
         return read_time(self.redis, self.keys) if manual == "" else DeploymentTime(int(manual))
 
     def is_led(self, now_ms: int | None = None) -> bool:
-        """Whether a scheduler leads at ``now_ms``, by default now."""
-        leader = self.reader.leader()
+        """Whether a scheduler leads at ``now_ms``, by default now; true where this user may not read that."""
+        try:
+            leader = self.reader.leader()
+        except NoPermissionError:
+            return True
         return leader is not None and leader.until_ms > (self.now_ms() if now_ms is None else now_ms)
 
     def known_connections(self) -> frozenset[str] | None:

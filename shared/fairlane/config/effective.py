@@ -10,7 +10,8 @@ from pydantic import BaseModel
 from fairlane.config.keys import find_key, variable_name
 from fairlane.config.problems import Layer, dotted
 from fairlane.config.settings import Settings
-from fairlane.core.redaction import mask_value
+from fairlane.core.redaction import MASK, mask_value, shown_url
+from fairlane.core.section import SERVER_URLS
 
 DEFAULT, PRESET = "default", "preset"
 
@@ -64,9 +65,13 @@ def _shown(name: str, value: Any) -> Any:
     """Ready for JSON, and without secrets: the name of a key's variable is none."""
     if isinstance(value, BaseModel):
         return {field: _shown(field, inner) for field, inner in value}
+    if name == "api_key_command":  # its arguments may hold a key
+        return [*value[:1], *(MASK for _ in value[1:2])]
     if isinstance(value, (list, tuple)):
         return [_shown(name, each) for each in value]
     if name.endswith("_env"):
         return value
+    if name in SERVER_URLS and isinstance(value, str):
+        return shown_url(value)
     masked = mask_value(name, value)
     return masked if isinstance(masked, (str, int, float, bool, dict, list, type(None))) else str(masked)

@@ -49,12 +49,18 @@ SECRET_NAMES = frozenset(
     }
 )
 
-# Greedy up to the last "@" of a word: a password may itself hold "@" or "/"; masking too much does no harm.
-_URL_PASSWORD = re.compile(r"(://[^\s:/@'\"]*):[^\s'\"]*@")
+SECRET_ENDS = (
+    *("_password", "_api_key", "_secret", "_access_token", "_auth_token", "_refresh_token"),
+    *("_security_token", "_session_token", "_subscription_key"),
+)
+
+_WORD = re.compile(r"[^\s'\"]+")
+_USER = re.compile(r"://([^:/]*)(:|\Z)")
 _MISLEADING = re.compile(r"[\s#/?'\"]")
 HIDDEN = "(hidden)"
-_QUERY_SECRET = re.compile(r"([?&](?:(?:sentinel_)?password|api_key|key|token)=)[^&\s'\"]+")
-_BEARER = re.compile(r"(\bBearer\s+)[^\s'\",]+", re.IGNORECASE)
+_PARAMETER = re.compile(r"([?&]([\w.~-]++)=)[^&\s'\"]+")
+_AUTHORIZATION = r"Authorization['\"]?\s*[:=]\s*['\"]?(?:Basic|Token)"
+_BEARER = re.compile(rf"(\b(?:Bearer|{_AUTHORIZATION})\s+)[^\s'\",]+", re.IGNORECASE)
 
 
 def fingerprint(secret: str, salt: bytes) -> str:
@@ -217,12 +223,31 @@ def stretches(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def mask_text(text: str) -> str:
-    """``text`` with the passwords of URLs and bearer tokens masked."""
+    """``text`` without what URLs hold of credentials, and without bearer tokens. Linear in its length.
+
+    Of a URL that is a password, a user without one (some take a key there), and each parameter that
+    `is_key_name` knows.
+    """
     if "://" in text:
-        text = _QUERY_SECRET.sub(rf"\1{MASK}", _URL_PASSWORD.sub(rf"\1:{MASK}@", text))
-    if "earer" in text or "EARER" in text:
-        text = _BEARER.sub(rf"\1{MASK}", text)
-    return text
+        text = _PARAMETER.sub(_without_key, _WORD.sub(_without_user, text))
+        text = _WORD.sub(_without_user, text)  # a masked parameter may have held what made a path of a user
+    lower = text.lower()
+    return _BEARER.sub(rf"\1{MASK}", text) if "bearer" in lower or "authorization" in lower else text
+
+
+def _without_user(word: re.Match[str]) -> str:
+    """A word up to its last "@": a password may itself hold "@" or "/"; masking too much does no harm."""
+    before, at, after = word[0].rpartition("@")
+    user = _USER.search(before) if at else None
+    if user is None:
+        return word[0]
+    if user[2]:
+        return f"{before[: user.end()]}{MASK}@{after}"
+    return f"{before[: user.start(1)]}{MASK}@{after}" if user[1] else word[0]
+
+
+def _without_key(parameter: re.Match[str]) -> str:
+    return f"{parameter[1]}{MASK}" if is_key_name(parameter[2]) else parameter[0]
 
 
 def shown_url(url: str) -> str:
@@ -234,18 +259,30 @@ def shown_url(url: str) -> str:
 
 
 def mask_value(name: str, value: Any) -> Any:
-    """``value`` as a log may show it under ``name``: secrets are masked, also inside texts."""
+    """``value`` as a log may show it under ``name``: secrets are masked, also inside texts.
+
+    What is neither text nor number nor made of these, such as an exception, becomes its masked ``repr`` if
+    that holds one.
+    """
     if value is None:
         return None
     if is_secret_name(name):
         return MASK
     if isinstance(value, str):
         return mask_text(value)
+    if isinstance(value, (bool, int, float)):
+        return value
     if isinstance(value, Mapping):
-        return {key: mask_value(str(key), inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
+        return {_masked_key(key): mask_value(str(key), inner) for key, inner in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
         return [mask_value(name, inner) for inner in value]
-    return value
+    shown = repr(value)
+    masked = mask_text(shown)
+    return value if masked == shown else masked
+
+
+def _masked_key(key: object) -> object:
+    return mask_text(key) if isinstance(key, str) else key
 
 
 def is_key_name(name: str) -> bool:
@@ -257,4 +294,4 @@ def is_key_name(name: str) -> bool:
 def is_secret_name(name: str) -> bool:
     """Whether a field of this name (``Authorization``, ``x-api-key``, ``redis_password``) is a credential."""
     plain = name.lower().replace("-", "_")
-    return plain in SECRET_NAMES or plain.endswith(("_password", "_api_key", "_secret", "_access_token"))
+    return plain in SECRET_NAMES or f"_{plain}".endswith(SECRET_ENDS)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from collections.abc import Sequence
 from typing import Annotated
 
 import typer
@@ -10,6 +11,7 @@ import typer
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
 from fairlane.cli.process import become, require_ready
+from fairlane.config.environment import process_environment
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.ports import FLOWER_PORT, LOOPBACK
 
@@ -17,6 +19,9 @@ app = typer.Typer()
 
 FLOWER_MEMORY_TASKS = 10_000  # Flower keeps about 5 KB a task; its own default of 100,000 is half a gigabyte
 FLOWER_MEMORY_WORKERS_S = 86_400  # every restart is a worker of another name
+
+LOGINS = frozenset(("FLOWER_BASIC_AUTH", "FLOWER_AUTH"))
+SECRET_OPTIONS = frozenset(("basic_auth", "broker_api", "cookie_secret", "oauth2_secret"))
 
 
 @app.command()
@@ -37,14 +42,32 @@ def flower(
     require_ready(invocation)
     if importlib.util.find_spec("flower") is None:
         raise LocalStackError("flower", "is not installed. `pip install 'fairlane[flower]'` brings it")
-    options = list(extra or ())
-    if address not in (LOOPBACK, "localhost", "::1") and not any("auth" in option for option in options):
+    options, secrets = apart(extra or ())
+    stated = any("auth" in option for option in options) or "FLOWER_BASIC_AUTH" in secrets
+    login = stated or not LOGINS.isdisjoint(process_environment())
+    if address not in (LOOPBACK, "localhost", "::1") and not login:
         say(
             f"caution: Flower on {address} lets whoever reaches it stop workers. "
-            "Give it a login: fairlane flower … -- --basic_auth=USER:PASSWORD"
+            "Give it a login: FLOWER_BASIC_AUTH=USER:PASSWORD in the environment"
         )
     own = [f"--address={address}", f"--port={port}", f"--max_tasks={FLOWER_MEMORY_TASKS}"]
     own += [f"--purge_offline_workers={FLOWER_MEMORY_WORKERS_S}"]
     own += [] if events else ["--enable_events=False"]
     own += ["--show-text"] if show_text else []
-    become("fairlane.flower", [*own, *options], invocation.environment())
+    become("fairlane.flower", [*own, *options], {**invocation.environment(), **secrets})
+
+
+def apart(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Flower's options, and those that hold a secret as the variables by which Flower takes them.
+
+    Every user of the machine reads a process's arguments, and only its own user its environment.
+    """
+    shown, secrets = list[str](), dict[str, str]()
+    for option in options:
+        name, given, value = option.partition("=")
+        plain = name.lstrip("-").replace("-", "_")
+        if given and plain in SECRET_OPTIONS:
+            secrets[f"FLOWER_{plain.upper()}"] = value
+        else:
+            shown.append(option)
+    return shown, secrets

@@ -1,5 +1,5 @@
-"""Puts our pages into Flower before it starts: through its list of handlers, its template loader, its task
-formatter and its options.
+"""Puts our pages into Flower before it starts: through its list of handlers and who finds one, its template
+loader, its task formatter and its options.
 """
 
 from __future__ import annotations
@@ -7,6 +7,7 @@ from __future__ import annotations
 from typing import Any
 
 from flower import urls
+from flower.app import Flower
 from flower.options import options
 from flower.views.tasks import TASK_COLUMNS
 from tornado.routing import URLSpec
@@ -17,6 +18,7 @@ from fairlane.flower.readings.readers import Readers
 from fairlane.flower.tasks.task_pages import LearningTask, LearningTasks
 from fairlane.flower.tasks.task_rows import COLUMNS, DEFAULT_COLUMNS, TaskRows
 from fairlane.flower.web import data, pages
+from fairlane.flower.web.guarded import find_handler
 from fairlane.flower.web.templating import StackedLoader
 
 RUN = r"([^/]+)/([A-Za-z0-9_-]{1,64})"
@@ -29,6 +31,7 @@ def install(deployment: Deployment, *, show_text: bool) -> Readers:
     rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
     # The first that fits answers, and the last answers whatever no other does.
     urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
+    Flower.find_handler = find_handler
     urls.settings["template_loader"] = StackedLoader(urls.settings["template_path"])
     options.format_task = formatter(rows)
     options.tasks_columns = DEFAULT_COLUMNS

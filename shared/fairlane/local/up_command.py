@@ -197,9 +197,12 @@ def document(stack: Stack) -> dict[str, Any]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it."""
+    """Write a file so that nobody ever reads half of it, and only its owner: a URL in it has a password."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.write_text(text, encoding="utf-8")
+    partial.unlink(missing_ok=True)
+    number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(text)
     partial.replace(path)
 
 

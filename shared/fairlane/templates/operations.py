@@ -115,6 +115,29 @@ def rsplit(text: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
     return [part[::-1] for part in reversed(text[::-1].split(sep[::-1], maxsplit))]
 
 
+def strip(text: str, chars: str | None = None) -> str:
+    """``text.strip`` in linear time: Python's looks through all of ``chars`` for each character."""
+    return lstrip(rstrip(text, chars), chars)
+
+
+def lstrip(text: str, chars: str | None = None) -> str:
+    """``text.lstrip`` in linear time, see `strip`."""
+    if chars is None:
+        return text.lstrip()
+    known = frozenset(chars)
+    return text[next((at for at, sign in enumerate(text) if sign not in known), len(text)) :]
+
+
+def rstrip(text: str, chars: str | None = None) -> str:
+    """``text.rstrip`` in linear time, see `strip`."""
+    if chars is None:
+        return text.rstrip()
+    known, end = frozenset(chars), len(text)
+    while end and text[end - 1] in known:
+        end -= 1
+    return text[:end]
+
+
 def join(separator: str, parts: Iterable[str]) -> str:
     """``separator.join``; raises `WorkLimitError` before the result would be too long."""
     pieces = list(parts)

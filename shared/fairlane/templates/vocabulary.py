@@ -11,7 +11,20 @@ from jinja2.filters import do_int, do_round, make_attrgetter
 from jinja2.runtime import Undefined
 
 from fairlane.templates.meter import MeteredContext, NullError, bounded, printed
-from fairlane.templates.operations import add, join, printf, replace, rfind, rindex, rpartition, rsplit, whole
+from fairlane.templates.operations import (
+    add,
+    join,
+    lstrip,
+    printf,
+    replace,
+    rfind,
+    rindex,
+    rpartition,
+    rsplit,
+    rstrip,
+    strip,
+    whole,
+)
 
 _MAX_INDENT = 100
 _MAX_DIGITS = 4300
@@ -90,6 +103,7 @@ OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "safe": _filter_safe,
     "sum": _filter_sum,
     "tojson": _filter_tojson,
+    "trim": lambda _context, text, chars=None: strip(str(text), chars),
 }
 """Fairlane's own filters; each takes the context first."""
 
@@ -106,7 +120,7 @@ JINJA_FILTERS = (
     *("first", "float", "groupby", "last", "length"),
     *("list", "lower", "map", "max", "min", "reject"),
     *("rejectattr", "reverse", "select", "selectattr", "sort"),
-    *("string", "title", "trim", "truncate", "unique", "upper", "urlencode", "wordcount"),
+    *("string", "title", "truncate", "unique", "upper", "urlencode", "wordcount"),
 )
 """Jinja's filters whose result is never much larger than their input."""
 
@@ -119,15 +133,18 @@ JINJA_TESTS = (
 
 _STR_METHODS = (
     *("capitalize", "casefold", "count", "endswith", "find", "index", "isalnum", "isalpha", "isdecimal"),
-    *("isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "lower", "lstrip", "partition"),
-    *("removeprefix", "removesuffix", "rstrip", "split"),
-    *("splitlines", "startswith", "strip", "swapcase", "title", "upper"),
+    *("isdigit", "islower", "isnumeric", "isspace", "istitle", "isupper", "lower", "partition"),
+    *("removeprefix", "removesuffix", "split"),
+    *("splitlines", "startswith", "swapcase", "title", "upper"),
 )
+
+_BOUNDED = (join, lstrip, replace, rfind, rindex, rpartition, rsplit, rstrip, strip)
+"""In place of Python's own, which make too much or take the product of two lengths."""
 
 METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         **{name: getattr(str, name) for name in _STR_METHODS},
-        **{each.__name__: each for each in (join, replace, rfind, rindex, rpartition, rsplit)},
+        **{each.__name__: each for each in _BOUNDED},
     },
     dict: {"get": dict.get, "items": dict.items, "keys": dict.keys, "values": dict.values},
     list: {"count": list.count, "index": list.index},

@@ -19,6 +19,7 @@ from fairlane.config.loader import load_secrets, load_settings
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, FairlaneError
+from fairlane.core.redaction import mask_text
 from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane_workers.probe.charge import ChargeModel, check_charge
@@ -125,14 +126,15 @@ async def probe(
     finally:
         took_ms = clock.monotonic_ms() - pieces.started_ms
         await provider.aclose()
+    shown = connection.model_copy(update={"base_url": mask_text(connection.base_url)})
     return {
         "connection": name,
         "provider": connection.provider,
         "protocol": connection.protocol,
-        "base_url": connection.base_url,
+        "base_url": shown.base_url,
         "model": question.model,
         "lane": lane,
-        "shared_by": lane_identity(connection, question.model),
+        "shared_by": lane_identity(shown, question.model),
         "streamed": stream,
         "latency_ms": took_ms,
         "first_piece_ms": pieces.first_ms if stream else None,

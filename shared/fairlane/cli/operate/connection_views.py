@@ -13,6 +13,7 @@ from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.connections.presets import PRESETS, Preset, ProviderName
 from fairlane.config.problems import dotted
 from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.redaction import mask_text
 
 _EXTRAS = {"bedrock": "botocore", "vertex": "google.auth", "litellm": "litellm"}
 """The extras of the installation, each with the module that it brings."""
@@ -28,7 +29,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
         "name": name,
         "provider": connection.provider,
         "protocol": connection.protocol,
-        "base_url": connection.base_url,
+        "base_url": mask_text(connection.base_url),
         "auth": connection.scheme,
         "api_key_env": connection.api_key_env,
         "api_key_file": None if connection.api_key_file is None else str(connection.api_key_file),

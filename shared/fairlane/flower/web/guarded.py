@@ -14,7 +14,8 @@ from urllib.parse import urlencode
 from flower.app import Flower
 from flower.views import BaseHandler
 from redis.exceptions import RedisError
-from tornado.web import HTTPError, RequestHandler
+from tornado.httputil import HTTPMessageDelegate, HTTPServerRequest
+from tornado.web import Application, HTTPError, RequestHandler
 
 from fairlane.core.errors import LaneNotFound, RunNotFound, StoreUnavailable, TargetNotFound
 from fairlane.flower.readings.readers import Readers
@@ -44,6 +45,34 @@ def _is_local(host: str) -> bool:
         ip_address(host.strip("[]"))
         return True
     return host == "localhost" or host.endswith(".localhost")
+
+
+def find_handler(application: Flower, request: HTTPServerRequest, **kwargs: Any) -> HTTPMessageDelegate:
+    """In place of Flower's own, for its pages and for ours: who answers a request.
+
+    Without a login a Flower on this machine's own address answers to this machine's own names alone: a page
+    from elsewhere whose name was made to lead here (DNS rebinding) would be of its origin.
+    """
+    options = application.options
+    local = options.address in LOCAL and not (options.basic_auth or options.auth)
+    delegate: HTTPMessageDelegate
+    if local and not _is_local(request.host_name):
+        delegate = application.get_handler_delegate(request, ForeignName)
+    else:
+        delegate = Application.find_handler(application, request, **kwargs)
+    return delegate
+
+
+class ForeignName(RequestHandler):
+    """Answers a request to a name that is not this machine's."""
+
+    def prepare(self) -> None:
+        """403, whatever the method."""
+        raise HTTPError(403, f"{self.request.host_name} is no name of this machine; set a login for others")
+
+    def write_error(self, status_code: int, **_: Any) -> None:
+        """Send the error as JSON."""
+        self.finish({"error": f"{self.request.host_name} is no name of this machine; set a login for others"})
 
 
 class Guarded(BaseHandler):
@@ -84,13 +113,6 @@ class Guarded(BaseHandler):
     def _require_login(self) -> None:
         if not self.current_user:  # with basic authentication asking for it raises 401
             raise HTTPError(403, "log in first")
-        options = self.flower.options
-        local = options.address in LOCAL and not (options.basic_auth or options.auth)
-        if local and not _is_local(self.request.host_name):
-            # A page from elsewhere whose name was made to lead here (DNS rebinding) would be of this origin.
-            raise HTTPError(
-                403, f"{self.request.host_name} is no name of this machine; set a login for others"
-            )
 
     def who(self) -> str:
         """Who asks, as far as Flower knows, for the audit log."""

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar
-from urllib.parse import urlsplit, urlunsplit
 
 from redis import Redis
 from redis.backoff import ExponentialBackoff
@@ -23,14 +21,13 @@ from redis.retry import Retry
 
 from fairlane.config.sections import RedisSettings
 from fairlane.core.errors import FairlaneError, OldSchema, StoreRefuses, StoreUnavailable
+from fairlane.core.redaction import shown_url
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, misfit_of, missing_right
 from fairlane.store.connection.primary_pool import primary_pool
 from fairlane.store.connection.server_states import DISK, refusing_state
 from fairlane.store.connection.tls_errors import first_word_refused, refusal_of, tls_alert
 from fairlane.store.keys import KEY_VERSION, Keys
 from fairlane.store.redis_client import RedisClient as RedisClient
-
-_SENTINELS_PASSWORD = re.compile(r"([?&]sentinel_password=)[^&#]*")
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
@@ -121,12 +118,8 @@ def unavailable(shown: str, error: Exception) -> StoreUnavailable:
 
 
 def without_password(url: str) -> str:
-    """The URL with its password masked."""
-    parts = urlsplit(_SENTINELS_PASSWORD.sub(r"\1***", url))
-    if parts.password is None:
-        return urlunsplit(parts)
-    host = parts.netloc.rpartition("@")[2]
-    return urlunsplit(parts._replace(netloc=f"{parts.username or ''}:***@{host}"))
+    """The URL as a message shows it: see `shown_url`."""
+    return shown_url(url)
 
 
 def if_allowed(read: Callable[[], T], otherwise: D) -> T | D:
