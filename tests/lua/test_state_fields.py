@@ -13,9 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.run import RunRef
 from fairlane.store.preludes import LuaFile, Preludes
 from fairlane.store.verb_text import of_many, of_one
-from tests.support.deployment import Deployment
+from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
 LIB = files("fairlane.store") / "lua/lib"
@@ -112,6 +113,16 @@ def test_a_report_counts_in_its_runs_state_in_one_write(real_redis: Redis) -> No
     assert stats["cmdstat_hincrby"]["calls"] == len(added)
     written = {"the lane", "the run's state", "the record"}
     assert stats["cmdstat_hset"]["calls"] == len(written)
+
+
+def test_a_lease_that_lapses_after_its_run_was_deleted_leaves_nothing_of_the_run(real_redis: Redis) -> None:
+    d = Deployment(emptied(real_redis))
+    [attempt] = d.take(d.queued_lane(jobs=1, requests_per_minute=600), 1)
+    d.claim(attempt)
+    real_redis.unlink(d.keys.state(RunRef(attempt.team, attempt.run)))
+    d.advance(LEASE_MS + 1)
+    d.recover(attempt)
+    assert not real_redis.exists(d.keys.state(RunRef(attempt.team, attempt.run)))
 
 
 def test_no_prelude_changes_by_a_command_what_scripts_hold() -> None:

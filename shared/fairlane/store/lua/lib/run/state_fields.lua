@@ -1,21 +1,17 @@
 -- Fields of runs' states as one script reads, changes and counts them: it reads each once, and writes all that it
 -- changes in one step, at its end. A report changes a dozen, and commands for each take longer than what they do.
 -- Files that use it read and change these fields by it alone.
--- GIVES: read_fields field_of set_field add_to_field write_states
+-- GIVES: read_fields field_of set_field add_to_field drop_fields write_states
 -- ENDS: write_states
 -- USES: core/time
 
 -- CALL.states, by key: `values` of fields (false: none), `changed` ones, and what to add to those that were not read.
 local function state_at(key)
-  local states = CALL.states
-  if not states then
-    states = {}
-    CALL.states = states
-  end
-  local state = states[key]
+  CALL.states = CALL.states or {}
+  local state = CALL.states[key]
   if not state then
     state = { values = {}, changed = {}, added = {} }
-    states[key] = state
+    CALL.states[key] = state
   end
   return state
 end
@@ -60,6 +56,11 @@ function add_to_field(key, name, amount)
   else
     set_field(key, name, (tonumber(value or '') or 0) + amount)
   end
+end
+
+-- Leaves what was changed unwritten: the run is deleted.
+function drop_fields(key)
+  if CALL.states then CALL.states[key] = nil end
 end
 
 local function write_state(key, state)
