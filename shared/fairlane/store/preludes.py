@@ -8,6 +8,7 @@ and ``team`` are as named.
 A prelude's header says::
 
     -- GIVES: wake                       names that other files may use; other locals stay its own
+    -- ENDS: write_states                functions of it that run once a verb has, before its script ends
     -- USES: core/time                   preludes whose names it uses itself
     -- NEEDS: KEY.dirty ARG.channel      keys and arguments it reaches for: every verb above it declares them
 
@@ -25,7 +26,7 @@ from importlib.resources.abc import Traversable
 
 from fairlane.core.errors import ScriptError
 
-_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
+_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|ENDS|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines of nothing else
@@ -183,6 +184,9 @@ class Preludes:
                 yield f"uses {name} without naming {self._giver[name]}, which gives it"
         if file.name not in self._files:
             return
+        for ending in file.words("ENDS"):
+            if ending not in file.words("GIVES"):
+                yield f"says that {ending} ends a script, and does not give it"
         for given in file.words("GIVES"):
             if given not in file.assigned:
                 yield f"says that it gives {given}, and does not define it"

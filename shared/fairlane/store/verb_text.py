@@ -21,8 +21,13 @@ _HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
 {preludes}
+local function act()
 {keys}
 {code}
+end
+local reply = act()
+{ends}
+return reply
 """
 
 # The preludes run at the first call: while a library loads, it has neither `redis.call` nor `math`
@@ -30,9 +35,14 @@ _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
 _LIBRARY = """local KEYS, ARGV, KEY, ARG, CALL, verb
 local function build()
 {preludes}
-return function()
+local function act()
 {keys}
 {code}
+end
+return function()
+local reply = act()
+{ends}
+return reply
 end
 end
 local function run(keys, arguments)
@@ -53,7 +63,6 @@ for first = 0, #ARGV - 1, {count} do
   if not good and type(reply) ~= 'table' then reply = {{ err = tostring(reply) }} end
   replies[#replies + 1] = reply or false
 end
-write_hashes()
 return replies"""
 
 
@@ -73,31 +82,34 @@ class VerbText:
     preludes: str
     keys: str
     code: str
+    ends: str
 
     @property
     def script(self) -> str:
         """What EVAL takes."""
-        return _SCRIPT.format(preludes=self.preludes, keys=self.keys, code=self.code)
+        return self._filled(_SCRIPT)
 
     @property
     def function(self) -> Function:
         """What FCALL runs. It is named by its content, so that each version calls its own."""
-        body = _LIBRARY.format(preludes=self.preludes, keys=self.keys, code=self.code)
+        body = self._filled(_LIBRARY)
         name = f"{FUNCTION_PREFIX}{self.verb}_{digest(body)[:16]}"
         return Function(name, f"#!lua name={name}\n{body}redis.register_function('{name}', run)\n")
+
+    def _filled(self, form: str) -> str:
+        return form.format(preludes=self.preludes, keys=self.keys, code=self.code, ends=self.ends)
 
 
 def of_one(verb: LuaFile, preludes: Preludes) -> VerbText:
     """A single call. Raises `ScriptError` for a wrong header."""
-    return _text(verb, preludes, [], f"ARG = {_named(verb.words('ARGV'))}\n{verb.text}")
+    return _text(verb, preludes, (), f"ARG = {_named(verb.words('ARGV'))}\n{verb.text}")
 
 
 def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
     """Calls one after the other, whose arguments follow each other."""
     args = verb.words("ARGV")
     each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-    holders = [_enclosed(preludes.files[name], preludes) for name in _HOLDERS]
-    return _text(verb, preludes, ["local server = redis", *holders], each)
+    return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS], each)
 
 
 def digest(text: str) -> str:
@@ -105,9 +117,12 @@ def digest(text: str) -> str:
     return sha1(text.encode(), usedforsecurity=False).hexdigest()
 
 
-def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -> VerbText:
+def _text(verb: LuaFile, preludes: Preludes, holders: Sequence[LuaFile], code: str) -> VerbText:
     needed = [prelude for prelude in preludes.compose(verb) if not prelude.constants]
+    ends = [name for file in (*reversed(needed), *holders) for name in file.words("ENDS")]
     mentions = _mentions(verb, needed)
+    for name in mentions.keys() & ends:
+        mentions[name].add(verb.name)
     used = frozenset(name for name, files in mentions.items() if files)
     inner: dict[str, list[LuaFile]] = {prelude.name: [] for prelude in needed}
     outer: list[LuaFile] = []
@@ -119,7 +134,11 @@ def _text(verb: LuaFile, preludes: Preludes, before: Sequence[str], code: str) -
     def block(prelude: LuaFile) -> str:
         return _enclosed(prelude, preludes, used, map(block, inner[prelude.name]))
 
-    return VerbText(verb.name, "\n".join([*before, *map(block, outer)]), _keys(verb), preludes.bare(code))
+    before = ["local server = redis", *(_enclosed(file, preludes) for file in holders)] if holders else []
+    text = "\n".join([*before, *map(block, outer)])
+    return VerbText(
+        verb.name, text, _keys(verb), preludes.bare(code), "\n".join(f"{name}()" for name in ends)
+    )
 
 
 def _mentions(verb: LuaFile, needed: Sequence[LuaFile]) -> Mapping[str, set[str]]:

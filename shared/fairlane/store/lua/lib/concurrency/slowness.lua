@@ -3,7 +3,7 @@
 -- In a lane's hash:
 --   token_ms   its latest latency per token
 -- GIVES: slowness
--- USES: concurrency/detector_constants
+-- USES: concurrency/detector_constants run/state_fields
 -- NEEDS: KEY.state
 
 -- How much slower a call was than its kind, per token of output, since long answers take long. The worker measures the
@@ -16,11 +16,11 @@ function slowness(row, lease, used, now, queue)
   local token_ms = math.max(1, took_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   row.token_ms = (row.token_ms or token_ms) + (token_ms - (row.token_ms or token_ms)) / SAMPLES
   local field = 'pace:' .. lease.kind
-  local count, usual, first = string.match(redis.call('HGET', KEY.state, field) or '', '^(%d+) (%S+) (%d+)$')
+  local count, usual, first = string.match(field_of(KEY.state, field) or '', '^(%d+) (%S+) (%d+)$')
   count, usual = tonumber(count or 0) + 1, tonumber(usual or token_ms)
   first = tonumber(first) or math.min(PACE_CALLS, math.max(SAMPLES, row.inflight or 0))
   local weight = count <= first and 1 / count or queue and 0 or 1 / PACE_CALLS
   local pace = usual + weight * (token_ms - usual)
-  redis.call('HSET', KEY.state, field, string.format('%d %.6g %d', math.min(count, PACE_CALLS), pace, first))
+  set_field(KEY.state, field, string.format('%d %.6g %d', math.min(count, PACE_CALLS), pace, first))
   return count > first and token_ms / usual or nil
 end

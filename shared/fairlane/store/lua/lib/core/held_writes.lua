@@ -1,5 +1,6 @@
 -- Writes the fields of hashes that a script call has changed (lib/core/held_values.lua): each hash once.
 -- GIVES: EXACT text_of exact_number write_added add_in_redis forget_held write_hashes
+-- ENDS: write_hashes
 
 EXACT = 9007199254740992 -- 2^53: from here on Lua's numbers skip whole numbers
 

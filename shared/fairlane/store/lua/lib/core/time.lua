@@ -2,7 +2,7 @@
 -- hash `clock`, which fairlane.core.clock reads, too:
 --   seen_ms              the time at the latest bid; it is never earlier than that
 --   ahead_ms, from_ms    how far it was ahead of TIME right after TIME's latest step back, and TIME then
--- GIVES: clock ahead_ms note_time whole
+-- GIVES: clock ahead_ms note_time whole argument_of
 
 local CATCH_UP = 100 -- while it is ahead it runs 1 % slow, until it is TIME again: rates stay below their limits
 
@@ -36,6 +36,14 @@ end
 -- Whole numbers beyond 10^14 lose digits in Lua's own conversion.
 function whole(n)
   return string.format('%.0f', n)
+end
+
+-- A value as an argument of a command. Redis itself writes whole numbers below 10^15 in full: the text that a script
+-- makes of one costs more than half of the time that it takes to store it.
+function argument_of(value)
+  if type(value) ~= 'number' then return value end
+  if value % 1 ~= 0 then return tostring(value) end
+  return value < 1e15 and value > -1e15 and value or whole(value)
 end
 
 -- Notes the time at a bid. Returns it, and by how much TIME has stepped back behind the bid before (0: it has not).

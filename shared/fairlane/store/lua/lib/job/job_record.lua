@@ -1,6 +1,6 @@
 -- A job's one terminal record, and the end of its item.
 -- GIVES: record_job end_item
--- USES: core/time core/wake
+-- USES: core/time core/wake run/state_fields
 -- NEEDS: KEY.dirty KEY.done KEY.finished KEY.jobs KEY.results KEY.state ARG.channel
 
 -- Writes a job's record; returns false if it already has one. The state 'given' does not count as a job.
@@ -9,9 +9,9 @@ function record_job(job, state, payload, lane)
   redis.call('HSET', KEY.results, job, payload)
   redis.call('HDEL', KEY.jobs, job)
   if state == 'given' then return true end
-  redis.call('HINCRBY', KEY.state, 'jobs_done', 1)
-  redis.call('HINCRBY', KEY.state, 'n:' .. state, 1)
-  if lane ~= '' then redis.call('HINCRBY', KEY.state, 'over:' .. lane, 1) end
+  add_to_field(KEY.state, 'jobs_done', 1)
+  add_to_field(KEY.state, 'n:' .. state, 1)
+  if lane ~= '' then add_to_field(KEY.state, 'over:' .. lane, 1) end
   return true
 end
 
@@ -21,13 +21,13 @@ function end_item(ref, job, steps)
   local step = job % steps
   for each = 0, steps - 1 do
     if each ~= step and redis.call('GETBIT', KEY.done, job - step + each) == 0 then
-      if step == 0 then redis.call('HINCRBY', KEY.state, 'pending', 1) end
+      if step == 0 then add_to_field(KEY.state, 'pending', 1) end
       return false
     end
   end
-  if step ~= 0 then redis.call('HINCRBY', KEY.state, 'pending', -1) end
+  if step ~= 0 then add_to_field(KEY.state, 'pending', -1) end
   redis.call('RPUSH', KEY.finished, whole((job - step) / steps))
-  redis.call('HINCRBY', KEY.state, 'items_done', 1)
-  if redis.call('HGET', KEY.state, 'serial') then wake(KEY.dirty, ARG.channel, '|' .. ref) end
+  add_to_field(KEY.state, 'items_done', 1)
+  if field_of(KEY.state, 'serial') then wake(KEY.dirty, ARG.channel, '|' .. ref) end
   return true
 end

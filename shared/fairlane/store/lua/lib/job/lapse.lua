@@ -1,6 +1,7 @@
 -- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is silent.
 -- GIVES: end_lapsed is_lost
 -- USES: job/end_attempt job/silence run/note_answer run/release_bounds run/role_times
+--       run/state_fields
 -- NEEDS: KEY.state
 
 -- Whether `worker` holds this lease and is silent. A claim is a sign of life, as a beat is.
@@ -16,7 +17,10 @@ function end_lapsed(lease, id, now)
   local used = lease.worker and { input = -1, output = -1, cached = -1 } or nil
   local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }
   end_attempt(lease, id, outcome, used, now)
-  if redis.call('EXISTS', KEY.state) == 0 then return false end
+  if redis.call('EXISTS', KEY.state) == 0 then
+    drop_fields(KEY.state)
+    return false
+  end
   release_bounds(lease, 'none', used)
   note_answer(lease, 'none', '', '', now)
   call_ended(lease, now, 1)

@@ -2,7 +2,7 @@
 -- outcome, and what it changes whatever becomes of the job.
 -- GIVES: reported end_reported reply_of
 -- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease run/note_answer run/release_bounds
---       run/role_times
+--       run/role_times run/state_fields
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.proxy_ms ARG.reason ARG.refusal
 --       ARG.retry_after_ms ARG.sent ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
@@ -32,12 +32,22 @@ local function outcome_of(lease, now)
   }
 end
 
+-- Reads what most reports need of the run's state.
+local function read_reported(lease)
+  local kind = lease.kind
+  read_fields(KEY.state, 'steps', 'first_session_job', 'held_lanes', 'serial', 'items', 'items_done', 'jobs',
+    'jobs_done', 'open', 'tokens:' .. kind, 'held:' .. kind, 'pace:' .. kind)
+end
+
 -- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
 -- changes nothing else.
 function reported(now)
   CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
-  if lease then return lease, outcome_of(lease, now) end
+  if lease then
+    read_reported(lease)
+    return lease, outcome_of(lease, now)
+  end
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
 end
 

@@ -2,7 +2,8 @@
 -- shares of the lane's axes and of its concurrency, in minutes of the lane. So the price of a permit does not jump
 -- when now the rate and now the window limits jobs. Teams are charged by it.
 -- GIVES: lane_minutes dominant_share true_up_share take_owed
--- USES: concurrency/concurrency_limit core/time lane/limits lane/state team/in_flight tokens/amounts
+-- USES: concurrency/concurrency_limit core/time lane/limits lane/state run/state_fields team/in_flight
+--       tokens/amounts
 -- NEEDS: KEY.owed
 
 local MOST_MINUTES = 1e6 -- minutes: what a provider reports may be nonsense
@@ -41,8 +42,8 @@ end
 local function learn_held(row, state, kind, held_ms)
   row.held_ms = (row.held_ms or held_ms) + (held_ms - (row.held_ms or held_ms)) / HELD_OVER
   local name = 'held:' .. kind
-  local own = tonumber(redis.call('HGET', state, name)) or held_ms
-  redis.call('HSET', state, name, string.format('%.1f', own + (held_ms - own) / HELD_OVER_OWN))
+  local own = tonumber(field_of(state, name) or held_ms)
+  set_field(state, name, string.format('%.1f', own + (held_ms - own) / HELD_OVER_OWN))
 end
 
 function dominant_share(row, limits, tokens, held_ms)

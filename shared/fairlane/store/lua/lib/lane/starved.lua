@@ -8,6 +8,8 @@
 function wake_starved()
   if CALL.starved_woken then return end
   CALL.starved_woken = true
-  for _, name in ipairs(redis.call('SMEMBERS', KEY.starved)) do wake(KEY.dirty, ARG.channel, name) end
+  local names = redis.call('SMEMBERS', KEY.starved)
+  if #names == 0 then return end
+  for _, name in ipairs(names) do wake(KEY.dirty, ARG.channel, name) end
   redis.call('DEL', KEY.starved)
 end

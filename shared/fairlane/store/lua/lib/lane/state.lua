@@ -27,12 +27,16 @@ function edited(lane)
   return setmetatable({}, { __index = lane })
 end
 
+-- Stores a table's fields; those of an `edited` lane that still are what was read are stored already.
 function write_hash(key, row)
   if redis.change_row then return redis.change_row(key, row) end
-  local flat = {}
+  local flat, count, edits = {}, 0, getmetatable(row)
+  local before = edits and edits.__index or {}
   for name, value in pairs(row) do
-    flat[#flat + 1] = name
-    flat[#flat + 1] = type(value) == 'number' and (value % 1 == 0 and whole(value) or tostring(value)) or value
+    if before[name] ~= value then
+      flat[count + 1], flat[count + 2] = name, argument_of(value)
+      count = count + 2
+    end
   end
-  if #flat > 0 then redis.call('HSET', key, unpack(flat)) end
+  if count > 0 then redis.call('HSET', key, unpack(flat, 1, count)) end
 end

@@ -1,12 +1,12 @@
 -- Refunds what an ended attempt took from its run's bounds (lib/run/bounds.lua), and wakes the lanes that wait for it.
 -- GIVES: release_bounds
--- USES: core/wake run/price tokens/charges
+-- USES: core/wake run/price run/state_fields tokens/charges
 -- NEEDS: KEY.dirty KEY.state ARG.channel
 
 -- `used` is {input, output}, -1 where unknown; nil where the call was never sent, or goes on in another attempt.
 function release_bounds(lease, signal, used)
-  redis.call('HINCRBY', KEY.state, 'in_flight', -1)
-  if lease.task then redis.call('HINCRBY', KEY.state, 'tasks_in_flight', -1) end
+  add_to_field(KEY.state, 'in_flight', -1)
+  if lease.task then add_to_field(KEY.state, 'tasks_in_flight', -1) end
   if lease.held then
     local tokens, cost = unpack(lease.held)
     local final = final_use(signal, used)
@@ -16,8 +16,8 @@ function release_bounds(lease, signal, used)
       redis.call('HINCRBYFLOAT', KEY.state, 'cost', final.input * input + final.output * output - cost)
     end
   end
-  local lanes = redis.call('HGET', KEY.state, 'held_lanes')
+  local lanes = field_of(KEY.state, 'held_lanes')
   if not lanes then return end
-  redis.call('HDEL', KEY.state, 'held_lanes')
+  set_field(KEY.state, 'held_lanes', false)
   for lane in string.gmatch(lanes, '[^\n]+') do wake(KEY.dirty, ARG.channel, lane) end
 end

@@ -1,16 +1,17 @@
 -- How long a run's tasks and evaluations wait, and how long their calls take: counts and sums in the run's state.
 -- GIVES: jobs_ready job_ended call_ended
--- USES: core/time run/shape
+-- USES: core/time run/shape run/state_fields
 -- NEEDS: KEY.state
 
 -- Fields by role, "task" or "eval": 'calls:' sent calls, 'calling_ms:' their time. 'open:' jobs that were queued and
 -- have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
--- times the present time is the total time that all jobs have spent waiting or in calls.
+-- times the present time is the total time that all jobs have spent waiting or in calls. Redis itself adds to that
+-- sum, which may be more than Lua's numbers hold.
 
 -- Notes jobs that are queued for the first time.
 function jobs_ready(role, count, now)
   if count == 0 then return end
-  redis.call('HINCRBY', KEY.state, 'open:' .. role, count)
+  add_to_field(KEY.state, 'open:' .. role, count)
   redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(-count * now))
 end
 
@@ -18,7 +19,7 @@ end
 function job_ended(job, now)
   local role = role_of(job)
   if not role then return end
-  redis.call('HINCRBY', KEY.state, 'open:' .. role, -1)
+  add_to_field(KEY.state, 'open:' .. role, -1)
   redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(now))
 end
 
@@ -28,6 +29,6 @@ function call_ended(lease, now, calls)
   if not lease.claimed_ms or not calls then return end
   local role = role_of(lease.job)
   if not role then return end
-  redis.call('HINCRBY', KEY.state, 'calls:' .. role, calls)
-  redis.call('HINCRBY', KEY.state, 'calling_ms:' .. role, whole(now - lease.claimed_ms))
+  add_to_field(KEY.state, 'calls:' .. role, calls)
+  add_to_field(KEY.state, 'calling_ms:' .. role, now - lease.claimed_ms)
 end

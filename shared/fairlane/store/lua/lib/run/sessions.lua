@@ -2,6 +2,7 @@
 -- makes the session's evaluations ready, or ends them if no item of the session has an output.
 -- GIVES: finish_item
 -- USES: core/time core/wake job/job_record run/close run/role_times run/shape
+--       run/state_fields
 -- NEEDS: KEY.dirty KEY.run_lanes KEY.sessions KEY.state ARG.channel
 
 -- A tally counts ended items, and adds this for each that has an output; sessions have fewer items.
@@ -35,8 +36,8 @@ local function end_sessions()
   local jobs, due = unpack(redis.call('HMGET', KEY.state, 'session_jobs', 'session_jobs_due'))
   local lost = tonumber(jobs) - tonumber(due or 0)
   if lost <= 0 then return end
-  redis.call('HINCRBY', KEY.state, 'jobs_done', lost)
-  redis.call('HINCRBY', KEY.state, 'n:skipped', lost)
+  add_to_field(KEY.state, 'jobs_done', lost)
+  add_to_field(KEY.state, 'n:skipped', lost)
   redis.call('HSET', KEY.state, 'session_jobs_due', jobs)
 end
 
@@ -49,8 +50,7 @@ function finish_item(ref, job, now, joined, queues)
   elseif job < first_session_job then
     if not end_item(ref, job, steps) then return false end
     if joined then join(ref, joined, queues, now) end
-    local ended, items = unpack(redis.call('HMGET', KEY.state, 'items_done', 'items'))
-    if tonumber(ended) >= tonumber(items) then end_sessions() end
+    if tonumber(field_of(KEY.state, 'items_done')) >= tonumber(field_of(KEY.state, 'items')) then end_sessions() end
   end
   return close_if_done(ref, now)
 end

@@ -1,5 +1,6 @@
 -- How many jobs a run's items have.
 -- GIVES: steps_of_run role_of
+-- USES: run/state_fields
 -- NEEDS: KEY.state
 
 -- Jobs of an item, and the first job of the sessions' evaluations, which no item has; nil where there is none. Read
@@ -7,10 +8,9 @@
 function steps_of_run()
   local steps = CALL.steps
   if not steps then
-    local first
-    steps, first = unpack(redis.call('HMGET', KEY.state, 'steps', 'first_session_job'))
-    steps = tonumber(steps or '')
-    CALL.steps, CALL.first_session_job = steps, tonumber(first or '')
+    read_fields(KEY.state, 'steps', 'first_session_job')
+    steps = tonumber(field_of(KEY.state, 'steps') or '')
+    CALL.steps, CALL.first_session_job = steps, tonumber(field_of(KEY.state, 'first_session_job') or '')
   end
   return steps, CALL.first_session_job
 end

@@ -3,6 +3,7 @@
 -- all runs, from which a new run starts: <which>_n, _mean, _var, where <which> is answer or prompt; and
 --   answer_miss, prompt_miss   mean square, in tokens, by which calls missed what was expected of their call kind
 -- GIVES: lengths_of save_lengths
+-- USES: run/state_fields
 
 local FIELDS = { 'n', 'mean', 'var', 'peak', 'longest', 'input_n', 'input_mean', 'input_var', 'excess' }
 
@@ -12,7 +13,7 @@ function lengths_of(state, kind)
   CALL.lengths = CALL.lengths or {}
   if CALL.lengths[name] then return CALL.lengths[name] end
   local found, i = {}, 0
-  for value in string.gmatch(redis.call('HGET', state, 'tokens:' .. kind) or '', '%S+') do
+  for value in string.gmatch(field_of(state, 'tokens:' .. kind) or '', '%S+') do
     i = i + 1
     if FIELDS[i] then found[FIELDS[i]] = tonumber(value) end
   end
@@ -24,5 +25,5 @@ end
 function save_lengths(state, kind, found)
   local texts = {}
   for i, field in ipairs(FIELDS) do texts[i] = string.format('%.10g', found[field]) end
-  redis.call('HSET', state, 'tokens:' .. kind, table.concat(texts, ' '))
+  set_field(state, 'tokens:' .. kind, table.concat(texts, ' '))
 end

@@ -1,0 +1,72 @@
+"""A lane's hash is written as little as its changes are, with the numbers that scripts mean."""
+
+from __future__ import annotations
+
+import json
+import math
+
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from redis import Redis
+
+from fairlane.store.preludes import LuaFile, Preludes
+from fairlane.store.verb_text import of_one
+from tests.lua.test_headers import FOLDER
+from tests.support.redis import emptied
+
+VERB = LuaFile.parse(
+    "written",
+    """-- Sets fields of a lane.
+-- KEYS: lane
+-- ARGV: fields
+-- USES: lane/state
+-- RETURNS: 1
+local row = edited(read_hash(KEY.lane))
+for name, value in pairs(cjson.decode(ARG.fields)) do row[name] = tonumber(value) or value end
+write_hash(KEY.lane, row)
+return 1
+""",
+)
+SCRIPT = of_one(VERB, Preludes(FOLDER / "lib")).script
+NUMBER = st.one_of(
+    st.integers(-(10**18), 10**18).map(float), st.floats(-1e12, 1e12), st.sampled_from([1e15, 2.0**53, 0.1])
+)
+FIELDS = st.dictionaries(st.sampled_from("abcd"), st.one_of(NUMBER, st.sampled_from(["", "text"])))
+
+
+def as_text(value: float | str) -> str:
+    """The text that a lane's hash has for a number."""
+    if isinstance(value, str):
+        return value
+    return f"{value:.0f}" if value % 1 == 0 else f"{value:.14g}"
+
+
+def write(redis: Redis, fields: dict[str, float | str]) -> None:
+    texts = {name: value if isinstance(value, str) else repr(value) for name, value in fields.items()}
+    redis.eval(SCRIPT, 1, "lane", json.dumps(texts))
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(FIELDS, FIELDS)
+def test_a_lane_keeps_every_number_as_the_text_it_always_had(
+    real_redis: Redis, first: dict[str, float | str], then: dict[str, float | str]
+) -> None:
+    emptied(real_redis)
+    write(real_redis, first)
+    write(real_redis, then)
+    found = {name.decode(): value.decode() for name, value in real_redis.hgetall("lane").items()}
+    for name, value in (first | then).items():
+        if value == 0:
+            assert float(found[name]) == 0  # whichever sign it has
+        elif name in then and name in first and not isinstance(value, str):
+            assert math.isclose(float(found[name]), value, rel_tol=1e-13)
+        else:
+            assert found[name] == as_text(value)
+
+
+def test_what_has_not_changed_is_not_written(real_redis: Redis) -> None:
+    emptied(real_redis)
+    write(real_redis, {"a": 1.0, "b": 0.5, "c": "text"})
+    real_redis.config_resetstat()
+    write(real_redis, {"a": 1.0, "b": 0.5, "c": "text"})
+    assert "cmdstat_hset" not in real_redis.info("commandstats")
