@@ -14,7 +14,7 @@ from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import headroom_keys
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lanes.lane_memory import LEARNED
 from fairlane.store.write.lanes.lane_view import LaneView, read_view, stored_limit
@@ -60,14 +60,7 @@ class Lanes(Permits):
             field, text = stored_limit(name, getattr(made, name))
             fields[field] = None if value is None else text
         call = script("lane_limit").bind(
-            {
-                "clock": self._keys.clock,
-                "lanes": self._keys.lanes,
-                "lane": self._keys.lane(lane),
-                "limits": self._keys.limits(lane),
-                "dirty": self._keys.dirty,
-                "audit": self._keys.audit,
-            },
+            named_keys(self._keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "channel": self._keys.wake,
@@ -126,19 +119,7 @@ class Lanes(Permits):
         stated = json.loads(self._redis.hget(keys.configured, lane) or "{}")
         fields = dict(stored_limit(name, value) for name, value in stated.items() if value is not None)
         call = script("lane_forget").bind(
-            {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "lanes": keys.lanes,
-                "lane": keys.lane(lane),
-                "limits": keys.limits(lane),
-                "owed": keys.owed(lane),
-                "in_flight": keys.in_flight(lane),
-                "reserved_shares": keys.reserved_shares(lane),
-                "configured": keys.configured,
-                "openers": keys.openers,
-                **headroom_keys(keys, lane),
-            },
+            named_keys(keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -153,7 +134,7 @@ class Lanes(Permits):
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
         call = script("lane_pause").bind(
-            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "audit": self._keys.audit},
+            named_keys(self._keys, lane=lane),
             {"name": lane, "audit": self._auditor.entry(Act.PAUSED, lane)},
         )
         if call.run(self._redis) == 0:
@@ -162,14 +143,7 @@ class Lanes(Permits):
     def resume(self, lane: str, now_ms: str | int = "") -> None:
         """End a lane's pause and waits, or open a parked one with a single probe. Raises `LaneNotFound`."""
         call = script("lane_resume").bind(
-            {
-                "clock": self._keys.clock,
-                "lanes": self._keys.lanes,
-                "lane": self._keys.lane(lane),
-                "limits": self._keys.limits(lane),
-                "dirty": self._keys.dirty,
-                "audit": self._keys.audit,
-            },
+            named_keys(self._keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "channel": self._keys.wake,
@@ -196,25 +170,15 @@ class Lanes(Permits):
 
         Once for a ``since_ms``; where that is 0, only while the lane was never used.
         """
-        keys = {
-            "clock": self._keys.clock,
-            "lane": self._keys.lane(lane),
-            "from": self._keys.lane(source),
-            "limits": self._keys.limits(lane),
-        }
+        keys = named_keys(self._keys, lane=lane)
+        keys["from"] = self._keys.lane(source)
         values = {"now_ms": now_ms, "since_ms": since_ms, "fields": json.dumps(LEARNED)}
         return bool(script("lane_inherit").bind(keys, values).run(self._redis) == 1)
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
-        keys = {
-            "clock": self._keys.clock,
-            "lane": self._keys.lane(lane),
-            "limits": self._keys.limits(lane),
-            "audit": self._keys.audit,
-        }
-        entry = self._auditor.entry(Act.DRAINED, lane)
-        script("lane_drain").bind(keys, {"now_ms": now_ms, "audit": entry}).run(self._redis)
+        arguments = {"now_ms": now_ms, "audit": self._auditor.entry(Act.DRAINED, lane)}
+        script("lane_drain").bind(named_keys(self._keys, lane=lane), arguments).run(self._redis)
 
     def in_flight(self, lanes: Sequence[str]) -> list[dict[str, int]]:
         """Calls in flight by team, lane by lane."""
