@@ -23,8 +23,9 @@ from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.builders import llm_judge
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, FunctionScorer
-from fairlane.model.run import Bounds, CacheChoice, Message, Order, RunSpec
+from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
 from fairlane.model.tokens import TOKENS_PER_MESSAGE, Price
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.deployment import Deployment

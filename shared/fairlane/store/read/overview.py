@@ -9,7 +9,8 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS, RunRef
+from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Keys

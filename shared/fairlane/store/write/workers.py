@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
