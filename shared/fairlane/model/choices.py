@@ -24,6 +24,9 @@ MOST_NUMBER = 1e15
 """Of all other numbers of a spec. Scripts compute with doubles, and times of 64 bits."""
 
 
+# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
+SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
+
 SPEC_VERSION = 4
 """The latest version of a spec that this version reads."""
 

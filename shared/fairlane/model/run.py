@@ -16,6 +16,7 @@ from fairlane.model.choices import (
     LEAST_RATE,
     MOST_NUMBER,
     MOST_SECONDS,
+    SHOWN,
     SPEC_VERSION,
     STARTS_LATER,
     TURN_FIELDS,
@@ -32,9 +33,6 @@ from fairlane.model.steps import Step, item_steps, session_steps
 AUTO_HEADROOM = 1.25
 """Tasks under "auto" start so much faster than a fixed rate of evaluations needs: a fifth of them may fail
 before evaluations wait for tasks."""
-
-# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
-SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
 
 Rate = Annotated[float, Field(ge=0, le=MOST_NUMBER)] | Literal["auto"]
 

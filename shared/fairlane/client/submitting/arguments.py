@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
@@ -44,6 +45,8 @@ _PARTS_REMEDY = (
 )
 CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
+
+_SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
 def the_one(given: Mapping[str, object]) -> str:
@@ -330,6 +333,18 @@ def _list(field: str, value: object, of: str) -> list[Any]:
     if isinstance(value, (str, bytes, Mapping, BaseModel)) or not isinstance(value, Iterable):
         raise SubmissionError(field, value, f"is a {type(value).__name__}", f"Give a list of {of}.")
     return list(value)
+
+
+def check_separator(row: Mapping[str, Any], path: str | None) -> None:
+    """Refuse a CSV file whose columns were read as one, since another mark than a comma separates them."""
+    if path is None or not path.lower().endswith(".csv") or len(row) != 1:
+        return
+    (column,) = row
+    mark = next((mark for mark in _SEPARATORS if mark in column), None)
+    if mark is not None:
+        problem = f"has a single column, {column!r}: is {_SEPARATORS[mark]} the separator?"
+        remedy = f"Separate columns by commas, or pass csv.DictReader(file, delimiter={mark!r}) from Python."
+        raise SubmissionError(FIELD, path, problem, remedy)
 
 
 def is_constant(text: str) -> bool:

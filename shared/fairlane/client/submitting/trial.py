@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.submitting.arguments import is_constant, model_field
+from fairlane.client.submitting.arguments import check_separator, is_constant, model_field
 from fairlane.client.submitting.parameters import (
     ROLES,
     check_chats,
@@ -51,8 +51,6 @@ FIELDS_SHOWN = 8
 
 LISTED = 8
 """Models that an error names."""
-
-_SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
@@ -208,7 +206,7 @@ def check_rows(
     if not first:
         remedy = "Give at least one row; check=False (--no-check) submits a run without items."
         raise SubmissionError(FIELD, shown or [], "has no rows", remedy)
-    _check_separator(first[0], shown)
+    check_separator(first[0], shown)
     row_bytes, answer_bytes = settings.scheduler.limits.row_bytes, settings.worker.max_response_bytes
     asked, shown_chars = most_chars(row_bytes), most_chars(row_bytes, answer_bytes)
     _Trial(Plan(spec=spec, prompt_chars=asked, judged_chars=shown_chars), first).check()
@@ -229,17 +227,6 @@ def check_reference(
     if "://" not in str(path) and path.is_file() and os.access(path, os.R_OK):
         with suppress(MissingExtra):
             check_rows(spec, list(islice(open_reference(source), FIRST_ROWS)), settings, path, more)
-
-
-def _check_separator(row: Row, path: str | None) -> None:
-    if path is None or not path.lower().endswith(".csv") or len(row) != 1:
-        return
-    (column,) = row
-    mark = next((mark for mark in _SEPARATORS if mark in column), None)
-    if mark is not None:
-        problem = f"has a single column, {column!r}: is {_SEPARATORS[mark]} the separator?"
-        remedy = f"Separate columns by commas, or pass csv.DictReader(file, delimiter={mark!r}) from Python."
-        raise SubmissionError(FIELD, path, problem, remedy)
 
 
 class _Trial:
