@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import RunStates, queue_lengths
+from fairlane.store.run_queries import RunStates, ask_each, queue_lengths
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
 from fairlane.why.eta import Cost
@@ -88,11 +88,8 @@ class Queues:
     def priorities(self, refs: Sequence[RunRef]) -> dict[RunRef, int]:
         """How these runs rank among their team's; runs that cannot be read are left out."""
         some = refs[:PRIORITIES_READ]
-        pipeline = self._redis.pipeline(transaction=False)
-        for ref in some:
-            pipeline.get(self._keys.plan(ref))
         found = {}
-        for ref, text in zip(some, pipeline.execute(), strict=True):
+        for ref, text in ask_each(self._redis, some, lambda ask, ref: ask.get(self._keys.plan(ref))):
             try:
                 found[ref] = Plan.read(text or b"").spec.priority
             except ValidationError:

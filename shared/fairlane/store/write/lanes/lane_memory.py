@@ -7,6 +7,7 @@ import json
 from fairlane.model.hints import AXES
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
 
@@ -37,10 +38,9 @@ class LaneMemory:
 
     def refresh(self, lanes: list[str]) -> None:
         """Copy what Redis knows of these lanes now."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "known_ms", *REMEMBERED)
-        for lane, (known, *values) in zip(lanes, pipeline.execute(), strict=True):
+        fields = "known_ms", *REMEMBERED
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
+        for lane, (known, *values) in found:
             if known is not None:
                 pairs = zip(REMEMBERED, values, strict=True)
                 self._learned[lane] = {name: value.decode() for name, value in pairs if value is not None}

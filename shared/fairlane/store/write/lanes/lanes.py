@@ -13,6 +13,7 @@ from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -104,10 +105,7 @@ class Lanes(Permits):
 
     def asked_ms(self, lanes: Sequence[str]) -> dict[str, int]:
         """When permits were last requested of these lanes (server time); 0: never."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hget(self._keys.lane(lane), "asked_ms")
-        found = zip(lanes, pipeline.execute(), strict=True)
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hget(self._keys.lane(lane), "asked_ms"))
         return {lane: int(float(asked or 0)) for lane, asked in found}
 
     def forget(self, lane: str, epoch: int, unused_ms: int, now_ms: str | int = "") -> bool | None:
@@ -156,12 +154,11 @@ class Lanes(Permits):
 
     def outages(self, lanes: Sequence[str]) -> dict[str, Outage]:
         """Which of these lanes are down, and wait for their next probe."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "circuit", "down_ms", "open_ms", "last_error")
+        fields = "circuit", "down_ms", "open_ms", "last_error"
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
         return {
             lane: Outage(int(since), int(probe), (error or b"").decode())
-            for lane, (circuit, since, probe, error) in zip(lanes, pipeline.execute(), strict=True)
+            for lane, (circuit, since, probe, error) in found
             if circuit == b"open" and since
         }
 
@@ -182,17 +179,13 @@ class Lanes(Permits):
 
     def in_flight(self, lanes: Sequence[str]) -> list[dict[str, int]]:
         """Calls in flight by team, lane by lane."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hgetall(self._keys.in_flight(lane))
-        return [{team.decode(): int(count) for team, count in found.items()} for found in pipeline.execute()]
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hgetall(self._keys.in_flight(lane)))
+        return [{team.decode(): int(count) for team, count in teams.items()} for _, teams in found]
 
     def on_slots(self, lanes: Sequence[str]) -> dict[str, int]:
         """Attempts that hold a permit and a worker's slot, by lane."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "inflight", "pending")
-        found = zip(lanes, pipeline.execute(), strict=True)
+        fields = "inflight", "pending"
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
         return {lane: int(held or 0) - int(pending or 0) for lane, (held, pending) in found}
 
     def await_slots(self, waiting: Sequence[str], lanes: Sequence[str]) -> dict[str, int]:
