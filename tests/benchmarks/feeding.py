@@ -15,7 +15,7 @@ from fairlane.config.environment import process_environment
 from fairlane.config.sections import LogSettings, SandboxSettings
 from fairlane.core.clock import SystemClock
 from fairlane.embedded.server import start_embedded
-from fairlane.model.run import Message
+from fairlane.model.choices import Message
 from fairlane.sandbox.pool import Pool, open_pool
 from fairlane.store.verbs import load_all
 from fairlane.telemetry.logs import configure_logging

@@ -13,9 +13,10 @@ from redis import Redis
 
 from fairlane.config.sections import LogSettings
 from fairlane.embedded.server import start_embedded
+from fairlane.model.choices import Message
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.lane import LaneLimits
-from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.verbs import load_all
 from fairlane.store.write.workers import Beat, WorkerInfo

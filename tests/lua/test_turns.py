@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.datasets.rows import encode_page
+from fairlane.model.choices import Message
 from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
-from fairlane.model.run import Message, Order, RunRef, cell_of
+from fairlane.model.run import Order, RunRef, cell_of
 from fairlane.pipeline.conversation import read_fields
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.write.runs.runs import Turn

@@ -6,12 +6,13 @@ import json
 from collections.abc import Mapping, Sequence
 
 from fairlane.core.clock import TIME_FIELDS, ManualClock, time_at
+from fairlane.model.choices import Message
 from fairlane.model.decision import Cost
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Claim, Feedback, JobState, Reported, Signal
 from fairlane.model.lane import LaneLimits
-from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Entry, Estimate, Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys

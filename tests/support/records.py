@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.run import Message, RunSpec
+from fairlane.model.run import RunSpec
 from fairlane.model.tokens import Usage
 
 

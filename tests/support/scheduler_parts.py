@@ -10,9 +10,10 @@ from redis import Redis
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.datasets.sessions import Numbering
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt
-from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.lanes.lanes import Lanes

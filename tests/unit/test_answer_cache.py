@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import servers_of
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import FunctionScorer, Judge
 from fairlane.model.outcome import Outcome, Success
-from fairlane.model.run import CacheChoice, Message
+from fairlane.model.run import CacheChoice
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.providers.contract import Request

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 
 from fairlane.evaluators.builders import exact_match, llm_judge
-from fairlane.model.run import Message, RunSpec, RunState
+from fairlane.model.choices import Message
+from fairlane.model.run import RunSpec, RunState
 from tests.support.command_line import CommandLine
 
 ASK = ("--prompt", "Q: {{ question }}", "--model", "sim:fast")

@@ -10,12 +10,13 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import FunctionScorer
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, PermanentFailure, Success
 from fairlane.model.record import Record
 from fairlane.model.results import TaskResult
-from fairlane.model.run import CacheChoice, Message, Order
+from fairlane.model.run import CacheChoice, Order
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from fairlane import SubmissionError
 from fairlane.client.submitting.submission import build_spec
 from fairlane.datasets.sessions import Numbering
+from fairlane.model.choices import Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, PermanentFailure, Success
-from fairlane.model.run import Message, Order
+from fairlane.model.run import Order
 from fairlane.model.sessions import decode_memberships
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played

@@ -11,10 +11,11 @@ from hypothesis import strategies as st
 from fairlane import similarity
 from fairlane.core.errors import SubmissionError, TemplateError
 from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, pack, unpack
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
-from fairlane.model.run import Message, Plan, RunSpec
+from fairlane.model.run import Plan, RunSpec
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.evaluations import FinishedJob, evaluation_result
 from fairlane.pipeline.rendering import Rendering

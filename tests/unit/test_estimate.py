@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.apps.estimate import earlier_turns, sampling
+from fairlane.apps.estimate import counting, sampling
 from fairlane.apps.estimate.estimating import estimate
 from fairlane.apps.estimate.sampling import VALUES_KEPT, Distinct, take_sample
 from fairlane.client.deployment import Deployment as Context
@@ -23,8 +23,9 @@ from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.builders import llm_judge
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Agent, Criterion, EvaluatorSpec, FunctionScorer
-from fairlane.model.run import Bounds, CacheChoice, Message, Order, RunSpec
+from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
 from fairlane.model.tokens import TOKENS_PER_MESSAGE, Price
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.deployment import Deployment
@@ -244,7 +245,7 @@ def test_what_a_turn_was_asked_is_part_of_a_prompt_that_reads_it(scene: Scene) -
 def test_a_conversation_that_is_longer_than_what_is_rendered_goes_on_alike(
     scene: Scene, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(earlier_turns, "RENDERED_TURNS", 20)
+    monkeypatch.setattr(counting, "RENDERED_TURNS", 20)
     spec = chat_spec(Order(turns=True, conversation=True))
     found = estimate(scene.context, spec, take_sample(rows_of(150), order=spec.order))
     assert found.models[0].input_tokens == 150 * (10 + 2 * TOKENS_PER_MESSAGE) + 25 * 150 * 149 // 2

@@ -9,10 +9,11 @@ import pytest
 from redis import Redis
 
 from fairlane.core.errors import CutOff, NoChild
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Regex
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.run import Message, RunRef
+from fairlane.model.run import RunRef
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.read.reading import RecordReader
 from fairlane_scheduler.feed.feeder import AWAITED_MS

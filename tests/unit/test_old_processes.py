@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS, Order
+from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.run import Order
 from fairlane.store.read.overview import DeploymentReader, LeaderView
 from fairlane.store.write.leader import LeaderLease
 from fairlane.why.waiting import Waiting

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.core.errors import TemplateError
-from fairlane.model.run import Message
+from fairlane.model.choices import Message
 from fairlane.templates.meter import MAX_CHARS
 from fairlane.templates.template import (
     Prompt,

@@ -11,9 +11,9 @@ from redis import Redis
 
 from fairlane.core.errors import FunctionNotFound, SubmissionError, TemplateError, UnknownModel
 from fairlane.evaluators.builders import llm_judge
-from fairlane.model.choices import Source
+from fairlane.model.choices import Message, Source
 from fairlane.model.evaluators import FunctionScorer, Judge
-from fairlane.model.run import Cell, Message, Plan, RunRef, RunSpec
+from fairlane.model.run import Cell, Plan, RunRef, RunSpec
 from fairlane.pipeline.rendering import OPERATORS_OWN, Rendering
 from fairlane_scheduler.intake.admission import check_source
 from fairlane_workers.functions.catalog import ImportedFunctions

@@ -28,9 +28,10 @@ from fairlane.client.views.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
 from fairlane.core.terminal_text import visible
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
+from fairlane.model.choices import Message
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.run import Message, RunSpec, RunState
+from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import LaneProgress, RoleTime, RunStatus
 from fairlane.model.tokens import Price, Usage
 from fairlane.store.keys import Keys

@@ -14,7 +14,8 @@ from typing import Any
 import pytest
 
 from fairlane.core.errors import CutOff, NoChild, TemplateError, WorkRaised
-from fairlane.model.run import Message, Plan
+from fairlane.model.choices import Message
+from fairlane.model.run import Plan
 from fairlane.sandbox.pieces import RenderCall
 from fairlane.sandbox.pool import MOST_QUEUED, Pool
 from fairlane.sandbox.process import Limits

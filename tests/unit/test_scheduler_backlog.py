@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.model.run import Message, Plan, RunRef, RunSpec
+from fairlane.model.choices import Message
+from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 
 REF, OTHER = RunRef("search", "r1"), RunRef("ads", "r2")

@@ -9,7 +9,8 @@ import pytest
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 from fairlane.evaluators.builders import agent, criterion, exact_match, llm_judge
-from fairlane.model.run import Message, Plan, RunSpec
+from fairlane.model.choices import Message
+from fairlane.model.run import Plan, RunSpec
 from fairlane.store.write.runs.runs import Fields, bounds_of, check_prices
 
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1})

@@ -12,7 +12,8 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.model.run import STARTS_LATER, RunRef, RunState
+from fairlane.model.choices import STARTS_LATER
+from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.leader import NotLeader
 from fairlane_scheduler.intake import admission as admitting
 from tests.support.scheduler_parts import Parts

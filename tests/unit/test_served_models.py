@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane.model.choices import Message
 from fairlane.model.outcome import Outcome, Success
-from fairlane.model.run import Message, Order, RunRef
+from fairlane.model.run import Order, RunRef
 from fairlane.store.keys import served_field, served_models
 from fairlane.store.read.reading import RunReader
 from fairlane_workers.execution import served_models as serving

@@ -21,9 +21,10 @@ from fairlane.export import stored_lines
 from fairlane.export.formats import write_records
 from fairlane.export.lines import record_line
 from fairlane.export.stored_lines import LINES_AT_ONCE, StoredRecords
+from fairlane.model.choices import Message
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, Portion, TaskResult, packed
-from fairlane.model.run import Message, RunSpec
+from fairlane.model.run import RunSpec
 from fairlane.model.tokens import Usage
 from tests.support.records import spec_of
 from tests.support.stage import Stage

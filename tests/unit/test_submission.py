@@ -12,9 +12,10 @@ from fairlane.client.submitting import submission
 from fairlane.client.submitting.offers import check_connections
 from fairlane.client.submitting.submission import bounded_pages, build_spec
 from fairlane.core.errors import SubmissionError
+from fairlane.model.choices import STARTS_LATER, TURN_FIELDS, Message
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge
-from fairlane.model.run import STARTS_LATER, TURN_FIELDS, Message, Order, RunSpec
+from fairlane.model.run import Order, RunSpec
 from fairlane.pipeline.rendering import operators_own
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})

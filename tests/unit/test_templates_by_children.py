@@ -9,7 +9,8 @@ import pytest
 from redis import Redis
 
 from fairlane.core.errors import CutOff, NoChild
-from fairlane.model.run import Message, RunRef, RunState
+from fairlane.model.choices import Message
+from fairlane.model.run import RunRef, RunState
 from fairlane.templates import template
 from fairlane_scheduler.intake.template_check import LOOK_MS, NO_CHILD_MS
 from tests.support.scheduler_parts import Parts

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from fairlane.model.choices import SPEC_VERSION, TURN_FIELDS, Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
-from fairlane.model.run import SPEC_VERSION, TURN_FIELDS, Message, Order
+from fairlane.model.run import Order
 from fairlane.pipeline import conversation
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played

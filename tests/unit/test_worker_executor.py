@@ -10,6 +10,7 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
+from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.decision import Decision, RetryPolicy, decide
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
@@ -23,7 +24,7 @@ from fairlane.model.outcome import (
     ServerError,
     TimedOut,
 )
-from fairlane.model.run import SPEC_VERSION, CacheChoice, Order, RunRef
+from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock

@@ -19,7 +19,8 @@ from fairlane.config.sections import SchedulerSettings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.evaluators.builders import check_names
-from fairlane.model.run import SPEC_VERSION, Plan, RunRef, RunSpec, most_chars
+from fairlane.model.choices import SPEC_VERSION
+from fairlane.model.run import Plan, RunRef, RunSpec, most_chars
 from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool

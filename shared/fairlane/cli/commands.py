@@ -5,13 +5,14 @@ A distribution adds commands by an entry point in group ``fairlane.commands`` th
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
 from importlib import import_module
 from importlib.metadata import entry_points
 from importlib.util import find_spec
+from types import MappingProxyType
 from typing import Any, cast
 
 import typer
@@ -55,6 +56,16 @@ class Command:
         stand_in = TyperCommand(self.name, help=self.summary)
         stand_in.rich_help_panel = self.panel
         return stand_in
+
+
+def commands(
+    panel: str, room: str, summaries: Mapping[str, str], modules: Mapping[str, str] = MappingProxyType({})
+) -> tuple[Command, ...]:
+    """Commands of one panel, each with its summary. ``modules``: those not in the file of their own name."""
+    return tuple(
+        Command(name, panel, summary, f"{room}.{modules.get(name, name)}")
+        for name, summary in summaries.items()
+    )
 
 
 @cache

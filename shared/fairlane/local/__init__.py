@@ -3,19 +3,14 @@
 ``fairlane up`` and ``fairlane demo`` use it; it imports `embedded`, the client and parts of the command line.
 """
 
-from fairlane.cli.commands import HERE, Command
+from fairlane.cli.commands import HERE, commands
 
-COMMANDS = (
-    Command(
-        "up",
-        HERE,
-        "Run everything on this machine, in the foreground. Ctrl-C takes all of it down.",
-        "fairlane.local.up_command",
-    ),
-    Command(
-        "demo",
-        HERE,
-        "Show what Fairlane does, in about a minute: real processes, a simulated provider.",
-        "fairlane.local.demo_command",
-    ),
+COMMANDS = commands(
+    HERE,
+    "fairlane.local",
+    {
+        "up": "Run everything on this machine, in the foreground. Ctrl-C takes all of it down.",
+        "demo": "Show what Fairlane does, in about a minute: real processes, a simulated provider.",
+    },
+    {"up": "up_command", "demo": "demo_command"},
 )

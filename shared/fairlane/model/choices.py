@@ -1,4 +1,4 @@
-"""Parts of a run's spec: its source and the run that it continues, and what bounds the numbers of a spec."""
+"""Parts of a run's spec: its messages, its source, the run that it continues; its versions and bounds."""
 
 from __future__ import annotations
 
@@ -22,6 +22,32 @@ LATEST_MS = 253_402_300_799_000
 
 MOST_NUMBER = 1e15
 """Of all other numbers of a spec. Scripts compute with doubles, and times of 64 bits."""
+
+
+# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
+SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
+
+SPEC_VERSION = 4
+"""The latest version of a spec that this version reads."""
+
+STARTS_LATER = 2
+"""The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
+
+UNSAID_SPECS = 3
+"""The latest version of a spec that a process reads whose heartbeat or lease does not say which."""
+
+TURN_FIELDS = 4
+"""The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
+``Order.turns``, and in those before, all turns of a conversation stand in one field."""
+
+
+class Message(BaseModel):
+    """One chat message whose content is a Jinja2 template over the row."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    role: str = Field(min_length=1, max_length=32)
+    content: str
 
 
 class Choice(BaseModel):

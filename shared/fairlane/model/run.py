@@ -16,8 +16,13 @@ from fairlane.model.choices import (
     LEAST_RATE,
     MOST_NUMBER,
     MOST_SECONDS,
+    SHOWN,
+    SPEC_VERSION,
+    STARTS_LATER,
+    TURN_FIELDS,
     Choice,
     Continuation,
+    Message,
     Source,
 )
 from fairlane.model.decision import RetryPolicy
@@ -28,9 +33,6 @@ from fairlane.model.steps import Step, item_steps, session_steps
 AUTO_HEADROOM = 1.25
 """Tasks under "auto" start so much faster than a fixed rate of evaluations needs: a fifth of them may fail
 before evaluations wait for tasks."""
-
-# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
-SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
 
 Rate = Annotated[float, Field(ge=0, le=MOST_NUMBER)] | Literal["auto"]
 
@@ -127,20 +129,6 @@ class CacheChoice(Choice):
         return self.mode == "read_write"
 
 
-SPEC_VERSION = 4
-"""The latest version of a spec that this version reads."""
-
-STARTS_LATER = 2
-"""The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
-
-UNSAID_SPECS = 3
-"""The latest version of a spec that a process reads whose heartbeat or lease does not say which."""
-
-TURN_FIELDS = 4
-"""The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
-``Order.turns``, and in those before, all turns of a conversation stand in one field."""
-
-
 @dataclass(frozen=True, slots=True)
 class RunRef:
     """Names a run: its team and its id."""
@@ -156,15 +144,6 @@ class RunRef:
         """The inverse of `str`."""
         team, _, run = text.partition("/")
         return cls(team, run)
-
-
-class Message(BaseModel):
-    """One chat message whose content is a Jinja2 template over the row."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    role: str = Field(min_length=1, max_length=32)
-    content: str
 
 
 class StoredModel(BaseModel):

@@ -6,7 +6,7 @@ And the time, which orders them.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeVar
 
@@ -19,6 +19,7 @@ from fairlane.model.run_status import LaneProgress, Pause, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, digest_field
+from fairlane.store.redis_client import RedisPipeline
 from fairlane.store.rejections import REJECTED, rejections_in
 
 ORIGINS = "from:"
@@ -40,6 +41,7 @@ ROLE_TIME_FIELDS = (
 _ENDED = sorted(TERMINAL)
 _PROGRESS = ("jobs", "jobs_done", "in_flight", "paused_ms", *(f"n:{state}" for state in _ENDED))
 
+S = TypeVar("S")
 T = TypeVar("T")
 
 
@@ -61,6 +63,16 @@ def answers(pipeline: Any) -> list[Any]:
     return found
 
 
+def ask_each(
+    redis: RedisClient, subjects: Sequence[S], ask: Callable[[RedisPipeline, S], object]
+) -> Iterator[tuple[S, Any]]:
+    """Each of ``subjects`` with the reply to what ``ask`` asks about it, in one round trip for all."""
+    pipeline = redis.pipeline(transaction=False)
+    for each in subjects:
+        ask(pipeline, each)
+    return zip(subjects, pipeline.execute(), strict=True)
+
+
 def read_hostile(read: Callable[[], T]) -> T | None:
     """The result of a read of a key that a team may write; ``None`` where the team gave it a wrong type."""
     try:
@@ -73,12 +85,7 @@ def read_hostile(read: Callable[[], T]) -> T | None:
 
 def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
     """Values of `ROLE_TIME_FIELDS` in seconds, named as in a log line: predict_waiting_s, …."""
-    stored = {
-        name.encode(): value
-        for name, value in zip(ROLE_TIME_FIELDS, values, strict=True)
-        if value is not None
-    }
-    fields, found = RunFields(stored), dict[str, float]()
+    fields, found = RunFields(_named(ROLE_TIME_FIELDS, values)), dict[str, float]()
     for name, role in (("predict", "task"), ("score", "eval")):
         if (time := fields.role_time(role)) is not None:
             found |= {f"{name}_waiting_s": time.waiting_s, f"{name}_calling_s": time.calling_s}
@@ -231,20 +238,15 @@ class RunStates:
 
     def queued(self, refs: Sequence[RunRef]) -> dict[tuple[RunRef, str], int]:
         """Jobs that these runs have queued, by run and lane, on every lane where they have had jobs."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for ref in refs:
-            pipeline.smembers(self._keys.run_lanes(ref))
-        found = zip(refs, pipeline.execute(), strict=True)
+        found = ask_each(self._redis, refs, lambda ask, ref: ask.smembers(self._keys.run_lanes(ref)))
         queues = [(ref, lane.decode()) for ref, lanes in found for lane in lanes]
         return queue_lengths(self._redis, self._keys, queues)
 
     def names(self, refs: Sequence[RunRef]) -> list[str]:
         """The names of these runs; the id of a run without a plan."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for ref in refs:
-            pipeline.get(self._keys.plan(ref))
-        plans = [json.loads(text) if text else {} for text in pipeline.execute()]
-        return [str(plan.get("spec", {}).get("name", ref.run)) for ref, plan in zip(refs, plans, strict=True)]
+        texts = ask_each(self._redis, refs, lambda ask, ref: ask.get(self._keys.plan(ref)))
+        plans = [(ref, json.loads(text) if text else {}) for ref, text in texts]
+        return [str(plan.get("spec", {}).get("name", ref.run)) for ref, plan in plans]
 
     def states(self, refs: Sequence[RunRef]) -> list[RunState | None]:
         """The states of these runs; ``None`` for expired ones."""

@@ -25,6 +25,10 @@ _GONE = re.compile(r"(?:ERR )?Function not found", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 
 
+class Named(dict[str, str | Sequence[str]]):
+    """Keys by the names that headers have for them; a script takes those that its own header names."""
+
+
 @dataclass(frozen=True, slots=True)
 class Script:
     """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL.
@@ -43,7 +47,7 @@ class Script:
 
     def place(self, keys: Mapping[str, str | bytes | Sequence[str]]) -> Placed:
         """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
-        if len(keys) != len(self.keys):
+        if len(keys) != len(self.keys) and not isinstance(keys, Named):
             raise ScriptError(self.name, f"takes keys {self.keys}")
         placed: list[str | bytes] = []
         try:

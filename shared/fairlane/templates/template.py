@@ -216,7 +216,7 @@ def variables(row: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
 
 
 class ChatMessage(Protocol):
-    """A role and a template for its content; `fairlane.model.run.Message` is one."""
+    """A role and a template for its content; `fairlane.model.choices.Message` is one."""
 
     @property
     def role(self) -> str:

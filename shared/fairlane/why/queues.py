@@ -11,8 +11,9 @@ from pydantic import ValidationError
 from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import RunStates, queue_lengths
+from fairlane.store.run_queries import RunStates, ask_each, queue_lengths
 from fairlane.store.verbs import script
+from fairlane.store.write.attempts import named_keys
 from fairlane.why.eta import Cost
 
 LOOKED_AT = 5_000
@@ -77,14 +78,7 @@ class Queues:
 
     def of(self, ref: RunRef, lane: str, job: int = -1) -> QueueView:
         """One run's queue, and the position of ``job`` in it."""
-        keys = self._keys
-        owned = {
-            "lane": keys.lane(lane),
-            "limits": keys.limits(lane),
-            "state": keys.state(ref),
-            "hot": keys.hot(ref, lane),
-            "fresh": keys.fresh(ref, lane),
-        }
+        owned = named_keys(self._keys, ref, lane)
         call = script("queue_view").bind(owned, {"job": job, "looked": LOOKED_AT})
         reply = json.loads(call.look(self._redis))
         count = reply["sampled"]
@@ -94,11 +88,8 @@ class Queues:
     def priorities(self, refs: Sequence[RunRef]) -> dict[RunRef, int]:
         """How these runs rank among their team's; runs that cannot be read are left out."""
         some = refs[:PRIORITIES_READ]
-        pipeline = self._redis.pipeline(transaction=False)
-        for ref in some:
-            pipeline.get(self._keys.plan(ref))
         found = {}
-        for ref, text in zip(some, pipeline.execute(), strict=True):
+        for ref, text in ask_each(self._redis, some, lambda ask, ref: ask.get(self._keys.plan(ref))):
             try:
                 found[ref] = Plan.read(text or b"").spec.priority
             except ValidationError:

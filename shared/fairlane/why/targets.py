@@ -82,19 +82,7 @@ class Explainer:
             # Not admitted, rejected, or of another version: the run's reason is its jobs' reason.
             whole = explain_run(self._redis, self._keys, status, self._weights, self._now_ms)
             target = f"{status.run}/{item}" + ("" if step is None else f"/{step}")
-            return Waiting(
-                target,
-                "job",
-                whole.state,
-                whole.constraint,
-                whole.sentence,
-                whole.until_ms,
-                None,
-                None,
-                whole.eta,
-                (),
-                whole.now_ms,
-            )
+            return replace(whole, target=target, kind="job", ahead=None, lanes=())
         explainer = JobExplainer(self._redis, self._keys, status, plan, self._weights, self._now_ms)
         return explainer.explain(item, step)
 

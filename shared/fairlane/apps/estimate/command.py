@@ -34,19 +34,11 @@ from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.client.views.summary import dollars
 from fairlane.datasets.rows import read_rows
+from fairlane.why.reasons import IN_SHORT
 
 app = typer.Typer()
 
-_LIMITS = {
-    "requests": "request rate",
-    "tokens": "token rate",
-    "input": "input token rate",
-    "output": "output token rate",
-    "day": "requests of the day",
-    "places": "calls at once",
-    "slots": "workers' slots",
-    "gap": "gap between calls",
-}
+_LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
 
 
 @app.command()

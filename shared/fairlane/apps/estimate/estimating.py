@@ -1,23 +1,28 @@
-"""Puts together what a sample's calls, the lanes and the prices say of a run that is not submitted."""
+"""Puts together what a sample's calls, the lanes and the prices say of a run that is not submitted.
+
+How long a lane needs follows from what it allows now; notes say what the numbers leave out.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from fairlane.apps.estimate.counting import Counting, Tally, Use
-from fairlane.apps.estimate.notes import notes_on
 from fairlane.apps.estimate.sampling import Sample, take_sample
-from fairlane.apps.estimate.timing import MANY_SLOTS, call_seconds, forecast_lane
 from fairlane.client.deployment import Deployment
-from fairlane.client.views.forecast import Forecast, LaneForecast, ModelForecast
+from fairlane.client.views.forecast import Forecast, LaneForecast, Limit, ModelForecast
 from fairlane.model.run import Plan, RunSpec, most_chars
 from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.write.lanes.lane_view import LaneView
+from fairlane.why.eta import DAY_MS, MINUTE_MS, Cost, start_of
 from fairlane.why.queues import Queues
+
+MANY_SLOTS = 1_000_000
+"""Slots to assume while no worker is up: they limit nothing."""
 
 
 def estimate_rows(
@@ -140,3 +145,97 @@ def _merge(uses: dict[str, Use], name: str, use: Use) -> None:
     found.calls += use.calls
     found.input += use.input
     found.output += use.output
+
+
+def forecast_lane(view: LaneView, use: Use, slots: int, queued: int, gap_ms: float) -> LaneForecast:
+    """Forecast ``use`` of a lane; ``slots`` are its workers', 0 where there is none yet."""
+    factor = view.limits.output_factor
+    cost = Cost(use.input / use.calls, use.output * factor / use.calls)
+    bounds = _bounds(view, use.calls, cost, slots, max(gap_ms, view.limits.min_gap_ms))
+    by = max(bounds.items(), key=lambda each: each[1])[0] if bounds else None
+    seconds, source = None, None
+    if by is not None:
+        seconds = _seconds(view, use.calls, cost, slots, gap_ms)
+        source = view.axes[by].source if by in view.axes else view.places.source if by == "places" else None
+    return LaneForecast(
+        lane=view.lane,
+        calls=round(use.calls),
+        input_tokens=round(use.input),
+        output_tokens=round(use.output),
+        seconds=seconds,
+        limited_by=by,
+        source=source,
+        queued=queued,
+    )
+
+
+def call_seconds(view: LaneView, calls: float) -> float:
+    """Seconds that so many calls take one after another; 0 where no latency is known."""
+    return calls * (view.latency_ms or 0.0) / 1000
+
+
+def _bounds(view: LaneView, calls: float, cost: Cost, slots: int, gap_ms: float) -> dict[Limit, float]:
+    """Milliseconds in the long run, by each limit that is known."""
+    found: dict[Limit, float] = {}
+    limits: tuple[Limit, ...] = ("requests", "tokens", "input", "output", "day")
+    for name in limits:
+        allowed = view.axes[name].allowed
+        if allowed:
+            found[name] = calls * cost.on(name) / allowed * (DAY_MS if name == "day" else MINUTE_MS)
+    if view.latency_ms is not None and (view.places.most or slots):
+        places, by = min((view.places.most or MANY_SLOTS, "places"), (slots or MANY_SLOTS, "slots"))
+        found["places" if by == "places" else "slots"] = calls * view.latency_ms / places
+    if gap_ms:
+        found["gap"] = calls * gap_ms
+    return found
+
+
+def _seconds(view: LaneView, calls: float, cost: Cost, slots: int, gap_ms: float) -> float | None:
+    if gap_ms > view.limits.min_gap_ms:
+        view = replace(view, limits=view.limits.model_copy(update={"min_gap_ms": round(gap_ms)}))
+    last = start_of(max(1, round(calls)), view, cost, slots or MANY_SLOTS)
+    if last.at_ms is None:
+        return None
+    return (max(0, last.at_ms - view.now_ms) + (view.latency_ms or 0.0)) / 1000
+
+
+def notes_on(forecast: Forecast, spec: RunSpec, views: Mapping[str, LaneView], slots: int) -> tuple[str, ...]:
+    """Sentences, those about the whole run first."""
+    return (*_of_run(forecast, spec, slots), *_of_lanes(forecast.lanes, views))
+
+
+def _of_run(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
+    bounds, tokens, cost = spec.bounds, forecast.tokens, forecast.cost_usd
+    if not slots:
+        yield "no worker is up: the time assumes that slots are no limit"
+    if forecast.invalid:
+        yield f"about {forecast.invalid:,} of {forecast.items:,} items cannot be rendered"
+    if spec.cache.reads:
+        yield "answers that are in the cache already are counted as calls"
+    if spec.continues is not None:
+        yield f"what run {spec.continues.run} has done already is counted as calls"
+    if bounds.max_duration is not None and (forecast.seconds or 0) > bounds.max_duration:
+        yield f"its max_duration of {bounds.max_duration:g} s ends it before it is done"
+    if bounds.budget_tokens is not None and tokens > bounds.budget_tokens:
+        yield f"its budget_tokens of {bounds.budget_tokens:,} may stop it before it is done"
+    if bounds.budget_usd is not None and cost is not None and cost > bounds.budget_usd:
+        yield f"its budget_usd of {bounds.budget_usd:g} may stop it before it is done"
+
+
+def _of_lanes(lanes: tuple[LaneForecast, ...], views: Mapping[str, LaneView]) -> Iterator[str]:
+    for lane in lanes:
+        view = views[lane.lane]
+        if view.paused:
+            yield f"{lane.lane} is paused by an operator"
+        elif view.parked is not None:
+            yield f"{lane.lane} is parked: {view.parked}"
+        elif lane.limited_by is None:
+            yield f"{lane.lane}: nothing limits it, and it is unknown how long a call takes"
+        elif lane.source == "starting":
+            allowed = view.axes["requests"].allowed or 0.0
+            yield (
+                f"{lane.lane}: nothing has limited it yet; the time assumes {allowed:,.0f} requests a "
+                "minute, where it is now, and it becomes faster"
+            )
+        if lane.queued:
+            yield f"{lane.lane}: {lane.queued:,} calls of other runs wait there already"

@@ -3,26 +3,16 @@
 `fairlane.cli` lists them; they import the client, the store and what commands share.
 """
 
-from fairlane.cli.commands import OPERATIONS, Command
+from fairlane.cli.commands import OPERATIONS, commands
 
-COMMANDS = (
-    Command(
-        "lanes",
-        OPERATIONS,
-        "List lanes and what limits each; set limits, pause, resume.",
-        "fairlane.cli.lanes.lanes",
-    ),
-    Command(
-        "budgets",
-        OPERATIONS,
-        "List the teams' budgets and their use; change them.",
-        "fairlane.cli.lanes.budgets",
-    ),
-    Command("workers", OPERATIONS, "List the workers that are connected.", "fairlane.cli.lanes.workers"),
-    Command(
-        "capacity",
-        OPERATIONS,
-        "Show whether more workers would help: compares their slots with the calls that the lanes allow.",
-        "fairlane.cli.lanes.capacity",
-    ),
+COMMANDS = commands(
+    OPERATIONS,
+    "fairlane.cli.lanes",
+    {
+        "lanes": "List lanes and what limits each; set limits, pause, resume.",
+        "budgets": "List the teams' budgets and their use; change them.",
+        "workers": "List the workers that are connected.",
+        "capacity": "Show whether more workers would help: compares their slots with the calls that the "
+        "lanes allow.",
+    },
 )

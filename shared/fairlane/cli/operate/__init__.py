@@ -3,48 +3,32 @@
 `fairlane.cli` lists them; they import the store, `config` and what commands share.
 """
 
-from fairlane.cli.commands import HERE, OPERATIONS, ROLES, Command
+from fairlane.cli.commands import HERE, OPERATIONS, ROLES, commands
 
+ROOM = "fairlane.cli.operate"
 COMMANDS = (
-    Command(
-        "init",
+    *commands(
         HERE,
-        "Write a commented fairlane.toml, with a connection for each provider whose key is set.",
-        "fairlane.cli.operate.init",
+        ROOM,
+        {"init": "Write a commented fairlane.toml, with a connection for each provider whose key is set."},
     ),
-    Command(
-        "teams", OPERATIONS, "Give each team a user of its own on the server.", "fairlane.cli.operate.teams"
-    ),
-    Command(
-        "connections",
+    *commands(
         OPERATIONS,
-        "List the connections to providers and what each lacks in this environment; test one.",
-        "fairlane.cli.operate.connections",
+        ROOM,
+        {
+            "teams": "Give each team a user of its own on the server.",
+            "connections": "List the connections to providers and what each lacks in this environment; "
+            "test one.",
+            "config": "Show the settings in force, each with its source; secrets are masked.",
+            "drain": "Drain workers: they finish their calls, however long that takes, and take no new ones.",
+            "audit": "Show who submitted, cancelled or changed a limit, and when; --team selects one team.",
+            "doctor": "Check Redis, scheduler, workers, connections and lanes, and say what to do.",
+        },
     ),
-    Command(
-        "config",
-        OPERATIONS,
-        "Show the settings in force, each with its source; secrets are masked.",
-        "fairlane.cli.operate.config",
+    *commands(
+        ROLES,
+        ROOM,
+        {"scheduler": "Run a scheduler: one leads, others stand by.", "worker": "Run a worker."},
+        {"scheduler": "roles", "worker": "roles"},
     ),
-    Command(
-        "drain",
-        OPERATIONS,
-        "Drain workers: they finish their calls, however long that takes, and take no new ones.",
-        "fairlane.cli.operate.drain",
-    ),
-    Command(
-        "audit",
-        OPERATIONS,
-        "Show who submitted, cancelled or changed a limit, and when; --team selects one team.",
-        "fairlane.cli.operate.audit",
-    ),
-    Command(
-        "doctor",
-        OPERATIONS,
-        "Check Redis, scheduler, workers, connections and lanes, and say what to do.",
-        "fairlane.cli.operate.doctor",
-    ),
-    Command("scheduler", ROLES, "Run a scheduler: one leads, others stand by.", "fairlane.cli.operate.roles"),
-    Command("worker", ROLES, "Run a worker.", "fairlane.cli.operate.roles"),
 )

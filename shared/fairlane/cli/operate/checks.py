@@ -18,7 +18,7 @@ from fairlane.cli.operate.server_checks import (
 )
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
-from fairlane.model.run import SPEC_VERSION
+from fairlane.model.choices import SPEC_VERSION
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.lanes.lane_view import LaneView, LateCalls

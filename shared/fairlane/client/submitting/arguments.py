@@ -14,9 +14,10 @@ from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import importable_name, scorer
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
-from fairlane.model.run import Message, TurnField
+from fairlane.model.run import TurnField
 from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import operators_own
 from fairlane.templates.attributes import attributes_read

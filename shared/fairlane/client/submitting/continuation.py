@@ -13,9 +13,9 @@ from pydantic import BaseModel
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import turn_fields_of
 from fairlane.core.errors import SubmissionError
-from fairlane.model.choices import Continuation
+from fairlane.model.choices import TURN_FIELDS, Continuation
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
-from fairlane.model.run import TURN_FIELDS, Order, RunSpec, RunState
+from fairlane.model.run import Order, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 
 NO_ORDER = Order()

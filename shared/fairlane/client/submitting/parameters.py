@@ -12,9 +12,10 @@ from typing import Any
 
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
-from fairlane.model.run import Message, RunSpec
+from fairlane.model.run import RunSpec
 from fairlane.model.tokens import SECTIONS
 from fairlane.pipeline.requests import URL_FIELD, body_of, read_request
 from fairlane.pipeline.responses_as_chat import MalformedRequest

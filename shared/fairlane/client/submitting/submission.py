@@ -39,10 +39,10 @@ from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
-from fairlane.model.choices import MOST_SECONDS
+from fairlane.model.choices import MOST_SECONDS, STARTS_LATER, TURN_FIELDS
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import STARTS_LATER, TURN_FIELDS, RunRef, RunSpec
+from fairlane.model.run import RunRef, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""

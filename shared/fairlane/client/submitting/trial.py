@@ -38,6 +38,7 @@ FIRST_ROWS = 100
 SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
 FIELDS_SHOWN = 8
 
+
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
@@ -102,6 +103,7 @@ def check_reference(
 
 
 def _check_separator(row: Row, path: str | None) -> None:
+    """Refuse a CSV file whose columns were read as one, since another mark than a comma separates them."""
     if path is None or not path.lower().endswith(".csv") or len(row) != 1:
         return
     (column,) = row
@@ -231,7 +233,8 @@ class _Trial:
         if not isinstance(evaluator, Judge | Agent):
             return
         for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
-            self._try(f"{field}.template", evaluator.template, partial(self._evaluate, step), rows, _GIVEN)
+            judge = partial(self._rendering.evaluation, step, output="")
+            self._try(f"{field}.template", evaluator.template, judge, rows, _GIVEN)
         for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
             evaluate = partial(self._evaluate_session, step)
             self._try(f"{field}.template", evaluator.template, evaluate, rows, _GIVEN)
@@ -254,9 +257,6 @@ class _Trial:
             )
             raise SubmissionError(field, evaluator.template, problem, remedy)
 
-    def _evaluate(self, step: Step, row: Row) -> None:
-        self._rendering.evaluation(step, row, "")
-
     def _evaluate_session(self, step: Step, row: Row) -> None:
         self._rendering.session(step, [{"row": dict(row), "output": ""}])
 
@@ -265,9 +265,8 @@ class _Trial:
             raise self._missing(argument, field)
 
     def _missing(self, argument: str, name: str) -> SubmissionError:
-        known = ", ".join(self._fields[:FIELDS_SHOWN]) or "no fields"
-        if len(self._fields) > FIELDS_SHOWN:
-            known += ", …"
+        more = ", …" if len(self._fields) > FIELDS_SHOWN else ""
+        known = ", ".join(self._fields[:FIELDS_SHOWN]) + more or "no fields"
         near = None if name in self._fields else did_you_mean(name, self._fields)
         remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
         if argument.startswith(("prompt", "messages")) and self._spec.order.store_output_as is not None:

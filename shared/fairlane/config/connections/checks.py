@@ -5,8 +5,11 @@ from __future__ import annotations
 import difflib
 from collections.abc import Mapping
 from importlib.metadata import entry_points
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
@@ -98,3 +101,34 @@ def password_in_proxy(proxy: str) -> list[Mistake]:
         return []
     remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
     return [Mistake((), "holds a user or password", remedy, MASK)]
+
+
+def _at_home(path: Path) -> Path:
+    try:
+        return path.expanduser()
+    except RuntimeError:  # "~nobody" has no home: whoever opens the file says that it is not there
+        return path
+
+
+UserPath = Annotated[Path, AfterValidator(_at_home)]
+
+
+def _absolute(path: Path) -> Path:
+    """No key that was pasted in place of a path is one: nobody quotes it as a file that is not there."""
+    if not path.is_absolute():
+        raise ValueError("must be a whole path, from / or ~ on")
+    return path
+
+
+KeyFile = Annotated[UserPath, AfterValidator(_absolute)]
+
+
+def _one_of_three(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
+    """One problem for a wrong value, not one for each of the types that it could have had."""
+    try:
+        return read(value)
+    except ValidationError:
+        raise ValueError('is none of true, false and "tool"') from None
+
+
+StructuredOutput = Annotated[bool | Literal["tool"], WrapValidator(_one_of_three)]

@@ -4,20 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cached_property
-from pathlib import Path
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import (
-    AfterValidator,
-    Field,
-    ValidationError,
-    ValidatorFunctionWrapHandler,
-    WrapValidator,
-    field_validator,
-    model_validator,
-)
+from pydantic import Field, field_validator, model_validator
 
 from fairlane.config.connections.checks import (
+    KeyFile,
+    StructuredOutput,
+    UserPath,
     keys_in_headers,
     missing_places,
     model_lanes_in_turn,
@@ -84,36 +78,6 @@ ANYWHERE = "litellm://"
 HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
 HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
 
-
-def _at_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:  # "~nobody" has no home: whoever opens the file says that it is not there
-        return path
-
-
-UserPath = Annotated[Path, AfterValidator(_at_home)]
-
-
-def _absolute(path: Path) -> Path:
-    """No key that was pasted in place of a path is one: nobody quotes it as a file that is not there."""
-    if not path.is_absolute():
-        raise ValueError("must be a whole path, from / or ~ on")
-    return path
-
-
-KeyFile = Annotated[UserPath, AfterValidator(_absolute)]
-
-
-def _one_of_three(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
-    """One problem for a wrong value, not one for each of the types that it could have had."""
-    try:
-        return read(value)
-    except ValidationError:
-        raise ValueError('is none of true, false and "tool"') from None
-
-
-StructuredOutput = Annotated[bool | Literal["tool"], WrapValidator(_one_of_three)]
 
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}

@@ -9,11 +9,12 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS, RunRef
+from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunStates, ask_each
 from fairlane.store.write.runs.inbox import Inbox, submitted_by
 
 WAITING_READ = 1000
@@ -124,12 +125,10 @@ class DeploymentReader:
 
     def in_flight(self, lanes: Sequence[str]) -> dict[str, dict[str, int]]:
         """Calls in flight, by lane and team."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hgetall(self._keys.in_flight(lane))
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hgetall(self._keys.in_flight(lane)))
         return {
             lane: {team.decode(): int(count) for team, count in teams.items() if int(count) > 0}
-            for lane, teams in zip(lanes, pipeline.execute(), strict=True)
+            for lane, teams in found
         }
 
     def ended(self, refs: Sequence[RunRef]) -> dict[RunRef, dict[str, int]]:
@@ -159,10 +158,8 @@ class DeploymentReader:
 
     def count_runs(self, teams: Sequence[str]) -> int:
         """Runs that `newest_runs` could list."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for team in teams:
-            pipeline.zcard(self._keys.runs(team))
-        return sum(pipeline.execute())
+        found = ask_each(self._redis, teams, lambda ask, team: ask.zcard(self._keys.runs(team)))
+        return sum(count for _, count in found)
 
     def run_ids(self, team: str) -> list[str]:
         """Every run of a team, oldest first, those that wait to be admitted too; some may have expired."""

@@ -310,14 +310,7 @@ class RecordReader:
 
     def row(self, row: int) -> Mapping[str, Any]:
         """One row of the run; empty where it is lost or damaged, so that its record stays readable."""
-        return self._row(row) or {}
-
-    def _row(self, row: int) -> Mapping[str, Any] | None:
-        if not self._with_rows:
-            return {}
-        number, within = divmod(row, self._spec.page_rows)
-        page = self._rows.page(number)
-        return page[within] if within < len(page) else None
+        return next(self._rows_of([row * self._spec.cells_per_row]))
 
 
 class LaneDirectory:

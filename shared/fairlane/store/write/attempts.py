@@ -16,7 +16,7 @@ from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
-from fairlane.store.script import Call, Placed
+from fairlane.store.script import Call, Named, Placed
 from fairlane.store.verbs import script
 
 VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "attempt_recover")
@@ -42,6 +42,26 @@ def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
         "sessions": keys.sessions(ref),
         "fed": keys.fed(ref),
     }
+
+
+def named_keys(
+    keys: Keys, ref: RunRef | None = None, lane: str | None = None, **lists: str | Sequence[str]
+) -> Named:
+    """The deployment's keys, a run's with its team's, and a lane's, by the names that scripts use.
+
+    ``lists`` are those that only the caller knows.
+    """
+    found = Named(vars(keys))  # its attributes are the deployment's keys
+    if ref is not None:
+        found.update(run_keys(keys, ref), runs=keys.runs(ref.team), budget=keys.budget(ref.team))
+    if lane is not None:
+        found.update(headroom_keys(keys, lane), lane=keys.lane(lane), limits=keys.limits(lane))
+        found.update(owed=keys.owed(lane), in_flight=keys.in_flight(lane))
+        found.update(reserved_shares=keys.reserved_shares(lane))
+    if ref is not None and lane is not None:
+        found.update(hot=keys.hot(ref, lane), fresh=keys.fresh(ref, lane))
+    found.update(lists)
+    return found
 
 
 def headroom_keys(keys: Keys, lane: str) -> dict[str, str]:

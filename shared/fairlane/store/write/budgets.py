@@ -18,6 +18,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
 from fairlane.store.verbs import script
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 ALL_LANES = "*"
@@ -186,12 +187,7 @@ class Budgets:
         texts = {name: most is not None and f"{most:.15g}" for name, most in limits.items()}
         keys = self._keys
         return script("budget_set").bind(
-            {
-                "budgets": keys.budgets,
-                "budget": keys.budget(team),
-                "dirty": keys.dirty,
-                "audit": keys.audit,
-            },
+            named_keys(keys, budget=keys.budget(team)),
             {
                 "channel": keys.wake,
                 "team": team,

@@ -8,7 +8,8 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import ResponseError
 
-from fairlane.model.run import SPEC_VERSION, RunRef
+from fairlane.model.choices import SPEC_VERSION
+from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script

@@ -10,6 +10,7 @@ from typing import Any
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 
@@ -63,14 +64,7 @@ class Scopes:
                 Act.CREDENTIAL_CHANGED, ", ".join(rotated), fingerprints=dict(rotated)
             )
         call = script("scopes_save").bind(
-            {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "scopes": keys.scopes,
-                "dirty": keys.dirty,
-                "audit": keys.audit,
-                "lanes": [keys.lane(lane) for lane in lanes],
-            },
+            named_keys(keys, lanes=[keys.lane(lane) for lane in lanes]),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,

@@ -8,11 +8,12 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from fairlane.model.run import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
 from fairlane.store.verbs import script
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 
@@ -89,13 +90,7 @@ class Workers:
         """Keeps the leases of ``attempts``; the reply lists those that were lost."""
         keys = self._keys
         return script("worker_beat").bind(
-            {
-                "clock": keys.clock,
-                "workers": keys.workers,
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "dirty": keys.dirty,
-            },
+            named_keys(keys),
             {
                 "now_ms": now_ms,
                 "channel": keys.wake,
@@ -117,12 +112,7 @@ class Workers:
 
     def _forget(self, worker: str, timeout_ms: str | int, now_ms: str | int) -> Call:
         return script("worker_leave").bind(
-            {
-                "clock": self._keys.clock,
-                "workers": self._keys.workers,
-                "drains": self._keys.drains,
-                "dirty": self._keys.dirty,
-            },
+            named_keys(self._keys),
             {"now_ms": now_ms, "channel": self._keys.wake, "worker": worker, "worker_timeout_ms": timeout_ms},
         )
 
@@ -130,7 +120,7 @@ class Workers:
         """Request a worker to drain, stop or work; false where there is no worker of that id."""
         keys = self._keys
         asked = script("worker_drain").bind(
-            {"workers": keys.workers, "drains": keys.drains, "audit": keys.audit},
+            named_keys(keys),
             {
                 "control": keys.control,
                 "worker": worker,

@@ -39,6 +39,23 @@ class Asserted:
 
 
 @dataclass(frozen=True, slots=True)
+class _Written:
+    """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
+
+    raw: Mapping[str, Any]
+    kind: str
+    names: Mapping[str, Any]
+    options: Mapping[str, Any]
+    place: Place
+    test: Place
+
+    @property
+    def name(self) -> str:
+        """Its type without ``not-``."""
+        return self.kind.removeprefix(NOT)
+
+
+@dataclass(frozen=True, slots=True)
 class AssertionReader:
     """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
@@ -61,73 +78,60 @@ class AssertionReader:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
                 self.problems.add(where, "an assertion needs a type")
                 continue
+            one = _Written(raw, kind, names, options, where, place)
             if kind == SETS:
-                found.checks.extend(self._set(raw, names, options, where, place))
+                found.checks.extend(self._set(one))
                 continue
             if refused := refusal_of(kind):
                 self.problems.add(where, refused)
                 continue
             self._note_unknown(raw, where)
-            name = kind.removeprefix(NOT)
             by_workers = not here and not raw.get("transform")
-            if by_workers and name in TYPES:
-                plain = self._plain(raw, kind, names, where)
+            if by_workers and one.name in TYPES:
+                plain = self._plain(one)
                 found.plain.extend([plain] if plain else [])
-            elif by_workers and name in (RUBRIC, SIMILAR) and self._is_simple(raw, options):
-                rubric = self._rubric(raw, kind, names, options, where, place)
+            elif by_workers and one.name in (RUBRIC, SIMILAR) and self._is_simple(one):
+                rubric = self._rubric(one)
                 found.rubrics.extend([rubric] if rubric else [])
             else:
-                check = self._check(raw, kind, names, options, where, place)
+                check = self._check(one)
                 found.checks.extend([check] if check else [])
         return found
 
-    def _set(
-        self,
-        raw: Mapping[str, Any],
-        names: Mapping[str, Any],
-        options: Mapping[str, Any],
-        where: Place,
-        test: Place,
-    ) -> list[dict[str, Any]]:
+    def _set(self, one: _Written) -> list[dict[str, Any]]:
         """An ``assert-set`` with its own assertions, all of which are checked here."""
-        listed = raw.get("assert")
+        listed = one.raw.get("assert")
         if not isinstance(listed, list):
-            self.problems.add(where, "an assert-set has a list of assertions under assert")
+            self.problems.add(one.place, "an assert-set has a list of assertions under assert")
             return []
-        written = tuple((each, where / "assert" / number) for number, each in enumerate(listed))
+        written = tuple((each, one.place / "assert" / number) for number, each in enumerate(listed))
         inner = AssertionReader(self.files, self.problems, self.graders, here=True)
-        checks = inner.read(written, names, options, test).checks
-        return [{"type": SETS, "assert": checks, **self._common(raw, names, where, threshold=True)}]
+        checks = inner.read(written, one.names, one.options, one.test).checks
+        return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
-    def _is_simple(self, raw: Mapping[str, Any], options: Mapping[str, Any]) -> bool:
+    def _is_simple(self, one: _Written) -> bool:
         """Whether a worker can ask the judge: for a yes or no, in our words, or for one cosine."""
-        if raw.get("rubricPrompt") or options.get("rubricPrompt") or isinstance(raw.get("value"), list):
+        if (
+            one.raw.get("rubricPrompt")
+            or one.options.get("rubricPrompt")
+            or isinstance(one.raw.get("value"), list)
+        ):
             return False
-        return raw["type"].removeprefix(NOT) == SIMILAR or raw.get("threshold") is None
+        return one.name == SIMILAR or one.raw.get("threshold") is None
 
     def _note_unknown(self, raw: Mapping[str, Any], where: Place) -> None:
         for name in raw.keys() - _KEYS:
             self.problems.unknown(where / str(name), "an assertion", _KEYS)
 
-    def _plain(
-        self, raw: Mapping[str, Any], kind: str, names: Mapping[str, Any], place: Place
-    ) -> dict[str, Any] | None:
-        value = self._value(raw.get("value"), kind, names, place / "value")
-        if problem := value_problem(kind, value):
-            self.problems.add(place / "value", f"{kind}: {problem}")
+    def _plain(self, one: _Written) -> dict[str, Any] | None:
+        value = self._value(one)
+        if problem := value_problem(one.kind, value):
+            self.problems.add(one.place / "value", f"{one.kind}: {problem}")
             return None
-        return {"type": kind, "value": value, **self._common(raw, names, place)}
+        return {"type": one.kind, "value": value, **self._common(one)}
 
-    def _check(
-        self,
-        raw: Mapping[str, Any],
-        kind: str,
-        names: Mapping[str, Any],
-        options: Mapping[str, Any],
-        place: Place,
-        test: Place,
-    ) -> dict[str, Any] | None:
-        name = kind.removeprefix(NOT)
+    def _check(self, one: _Written) -> dict[str, Any] | None:
+        raw, name, place = one.raw, one.name, one.place
         written = raw.get("value")
         program = isinstance(written, str) and written.startswith(FILE) and is_program(written)
         if program and name in PROGRAMS:
@@ -137,20 +141,20 @@ class AssertionReader:
         elif name in PROGRAMS and not self._can_run(name, place):
             return None
         else:
-            value = self._value(written, kind, names, place / "value")
-        if name == RUBRIC and value is None and (raw.get("rubricPrompt") or options.get("rubricPrompt")):
+            value = self._value(one)
+        if name == RUBRIC and value is None and (raw.get("rubricPrompt") or one.options.get("rubricPrompt")):
             value = ""
         if problem := self._problem(name, value, raw):
-            self.problems.add(place / "value" if name in TYPES else place, f"{kind}: {problem}")
+            self.problems.add(place / "value" if name in TYPES else place, f"{one.kind}: {problem}")
             return None
-        check = {"type": kind, "value": value, **self._common(raw, names, place, threshold=True)}
+        check = {"type": one.kind, "value": value, **self._common(one, threshold=True)}
         if raw.get("config") is not None:
             check["config"] = raw["config"]
         for key in ("transform", "contextTransform"):
             if code := raw.get(key):
                 check[key] = self.transform(code, place / key)
         if name in GRADED:
-            check |= self.graders.read(name, raw, options, place, test)
+            check |= self.graders.read(name, raw, one.options, place, one.test)
         return check
 
     def transform(self, code: Any, place: Place) -> str:
@@ -193,25 +197,17 @@ class AssertionReader:
             return "it needs a text that says what to look for"
         return None
 
-    def _rubric(
-        self,
-        raw: Mapping[str, Any],
-        kind: str,
-        names: Mapping[str, Any],
-        options: Mapping[str, Any],
-        place: Place,
-        test: Place,
-    ) -> Rubric | None:
-        text = self._value(raw.get("value"), kind, names, place / "value")
-        alike = kind.removeprefix(NOT) == SIMILAR
+    def _rubric(self, one: _Written) -> Rubric | None:
+        text = self._value(one)
+        alike = one.name == SIMILAR
         find = self.graders.embedder if alike else self.graders.judge
-        judge = find(raw.get("provider"), options, place, test)
+        judge = find(one.raw.get("provider"), one.options, one.place, one.test)
         if not isinstance(text, str) or not text.strip():
-            self.problems.add(place / "value", f"{kind} needs a text that says what to look for")
+            self.problems.add(one.place / "value", f"{one.kind} needs a text that says what to look for")
             return None
-        common = self._common(raw, names, place)
-        threshold = self._cosine(raw, place) if alike else None
-        met = not kind.startswith(NOT)
+        common = self._common(one)
+        threshold = self._cosine(one.raw, one.place) if alike else None
+        met = not one.kind.startswith(NOT)
         weight, metric = common.get("weight", 1.0), common.get("metric")
         return Rubric(text, judge, met, weight, metric, threshold) if judge else None
 
@@ -222,8 +218,8 @@ class AssertionReader:
         self.problems.add(place / "threshold", "the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
 
-    def _value(self, raw: Any, kind: str, names: Mapping[str, Any], place: Place) -> Any:
-        json = kind.removeprefix(NOT) in _JSON
+    def _value(self, one: _Written) -> Any:
+        raw, place = one.raw.get("value"), one.place / "value"
         if isinstance(raw, str) and raw.startswith(FILE):
             path = self.files.find(raw, place)
             if path is None:
@@ -231,8 +227,8 @@ class AssertionReader:
             raw = self._of_file(path, place)
         elif isinstance(raw, list):
             raw = [self._listed(each, place / number) for number, each in enumerate(raw)]
-        value = filled(raw, names, place, self.problems)
-        if json and isinstance(value, str):
+        value = filled(raw, one.names, place, self.problems)
+        if one.name in _JSON and isinstance(value, str):
             try:
                 return parse_yaml(value) if value.strip() else None
             except (YamlError, ValueError):
@@ -248,30 +244,20 @@ class AssertionReader:
             return self.files.data(path, place)
         return (self.files.text(path, place) or "").strip()
 
-    def _common(
-        self, raw: Mapping[str, Any], names: Mapping[str, Any], place: Place, *, threshold: bool = False
-    ) -> dict[str, Any]:
+    def _common(self, one: _Written, *, threshold: bool = False) -> dict[str, Any]:
         """Weight and metric, and the threshold where that is asked for; those that are there."""
-        metric = raw.get("metric")
-        common = {
-            "weight": self._weight(raw, place),
-            "metric": None if metric is None else str(filled(metric, names, place / "metric", self.problems)),
-            "threshold": self._threshold(raw, place) if threshold else None,
-        }
+        common: dict[str, Any] = {"weight": self._number(one, "weight", 0, "a weight is a number from 0 on")}
+        if (metric := one.raw.get("metric")) is not None:
+            common["metric"] = str(filled(metric, one.names, one.place / "metric", self.problems))
+        if threshold:
+            common["threshold"] = self._number(one, "threshold", -math.inf, "a threshold is a number")
         return {name: each for name, each in common.items() if each is not None}
 
-    def _weight(self, raw: Mapping[str, Any], place: Place) -> float | None:
-        weight = raw.get("weight")
-        if weight is None or _is_number(weight, 0):
-            return weight
-        self.problems.add(place / "weight", "a weight is a number from 0 on")
-        return None
-
-    def _threshold(self, raw: Mapping[str, Any], place: Place) -> float | None:
-        threshold = raw.get("threshold")
-        if threshold is None or _is_number(threshold, -math.inf):
-            return threshold
-        self.problems.add(place / "threshold", "a threshold is a number")
+    def _number(self, one: _Written, name: str, least: float, wanted: str) -> float | None:
+        value = one.raw.get(name)
+        if value is None or _is_number(value, least):
+            return value
+        self.problems.add(one.place / name, wanted)
         return None
 
 

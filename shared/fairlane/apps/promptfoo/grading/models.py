@@ -52,9 +52,7 @@ class Graders:
 
     def judge(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
         """The model that judges, or a problem and ``None``."""
-        where = place / "provider"
-        if named is None and options.get("provider") is not None:
-            named, where = options["provider"], test / "options" / "provider"
+        named, where = _named(named, options, place, test)
         if isinstance(named, Mapping) and "id" not in named and {"text", "embedding"} & named.keys():
             named, where = named.get("text"), where / "text"
         if named is not None:
@@ -66,9 +64,7 @@ class Graders:
 
     def embedder(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
         """The model that makes embeddings, or a problem and ``None``."""
-        where = place / "provider"
-        if named is None and options.get("provider") is not None:
-            named, where = options["provider"], test / "options" / "provider"
+        named, where = _named(named, options, place, test)
         if isinstance(named, Mapping) and "id" not in named:
             named, where = named.get("embedding"), where / "embedding"
         if self.embedding_model is not None and not _embeds(named):
@@ -97,6 +93,13 @@ class Graders:
             return json.dumps(own, ensure_ascii=False)
         self.problems.add(place, "a rubricPrompt is a text, or a chat")
         return None
+
+
+def _named(own: Any, options: Mapping[str, Any], place: Place, test: Place) -> tuple[Any, Place]:
+    """The provider of an assertion, else that of its test, and where it is written."""
+    if own is None and options.get("provider") is not None:
+        return options["provider"], test / "options" / "provider"
+    return own, place / "provider"
 
 
 def _described(provider: Provider | None) -> dict[str, Any] | None:

@@ -19,8 +19,9 @@ from fairlane.lab.rehearsal.virtual.simulated import (
     VirtualTime,
 )
 from fairlane.lab.rehearsal.virtual.simulated_workers import SimulatedWorkers, StoreCall
+from fairlane.model.choices import Message
 from fairlane.model.evaluators import Judge
-from fairlane.model.run import Message, RunRef, RunSpec
+from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.functions import keep_functions

@@ -1,15 +1,20 @@
-"""Admits a request against all limits of one model together, and counts the requests in flight."""
+"""Admits a request against all limits of one model together, and counts the requests in flight.
+
+Others may use up the same limits: their requests are evenly spaced in time.
+"""
 
 from __future__ import annotations
 
 import copy
+import heapq
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Self
 
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.lab.simulator.limits.adaptive import Acceleration, Shrinking
-from fairlane.lab.simulator.limits.foreign import NEVER, Foreign
 from fairlane.lab.simulator.limits.shapes import MS_PER_MINUTE, Gate, Shape, TokenBucket
 from fairlane.lab.simulator.limits.windows import FixedWindow, SlidingLog
 
@@ -21,7 +26,11 @@ _MINUTES_A_DAY = 1440
 _MOST_STEPS = 200
 """Bounds the search for a wait; if others leave nothing for so long, the result is a lower bound."""
 
+NEVER = 1 << 62
+"""A time after all others, in milliseconds."""
+
 _ONE, _TOTAL, _INPUT, _OUTPUT = range(4)
+
 _AMOUNT_OF: dict[Axis, int] = {
     "requests": _ONE,
     "day": _ONE,
@@ -264,3 +273,41 @@ def _shape(model: SimulatedModel, axis: Axis, per_minute: float, now_ms: int) ->
 def _level(axis: Axis, shape: Shape, now_ms: int) -> Level:
     per = _MINUTES_A_DAY if axis == "day" else 1
     return Level(int(shape.per_minute * per), shape.remaining(now_ms), shape.full_in_ms(now_ms))
+
+
+class Foreign:
+    """Requests of others in periods ``(start_s, duration_s, requests_per_minute)`` after ``start_ms``.
+
+    The k-th request of a period arrives at its start + k minutes / rate, rounded down to the millisecond.
+    """
+
+    def __init__(self, periods: Sequence[tuple[float, float, float]], start_ms: int) -> None:
+        self._periods: list[tuple[int, Fraction, int]] = []
+        for start, duration, per_minute in periods:
+            gap_ms = MS_PER_MINUTE / Fraction(str(per_minute))
+            count = math.ceil(Fraction(str(duration)) * 1000 / gap_ms)
+            self._periods.append((start_ms + round(start * 1000), gap_ms, count))
+        self._due = [(begins_ms, number, 0) for number, (begins_ms, _, _) in enumerate(self._periods)]
+        heapq.heapify(self._due)
+
+    @property
+    def next_ms(self) -> int:
+        """Time of the next request; `NEVER` if there is none."""
+        return self._due[0][0] if self._due else NEVER
+
+    def arrive(self) -> None:
+        """Count the next request as arrived, and move to the one after it."""
+        _, number, ordinal = self._due[0]
+        begins_ms, gap_ms, count = self._periods[number]
+        ordinal += 1
+        if ordinal < count:
+            at_ms = begins_ms + ordinal * gap_ms.numerator // gap_ms.denominator
+            heapq.heapreplace(self._due, (at_ms, number, ordinal))
+        else:
+            heapq.heappop(self._due)
+
+    def clone(self) -> Self:
+        """An independent copy."""
+        twin = copy.copy(self)
+        twin._due = self._due.copy()
+        return twin

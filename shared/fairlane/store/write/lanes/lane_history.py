@@ -12,6 +12,7 @@ from typing import NamedTuple, TypeAlias
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.write.lanes.lane_view import FAILED
 
 MINUTE_MS = 60_000
@@ -99,10 +100,7 @@ class History:
 
     def activity(self, lanes: Sequence[str]) -> dict[str, Activity]:
         """Counters that show use, by lane, in one round trip; lanes that were never used are left out."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), *_ACTIVE)
-        found = zip(lanes, pipeline.execute(), strict=True)
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *_ACTIVE))
         return {lane: tuple(values) for lane, values in found if any(values)}
 
     def append(self, readings: Iterable[tuple[Step, str, Reading]]) -> None:
@@ -138,10 +136,8 @@ class History:
 
     def of_all(self, lanes: Sequence[str], since_ms: int, step: Step = FINE) -> dict[str, list[Sample]]:
         """Samples of several lanes in one round trip."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.lrange(self._keys.history(lane, step.name), 0, -1)
-        found = zip(lanes, pipeline.execute(), strict=True)
+        key = self._keys.history
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.lrange(key(lane, step.name), 0, -1))
         return {lane: [each for each in _samples(texts) if each.at_ms > since_ms] for lane, texts in found}
 
 

@@ -7,7 +7,9 @@ import json
 from fairlane.model.hints import AXES
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.verbs import script
+from fairlane.store.write.attempts import named_keys
 
 _OF_AXIS = (
     "est", "var", "age_ms", "back_ms", "slow", "window", "cost", "put_off", "steady",
@@ -36,10 +38,9 @@ class LaneMemory:
 
     def refresh(self, lanes: list[str]) -> None:
         """Copy what Redis knows of these lanes now."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "known_ms", *REMEMBERED)
-        for lane, (known, *values) in zip(lanes, pipeline.execute(), strict=True):
+        fields = "known_ms", *REMEMBERED
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
+        for lane, (known, *values) in found:
             if known is not None:
                 pairs = zip(REMEMBERED, values, strict=True)
                 self._learned[lane] = {name: value.decode() for name, value in pairs if value is not None}
@@ -54,15 +55,8 @@ class LaneMemory:
         for lane, fields in self._learned.items():
             # The probe's lease is lost with Redis: the next probe starts at once.
             safe = fields | ({"circuit": "open"} if fields.get("circuit") == "half-open" else {})
-            call = script("lane_restore").bind(
-                {
-                    "clock": self._keys.clock,
-                    "lanes": self._keys.lanes,
-                    "lane": self._keys.lane(lane),
-                    "limits": self._keys.limits(lane),
-                },
-                {"now_ms": now_ms, "name": lane, "fields": json.dumps(safe)},
-            )
+            arguments = {"now_ms": now_ms, "name": lane, "fields": json.dumps(safe)}
+            call = script("lane_restore").bind(named_keys(self._keys, lane=lane), arguments)
             if call.run(self._redis) == 1:
                 restored.append(lane)
         return restored

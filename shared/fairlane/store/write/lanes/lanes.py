@@ -13,8 +13,9 @@ from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import headroom_keys
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lanes.lane_memory import LEARNED
 from fairlane.store.write.lanes.lane_view import LaneView, read_view, stored_limit
@@ -60,14 +61,7 @@ class Lanes(Permits):
             field, text = stored_limit(name, getattr(made, name))
             fields[field] = None if value is None else text
         call = script("lane_limit").bind(
-            {
-                "clock": self._keys.clock,
-                "lanes": self._keys.lanes,
-                "lane": self._keys.lane(lane),
-                "limits": self._keys.limits(lane),
-                "dirty": self._keys.dirty,
-                "audit": self._keys.audit,
-            },
+            named_keys(self._keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "channel": self._keys.wake,
@@ -117,10 +111,7 @@ class Lanes(Permits):
 
     def asked_ms(self, lanes: Sequence[str]) -> dict[str, int]:
         """When permits were last requested of these lanes (server time); 0: never."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hget(self._keys.lane(lane), "asked_ms")
-        found = zip(lanes, pipeline.execute(), strict=True)
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hget(self._keys.lane(lane), "asked_ms"))
         return {lane: int(float(asked or 0)) for lane, asked in found}
 
     def forget(self, lane: str, epoch: int, unused_ms: int, now_ms: str | int = "") -> bool | None:
@@ -132,19 +123,7 @@ class Lanes(Permits):
         stated = json.loads(self._redis.hget(keys.configured, lane) or "{}")
         fields = dict(stored_limit(name, value) for name, value in stated.items() if value is not None)
         call = script("lane_forget").bind(
-            {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "lanes": keys.lanes,
-                "lane": keys.lane(lane),
-                "limits": keys.limits(lane),
-                "owed": keys.owed(lane),
-                "in_flight": keys.in_flight(lane),
-                "reserved_shares": keys.reserved_shares(lane),
-                "configured": keys.configured,
-                "openers": keys.openers,
-                **headroom_keys(keys, lane),
-            },
+            named_keys(keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -159,7 +138,7 @@ class Lanes(Permits):
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
         call = script("lane_pause").bind(
-            {"lanes": self._keys.lanes, "lane": self._keys.lane(lane), "audit": self._keys.audit},
+            named_keys(self._keys, lane=lane),
             {"name": lane, "audit": self._auditor.entry(Act.PAUSED, lane)},
         )
         if call.run(self._redis) == 0:
@@ -168,14 +147,7 @@ class Lanes(Permits):
     def resume(self, lane: str, now_ms: str | int = "") -> None:
         """End a lane's pause and waits, or open a parked one with a single probe. Raises `LaneNotFound`."""
         call = script("lane_resume").bind(
-            {
-                "clock": self._keys.clock,
-                "lanes": self._keys.lanes,
-                "lane": self._keys.lane(lane),
-                "limits": self._keys.limits(lane),
-                "dirty": self._keys.dirty,
-                "audit": self._keys.audit,
-            },
+            named_keys(self._keys, lane=lane),
             {
                 "now_ms": now_ms,
                 "channel": self._keys.wake,
@@ -188,12 +160,11 @@ class Lanes(Permits):
 
     def outages(self, lanes: Sequence[str]) -> dict[str, Outage]:
         """Which of these lanes are down, and wait for their next probe."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "circuit", "down_ms", "open_ms", "last_error")
+        fields = "circuit", "down_ms", "open_ms", "last_error"
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
         return {
             lane: Outage(int(since), int(probe), (error or b"").decode())
-            for lane, (circuit, since, probe, error) in zip(lanes, pipeline.execute(), strict=True)
+            for lane, (circuit, since, probe, error) in found
             if circuit == b"open" and since
         }
 
@@ -202,39 +173,25 @@ class Lanes(Permits):
 
         Once for a ``since_ms``; where that is 0, only while the lane was never used.
         """
-        keys = {
-            "clock": self._keys.clock,
-            "lane": self._keys.lane(lane),
-            "from": self._keys.lane(source),
-            "limits": self._keys.limits(lane),
-        }
+        keys = named_keys(self._keys, lane=lane)
+        keys["from"] = self._keys.lane(source)
         values = {"now_ms": now_ms, "since_ms": since_ms, "fields": json.dumps(LEARNED)}
         return bool(script("lane_inherit").bind(keys, values).run(self._redis) == 1)
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
-        keys = {
-            "clock": self._keys.clock,
-            "lane": self._keys.lane(lane),
-            "limits": self._keys.limits(lane),
-            "audit": self._keys.audit,
-        }
-        entry = self._auditor.entry(Act.DRAINED, lane)
-        script("lane_drain").bind(keys, {"now_ms": now_ms, "audit": entry}).run(self._redis)
+        arguments = {"now_ms": now_ms, "audit": self._auditor.entry(Act.DRAINED, lane)}
+        script("lane_drain").bind(named_keys(self._keys, lane=lane), arguments).run(self._redis)
 
     def in_flight(self, lanes: Sequence[str]) -> list[dict[str, int]]:
         """Calls in flight by team, lane by lane."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hgetall(self._keys.in_flight(lane))
-        return [{team.decode(): int(count) for team, count in found.items()} for found in pipeline.execute()]
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hgetall(self._keys.in_flight(lane)))
+        return [{team.decode(): int(count) for team, count in teams.items()} for _, teams in found]
 
     def on_slots(self, lanes: Sequence[str]) -> dict[str, int]:
         """Attempts that hold a permit and a worker's slot, by lane."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for lane in lanes:
-            pipeline.hmget(self._keys.lane(lane), "inflight", "pending")
-        found = zip(lanes, pipeline.execute(), strict=True)
+        fields = "inflight", "pending"
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
         return {lane: int(held or 0) - int(pending or 0) for lane, (held, pending) in found}
 
     def await_slots(self, waiting: Sequence[str], lanes: Sequence[str]) -> dict[str, int]:

@@ -12,7 +12,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, RunStates
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import run_keys
+from fairlane.store.write.attempts import named_keys, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 AT_ONCE = 1000
@@ -123,9 +123,7 @@ class ArchiveStubs:
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:
         """Reduce the run that finished then to a stub; a stub stays as it is."""
-        keys = run_keys(self._keys, ref) | {"clock": self._keys.clock, "audit": self._keys.audit}
-        del keys["active"], keys["plan"]
         audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
         arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": audited}
-        call = script("run_archive").bind(keys, arguments)
+        call = script("run_archive").bind(named_keys(self._keys, ref), arguments)
         return StubOutcome(call.run(self._redis))

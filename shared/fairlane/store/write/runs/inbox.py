@@ -15,7 +15,7 @@ from fairlane.datasets.rows import Page, decode_page, encode_page
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import read_hostile
+from fairlane.store.run_queries import ask_each, read_hostile
 from fairlane.store.verbs import script
 
 UPLOAD_TTL_S = 24 * 3600  # s: an upload that no scheduler admits expires
@@ -155,10 +155,9 @@ class Outbox:
 
     def absent(self, ref: RunRef, numbers: Sequence[int]) -> list[int]:
         """Those of these pages of a run that are not in Redis."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for number in numbers:
-            pipeline.hexists(self._keys.rows(ref), str(number))
-        return [number for number, there in zip(numbers, pipeline.execute(), strict=True) if not there]
+        rows = self._keys.rows(ref)
+        found = ask_each(self._redis, numbers, lambda ask, number: ask.hexists(rows, str(number)))
+        return [number for number, there in found if not there]
 
     def append(self, ref: RunRef, number: int, page: bytes) -> None:
         """Write one more page of a run that is open, as `encode_page` makes it."""
@@ -251,10 +250,8 @@ class Inbox:
 
     def filled(self, teams: Sequence[str]) -> list[str]:
         """Those of ``teams`` whose inbox is not empty, in that order."""
-        pipeline = self._redis.pipeline(transaction=False)
-        for team in teams:
-            pipeline.exists(self._keys.inbox(team))
-        return [team for team, there in zip(teams, pipeline.execute(), strict=True) if there]
+        found = ask_each(self._redis, teams, lambda ask, team: ask.exists(self._keys.inbox(team)))
+        return [team for team, there in found if there]
 
     def search(self, cursor: int) -> tuple[int, list[str]]:
         """Search a part of all keys for inboxes; returns the next cursor (0: the end) and their teams."""
@@ -289,10 +286,9 @@ class Inbox:
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
-        pipeline = self._redis.pipeline(transaction=False)
-        for run in runs:
-            pipeline.exists(self._keys.state(RunRef(team, run)))
-        gone = [run for run, exists in zip(runs, pipeline.execute(), strict=True) if not exists]
+        state = self._keys.state
+        found = ask_each(self._redis, runs, lambda ask, run: ask.exists(state(RunRef(team, run))))
+        gone = [run for run, exists in found if not exists]
         if gone:
             self._redis.zrem(index, *gone)
         return len(runs), len(gone)

@@ -11,7 +11,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunQueries
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import run_keys
+from fairlane.store.write.attempts import named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 # The reply of `run_end` where a worker has just queued an evaluation on a lane that the call did not name.
@@ -28,32 +28,15 @@ class RunControl(RunQueries):
     def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
         """Pause a running run; false where it is not running, or paused already."""
         call = script("run_pause").bind(
-            {
-                "leader": self.keys.leader,
-                "clock": self.keys.clock,
-                "state": self.keys.state(ref),
-                "audit": self.keys.audit,
-            },
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "by": by,
-                "audit": self._asked(Act.RUN_PAUSED, ref, by),
-            },
+            named_keys(self.keys, ref),
+            {"now_ms": now_ms, "epoch": epoch, "by": by, "audit": self._asked(Act.RUN_PAUSED, ref, by)},
         )
         return bool(call.run(self.redis) == 1)
 
     def resume(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
         """Resume a paused run and wake its lanes; false where it is not paused."""
         call = script("run_resume").bind(
-            {
-                "leader": self.keys.leader,
-                "clock": self.keys.clock,
-                "state": self.keys.state(ref),
-                "run_lanes": self.keys.run_lanes(ref),
-                "dirty": self.keys.dirty,
-                "audit": self.keys.audit,
-            },
+            named_keys(self.keys, ref),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -84,18 +67,7 @@ class RunControl(RunQueries):
             for name in (keys.lane(lane), keys.in_flight(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
         ]
         call = script("run_end").bind(
-            run_keys(keys, ref)
-            | {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "dirty": keys.dirty,
-                "starved": keys.starved,
-                "audit": keys.audit,
-                "budget": keys.budget(ref.team),
-                "lanes": owned,
-            },
+            named_keys(keys, ref, lanes=owned),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,

@@ -15,7 +15,7 @@ from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import follow_json, run_keys
+from fairlane.store.write.attempts import follow_json, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.runs.run_control import RunControl
 
@@ -93,7 +93,7 @@ class Runs(RunControl):
         if spec.open:
             fields["open"] = 1
         call = script("run_admit").bind(
-            self._run_keys(ref) | {"runs": self.keys.runs(ref.team), "audit": self.keys.audit},
+            named_keys(self.keys, ref),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -109,7 +109,7 @@ class Runs(RunControl):
     def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
         """Reject a submitted run for this reason; false where it was admitted or this is not the leader."""
         call = script("run_refuse").bind(
-            self._run_keys(ref) | {"runs": self.keys.runs(ref.team), "audit": self.keys.audit},
+            named_keys(self.keys, ref),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -124,18 +124,8 @@ class Runs(RunControl):
 
     def forget_refused(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> bool:
         """Delete a rejected run before it expires; false where it was not rejected."""
-        keys = self.keys
-        call = script("run_forget").bind(
-            {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "state": keys.state(ref),
-                "spec": keys.spec(ref),
-                "rows": keys.rows(ref),
-                "runs": keys.runs(ref.team),
-            },
-            {"now_ms": now_ms, "epoch": epoch, "run": ref.run},
-        )
+        arguments = {"now_ms": now_ms, "epoch": epoch, "run": ref.run}
+        call = script("run_forget").bind(named_keys(self.keys, ref), arguments)
         return bool(call.run(self.redis) == 1)
 
     def feed(
@@ -164,7 +154,7 @@ class Runs(RunControl):
         queues = [self.keys.fresh(ref, lane) for lane in lanes]
         queues += [self.keys.hot(ref, lane) for each in list(sessions.values())[:1] for lane in each.lanes]
         call = script("run_feed").bind(
-            self._run_keys(ref) | {"dirty": self.keys.dirty, "queues": queues},
+            named_keys(self.keys, ref, queues=queues),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -203,7 +193,7 @@ class Runs(RunControl):
         spec = plan.spec.model_copy(update={"rows": rows, "open": False})
         whole = Plan.model_validate(plan.model_dump() | {"spec": spec.model_dump()})
         call = script("run_extend").bind(
-            self._run_keys(ref),
+            named_keys(self.keys, ref),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
@@ -261,9 +251,6 @@ class Runs(RunControl):
         return self._auditor.of_team(
             Act.CONTINUED, spec.team, spec.run, jobs=spec.jobs, continues=spec.continues.run
         )
-
-    def _run_keys(self, ref: RunRef) -> dict[str, str | Sequence[str]]:
-        return {"leader": self.keys.leader, "clock": self.keys.clock, **run_keys(self.keys, ref)}
 
 
 def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | None) -> Fields:

@@ -11,7 +11,7 @@ from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import follow_json, run_keys
+from fairlane.store.write.attempts import follow_json, named_keys
 
 Cause: TypeAlias = Literal["outage", "refusals"]
 """Why a job is not called. It fails only while the cause lasts."""
@@ -77,9 +77,7 @@ class UncalledJobs:
         following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
         following += session.lanes if session else []
         call = script("job_fail").bind(
-            {"leader": keys.leader, "clock": keys.clock, **run_keys(keys, ref)}
-            | {"lane": keys.lane(lane), "queue": queue, "dirty": keys.dirty}
-            | {"hot": [keys.hot(ref, each) for each in following]},
+            named_keys(keys, ref, lane, queue=queue, hot=[keys.hot(ref, each) for each in following]),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,
