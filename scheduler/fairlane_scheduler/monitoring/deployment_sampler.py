@@ -90,7 +90,7 @@ class DeploymentSampler:
             self.evicts = self.ahead_s = None
 
     def _note_eviction(self, server: ServerView | None) -> None:
-        """Log that the server would delete parts of runs: once, and again if that was mended and is back."""
+        """Warn that Redis may evict keys of runs: once, and again when the operator had mended it and it is back."""
         noted = False
         self.evicts = None if server is None else server.evicts and server.memory_limit > 0
         if server is not None and self.evicts and self._leads():

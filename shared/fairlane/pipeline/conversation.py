@@ -204,7 +204,7 @@ def _most_bytes(rendering: Rendering) -> int:
 
 
 def _next_turn(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
-    """The conversation that an item is a turn of: a function is told no turns, and stores none."""
+    """The conversation that an item is a turn of; ``None`` for an item without one, and for a function's."""
     spec = rendering.spec
     if not spec.order.conversation or not spec.models or spec.models[cell.model].startswith(f"{FUNCTIONS}:"):
         return None
