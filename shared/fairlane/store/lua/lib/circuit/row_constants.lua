@@ -28,7 +28,7 @@ ALONE_BY_CHANCE = 0.1 -- the most chance that a job meets as many rejections alo
 LAST_BY_CHANCE = 0.00000001 -- and where one more ends it: one job of a hundred million ends so by chance
 LAST_LEAST = 10 -- rejections that it met alone by then, at least: the share of rejected calls is an estimate
 RETRY_DRAWN = 0.34 -- share of calls that are retries of rejected jobs where that is drawn: few, but a test
-OFTEN_REJECTED = 0.15 -- share of jobs that are rejected so often: below it, each job is judged alone, by the answers beside it
+OFTEN_REJECTED = 0.15 -- share of jobs that are rejected so often: below it, each is judged by itself
 RETRY_TURN = 16 -- calls of which one is a retry although most retries are in vain, so that none waits for all others
 
 -- circuit/alike and circuit/control
