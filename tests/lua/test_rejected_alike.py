@@ -116,8 +116,20 @@ def test_a_run_that_was_never_answered_ends_its_rows_at_once(real_redis: Redis) 
     answering_lane(d, jobs=1)
     other = d.queued_lane(run="r2")
     first = d.take(other, 1)[0]
-    assert not claimed(d, first).weighed
+    assert claimed(d, first).attempts == 0
     assert rejected(d, first).exhausted == 1
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_whether_a_run_was_answered_is_asked_when_the_rejection_is_reported(
+    real_redis: Redis, answered: bool
+) -> None:
+    """A cap may be reached among a run's very first calls."""
+    d = Deployment(real_redis)
+    first, capped = d.start(d.queued_lane(), 2)
+    if answered:
+        d.finish(first)
+    assert bool(rejected(d, capped).exhausted) is not answered
 
 
 def test_its_call_that_meets_the_same_words_while_they_hold_the_lane_costs_it_nothing(
@@ -130,7 +142,7 @@ def test_its_call_that_meets_the_same_words_while_they_hold_the_lane_costs_it_no
     other = d.queued_lane(run="r2")
     d.advance(2 * SECOND_MS)
     [probe] = d.take(other, 1)
-    assert claimed(d, probe).weighed
+    assert claimed(d, probe).control
     assert not rejected(d, probe).exhausted
     assert circuit(d) == "open"
 

@@ -78,6 +78,17 @@ def test_a_cap_that_is_reached_in_mid_run_costs_no_row(
 
 
 @pytest.mark.parametrize("limit", LIMITS)
+@pytest.mark.parametrize("cap", [1, 3, 10])
+def test_a_cap_among_a_runs_first_calls_costs_no_row(real_redis: Redis, limit: str, cap: int) -> None:
+    """Its rejections come after the run's first answer, though their calls started before."""
+    world = World(real_redis, LIMITS[limit], 0.3, 0.5, 20)
+    world.cap, world.lifted_s = cap, 30.0
+    ref = world.cluster.submit(ROWS)
+    world.cluster.run_until_finished(ref, limit_s=400)
+    assert (world.count(ref, "n:succeeded"), world.count(ref, "n:failed")) == (ROWS, 0)
+
+
+@pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("rejects_s", [0.005, 2.0])
 def test_one_bad_row_fails_alone_after_few_calls(real_redis: Redis, limit: str, rejects_s: float) -> None:
     world = World(real_redis, LIMITS[limit], 0.3, rejects_s, 20)

@@ -29,7 +29,7 @@ from fairlane_workers.providers.contract import Request
 from tests.support.worker_parts import ANSWER, WorkerParts, on_loop
 
 EMPTY = PermanentFailure("messages: text content blocks must be non-empty", 400)
-CLAIM = Claim(2, 199, 0, unproven=1, rejected=199, own="last", weighed=True, control=True)
+CLAIM = Claim(2, 199, 0, unproven=1, rejected=199, own="last", control=True)
 SHORT, LONG = "a", "b" * 50
 
 
@@ -49,18 +49,17 @@ async def probe_of(parts: WorkerParts, *answered: str) -> Attempt:
     for attempt in good:
         await parts.executor.execute(attempt)
     parts.provider.requests.clear()
-    redis: Any = parts.scheduler.redis
-    keys = parts.keys
-    lease = json.loads(redis.hget(keys.leased, probe.id))
-    shut: dict[str, Any] = {
-        "circuit": "half-open",
-        "alike": "400 empty",
-        "alike_opened": lease["n"] - 1,
-        "answered_n": 0,
-    }
-    redis.hset(keys.lane("sim:fast"), mapping=shut)
-    redis.hset(keys.leased, probe.id, json.dumps(lease | {"probe": True}))
+    shut(parts, probe)
     return probe
+
+
+def shut(parts: WorkerParts, probe: Attempt) -> None:
+    """Rejections alike have opened the circuit of a probe's lane."""
+    redis: Any = parts.scheduler.redis
+    lease = json.loads(redis.hget(parts.keys.leased, probe.id))
+    state = {"circuit": "half-open", "alike": "400 empty", "alike_opened": lease["n"] - 1, "answered_n": 0}
+    redis.hset(parts.keys.lane(probe.lane), mapping=state)
+    redis.hset(parts.keys.leased, probe.id, json.dumps(lease | {"probe": True}))
 
 
 def lane(parts: WorkerParts) -> dict[str, str]:
@@ -139,21 +138,71 @@ def test_no_listener_hears_a_control() -> None:
     on_loop(scene)
 
 
+def test_a_worker_that_has_just_started_repeats_what_its_run_has_finished() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        probe = await probe_of(parts, "", LONG, SHORT)
+        parts.executor._calls._controls = calls.Controls()
+
+        assert await parts.executor.execute(probe) == "Control"
+        assert prompts(parts.provider.requests) == [LONG], "the first that was answered"
+        assert lane(parts)["circuit"] == "closed"
+
+    on_loop(scene)
+
+
+def test_where_nothing_was_answered_the_row_itself_is_the_probe() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        probe = await probe_of(parts, "")
+        assert await parts.executor.execute(probe) == "PermanentFailure"
+        assert prompts(parts.provider.requests) == [""]
+
+    on_loop(scene)
+
+
+def test_another_run_of_the_team_vouches_for_a_run_that_was_never_answered() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (good,) = parts.grant([{"q": SHORT}], run="before")
+        parts.provider.answer = unless_empty
+        await parts.executor.execute(good)
+        probe = await probe_of(parts)
+        assert await parts.executor.execute(probe) == "Control"
+        assert prompts(parts.provider.requests) == [SHORT]
+
+    on_loop(scene)
+
+
+def test_a_judges_control_is_a_judges_call() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = Success("yes", Usage(5, 1), status=200)
+        tasks = parts.grant(2, judges=("sim:judge",))
+        ref = RunRef(tasks[0].team, tasks[0].run)
+        for task in tasks:
+            await parts.executor.execute(task)
+        first, second = parts.permits(ref, 2, "sim:judge")
+        await parts.executor.execute(first)
+        shut(parts, second)
+        parts.provider.requests.clear()
+        parts.executor._calls._controls = calls.Controls()
+        assert await parts.executor.execute(second) == "Control"
+        assert [request.model for request in parts.provider.requests] == ["judge"]
+
+    on_loop(scene)
+
+
 def test_a_function_is_never_called_again_for_a_control() -> None:
     kept = calls.Controls()
 
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant([{"q": "x"}])
         inputs = await parts.inputs.rendered(await parts.inputs.of(attempt))
-        kept.note(attempt, inputs, ANSWER)
-        assert kept.of(attempt, inputs) is inputs
-        call = inputs.call
-        changes: list[dict[str, Any]] = [{"arguments": {"a": 1}}, {"inputs": ("x",)}, {"messages": []}]
-        for change in changes:
-            other = calls.Controls()
-            changed = replace(inputs, rendered=replace(call, **change))
-            other.note(attempt, changed, ANSWER)
-            assert other.of(attempt, inputs) is None
+        function = replace(inputs, rendered=replace(inputs.call, arguments={"a": 1}))
+        kept.keep(attempt, function, ANSWER.usage)
+        assert kept.of(attempt, inputs) is None
+        embedding = replace(inputs, rendered=replace(inputs.call, inputs=("x",)))
+        kept.keep(attempt, embedding, ANSWER.usage)
+        found = kept.of(attempt, inputs)
+        assert found is not None
+        assert found.call == embedding.call
 
     on_loop(scene)
 

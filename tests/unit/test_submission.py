@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from fairlane.client.submitting import submission
-from fairlane.client.submitting.offers import check_connections
 from fairlane.client.submitting.submission import bounded_pages, build_spec
+from fairlane.client.submitting.trial import check_connections
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import STARTS_LATER, TURN_FIELDS, Message
 from fairlane.model.decision import RetryPolicy

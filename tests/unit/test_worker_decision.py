@@ -197,11 +197,13 @@ def test_rate_limits_have_a_budget_of_their_own() -> None:
 
 
 @pytest.mark.parametrize("spent", [0, 2])
-def test_a_refused_request_ends_the_job_at_once(spent: int) -> None:
+def test_a_refused_request_ends_the_job_where_the_script_finds_that_it_is_its_own(spent: int) -> None:
     made = decision(PermanentFailure("no such model", 404), spent)
 
-    assert isinstance(made, Finish)
-    assert (made.error, made.attempts, made.feedback.signal) == ("no such model", spent + 1, "answered")
+    assert isinstance(made, Defer)
+    assert (made.cost, made.max_attempts, made.feedback.signal) == ("rejected", 0, "answered")
+    ended = finish(made, spent + 1)
+    assert (ended.error, ended.attempts) == ("no such model", spent + 1)
 
 
 @pytest.mark.parametrize("spent", [0, 2])
@@ -209,7 +211,7 @@ def test_a_rejection_that_may_pass_is_tried_again_and_counts_as_one(spent: int) 
     made = decision(PermanentFailure("HTTP 404 without a message", 404, doubtful=True), spent)
 
     assert isinstance(made, Defer)
-    assert (made.cost, made.max_attempts) == ("attempt", RetryPolicy().max_attempts)
+    assert (made.cost, made.max_attempts) == ("doubtful", RetryPolicy().max_attempts)
     assert (made.feedback.signal, made.feedback.refusal) == ("answered", "404 HTTP 404 without a message")
 
 
@@ -227,7 +229,7 @@ def test_a_failure_that_nobody_was_asked_about_teaches_nothing() -> None:
     ],
 )
 def test_a_rejection_that_may_be_the_lanes_is_weighed_there(outcome: PermanentFailure, cost: str) -> None:
-    made = decide(outcome, Claim(0, 0, 0, weighed=True), POLICY, random.Random(1))
+    made = decide(outcome, Claim(0, 0, 0), POLICY, random.Random(1))
     assert isinstance(made, Defer)
     assert (made.cost, made.max_attempts) == (cost, 0 if cost == "rejected" else 3)
 
@@ -241,24 +243,21 @@ def test_a_rejection_that_may_be_the_lanes_is_weighed_there(outcome: PermanentFa
     ],
 )
 def test_a_rejection_of_one_row_ends_it_at_once(outcome: PermanentFailure) -> None:
-    assert isinstance(decide(outcome, Claim(0, 0, 0, weighed=True), POLICY, random.Random(1)), Finish)
+    assert isinstance(decide(outcome, Claim(0, 0, 0), POLICY, random.Random(1)), Finish)
 
 
-def test_an_older_claim_says_nothing_of_its_lane() -> None:
+def test_an_older_claim_is_no_control() -> None:
     reply = b'{"attempts":0,"rate_limits":0,"waited_ms":0,"sendable":true,"good_ms":0,"unproven":0}'
     claim = Claim.of(reply)
     assert claim is not None
-    assert not claim.weighed
+    assert not claim.control
 
 
 @pytest.mark.parametrize("doubtful", [False, True])
-@pytest.mark.parametrize("weighed", [False, True])
-def test_a_rejection_that_may_be_a_parameters_is_followed_by_the_next_call_at_once(
-    doubtful: bool, weighed: bool
-) -> None:
+def test_a_rejection_that_may_be_a_parameters_is_followed_by_the_next_call_at_once(doubtful: bool) -> None:
     failure = PermanentFailure("no such model", 404, doubtful=doubtful)
     outcome = UnsupportedParameter("no such model", 404, parameter="response_format", failure=failure)
-    made = decide(outcome, Claim(0, 0, 0, weighed=weighed), POLICY, random.Random(1))
+    made = decide(outcome, Claim(0, 0, 0), POLICY, random.Random(1))
     assert isinstance(made, Defer)
     assert (made.delay_ms, made.cost, made.feedback.signal, made.feedback.refusal) == (
         0,

@@ -19,12 +19,17 @@ from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, run_id_of
 from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
-from fairlane.client.submitting.offers import Offers, check_connections
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.row_writer import RowWriter, announce
 from fairlane.client.submitting.submission import build_spec, hand_over, new_id, submitting
-from fairlane.client.submitting.trial import check_reference, check_rows, checked_rows
+from fairlane.client.submitting.trial import (
+    Offers,
+    check_connections,
+    check_reference,
+    check_rows,
+    checked_rows,
+)
 from fairlane.client.views.forecast import Forecast
 from fairlane.client.views.lanes import LaneList, read_lanes
 from fairlane.config.environment import process_environment

@@ -152,13 +152,13 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
             return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
             feedback = _feedback(outcome, "answered")
-            doubt: Cost = "doubtful" if claim.weighed and feedback.refusal else "attempt"
+            doubt: Cost = "doubtful" if feedback.refusal else "attempt"
             return _again(feedback, doubt, claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
             feedback = _feedback(outcome, signal)
-            if claim.weighed and feedback.refusal:
+            if feedback.refusal:
                 return replace(_again(feedback, "rejected", claim, policy, rng), max_attempts=0)
             return Finish(feedback, attempts, outcome.message)
         case UnsupportedParameter(failure=failure) if failure is not None:

@@ -141,8 +141,7 @@ class Claim:
     ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
     ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
     others. ``own``: whether they are its own and not its lane's, and with "last", one more ends it.
-    ``unkept`` are the answers to the job so far, none of which was kept. ``weighed``: the lane has answered
-    such a call of the run before, so that a rejection may be the lane's. ``control``: the lane rejects calls
+    ``unkept`` are the answers to the job so far, none of which was kept. ``control``: the lane rejects calls
     alike, so the attempt may repeat a request that was answered before, which shows whether it rejects all.
     """
 
@@ -158,7 +157,6 @@ class Claim:
     alone: int = 0
     own: Literal["", "own", "last"] = ""
     unkept: Unkept = NO_UNKEPT
-    weighed: bool = False
     control: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
@@ -185,7 +183,6 @@ class Claim:
             claim.get("alone", 0),
             claim.get("own", ""),
             Unkept.from_list(claim.get("unkept")),
-            claim.get("weighed", False),
             claim.get("control", False),
         )
 

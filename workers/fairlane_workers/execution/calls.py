@@ -34,6 +34,7 @@ from fairlane.model.outcome import (
 )
 from fairlane.model.record import PROMPT_CUT
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane_workers.execution.batcher import Batcher
@@ -57,7 +58,7 @@ SILENCE_MS = 1000
 CALLS_KEPT, MODELS_KEPT = 20, 1024
 
 CONTROLS_KEPT = 128
-"""Of runs, lanes and models. A kept request keeps its row in memory, too."""
+"""Of teams, lanes and models. A kept request keeps its row in memory, too."""
 
 CONTROL_CHARS = 16_384
 """A longer request is no cheap control."""
@@ -93,10 +94,14 @@ class Calls:
         """An attempt's call has ended; ``took_ms`` since its request left."""
         self._streaming.note(inputs.call.model, outcome, took_ms, streamed=held.streams)
         if isinstance(outcome, Success) and held.handle is None:
-            self._controls.note(held.attempt, inputs, outcome)
+            self._controls.keep(held.attempt, inputs, outcome.usage)
+
+    def keep_control(self, held: HeldAttempt, inputs: JobInputs, usage: Usage) -> None:
+        """The attempt's lane has answered this call before; the answer used so many tokens."""
+        self._controls.keep(held.attempt, inputs, usage)
 
     def control_of(self, held: HeldAttempt) -> JobInputs | None:
-        """Inputs of a call that the attempt's lane has answered its run before; ``None`` if none is kept."""
+        """A call that the attempt's lane has answered its team before; ``None`` if none is kept."""
         return None if held.handle is not None else self._controls.of(held.attempt, held.inputs)
 
     async def make(
@@ -142,25 +147,25 @@ class Calls:
 
 
 class Controls:
-    """The cheapest request that was answered, of each run, lane and model: sent again, it is a control.
+    """The cheapest request that was answered, of each team, lane and model: sent again, it is a control.
 
-    It shows whether a lane rejects all calls, or only rows that are alike. Only chats are kept: to call a
-    function again may do something twice.
+    It shows whether a lane rejects all calls, or only rows that are alike. No call of a function is kept: to
+    call it again may do something twice.
     """
 
     def __init__(self) -> None:
-        self._kept: Lru[tuple[RunRef, str, str], tuple[int, JobInputs]] = Lru(CONTROLS_KEPT)
+        self._kept: Lru[tuple[str, str, str], tuple[int, JobInputs]] = Lru(CONTROLS_KEPT)
 
-    def note(self, attempt: Attempt, inputs: JobInputs, answer: Success) -> None:
-        """An attempt's call was answered."""
+    def keep(self, attempt: Attempt, inputs: JobInputs, usage: Usage) -> None:
+        """A call was answered; it is kept if it is the cheapest so far, and short."""
         call, key = inputs.call, _control_key(attempt, inputs)
-        if not call.messages or call.arguments is not None or call.inputs is not None:
+        if call.arguments is not None:
             return
-        cost = (answer.usage.input_tokens or 0) + (answer.usage.output_tokens or 0)
+        cost = (usage.input_tokens or 0) + (usage.output_tokens or 0)
         kept = self._kept.get(key)
-        cheaper = kept is None or cost < kept[0]
-        if cheaper and sum(map(len, _texts(call.messages))) <= CONTROL_CHARS:
-            self._kept.put(key, (cost, inputs))
+        texts = _texts(call.messages) if call.inputs is None else call.inputs
+        if (kept is None or cost < kept[0]) and sum(map(len, texts)) <= CONTROL_CHARS:
+            self._kept.put(key, (cost, replace(inputs, rendered=call, output=None, memory=None)))
 
     def of(self, attempt: Attempt, inputs: JobInputs | None) -> JobInputs | None:
         """The request to send in place of the attempt's own; ``None`` if none is kept."""
@@ -173,8 +178,8 @@ class Controls:
         return None if kept is None else kept[1]
 
 
-def _control_key(attempt: Attempt, inputs: JobInputs) -> tuple[RunRef, str, str]:
-    return RunRef(attempt.team, attempt.run), attempt.lane, inputs.call.model
+def _control_key(attempt: Attempt, inputs: JobInputs) -> tuple[str, str, str]:
+    return attempt.team, attempt.lane, inputs.call.model
 
 
 async def _streamed(provider: Provider, request: Request, listener: AttemptStream) -> Outcome:

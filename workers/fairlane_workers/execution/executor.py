@@ -10,6 +10,7 @@ import asyncio
 import random
 from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.core.clock import Clock
-from fairlane.core.errors import NewerVersion, RunGone
+from fairlane.core.errors import NewerVersion, RunGone, TemplateError
 from fairlane.core.events import Event
 from fairlane.export.finish_reasons import REFUSAL
 from fairlane.model.decision import (
@@ -190,7 +191,7 @@ class Executor:
             await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
             return
         started_ms = self._clock.monotonic_ms()
-        control = self._calls.control_of(held) if claim.control else None
+        control = await self._control_of(held, inputs) if claim.control else None
         call = self._calls.make(held, control or inputs, partial(self._pend, held))
         try:
             outcome = await self._unless_aborted(held, call)
@@ -212,6 +213,20 @@ class Executor:
         else:
             held.result = type(outcome).__name__
             await self._conclude(held, claim, inputs, outcome, took_ms)
+
+    async def _control_of(self, held: HeldAttempt, inputs: JobInputs) -> JobInputs | None:
+        """A call that was answered before, to make in place of the attempt's own; ``None`` if none is found.
+
+        A worker that has started since reads one that its run has finished.
+        """
+        control = self._calls.control_of(held)
+        if control is None and held.handle is None:
+            with suppress(RedisError, RunGone, TemplateError, ValueError):
+                found = await self._inputs.answered(held.attempt, inputs)
+                if found is not None:
+                    self._calls.keep_control(held, *found)
+                    control = self._calls.control_of(held)
+        return control
 
     async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
         """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""

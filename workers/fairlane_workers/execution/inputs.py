@@ -23,8 +23,8 @@ from fairlane.core.errors import (
 )
 from fairlane.core.lru import SharedReads
 from fairlane.datasets.rows import MAX_PAGE_BYTES, decode_page, inflates_within
-from fairlane.model.job import MESSAGE_VERSION, Attempt
-from fairlane.model.results import TaskResult
+from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
+from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
 from fairlane.model.sessions import (
     BLOCK,
@@ -37,6 +37,7 @@ from fairlane.model.sessions import (
     session_of_job,
 )
 from fairlane.model.steps import Step
+from fairlane.model.tokens import Usage
 from fairlane.pipeline.conversation import read_fields, recalled, turn_fields
 from fairlane.pipeline.linear import LINEAR_CHARS, calls_linearly, evaluates_linearly
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
@@ -47,6 +48,7 @@ RUNS_KEPT, PAGES_KEPT = 64, 128
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 BLOCKS_KEPT = 32  # blocks of sessions' rows
 RESULTS_AT_ONCE = 500
+ITEMS_SEARCHED = 50  # finished ones, for an answer: rows that fail are few among those that end first
 
 _Block = list[list[int]] | list[bytes]
 """Rows of each session of a block: numbers, or their JSON where there are many."""
@@ -178,6 +180,28 @@ class InputReader:
             return replace(inputs, rendered=await self._children.call(inputs))
         except (TemplateError, CutOff, WorkRaised) as error:
             return replace(inputs, problem=str(error))
+
+    async def answered(self, attempt: Attempt, inputs: JobInputs) -> tuple[JobInputs, Usage] | None:
+        """A call of the attempt's run that was answered, to the same model in the same step, and its tokens.
+
+        ``None`` if none is among the items that ended first. Raises `RunGone`.
+        """
+        ref, spec, cell = RunRef(attempt.team, attempt.run), inputs.spec, inputs.item.cell
+        if inputs.session is not None:
+            return None
+        items = await self._batcher.send(("LRANGE", self._keys.finished(ref), "0", str(ITEMS_SEARCHED - 1)))
+        jobs = {int(item) * spec.steps + inputs.step: cell_of(spec, int(item)) for item in items}
+        jobs = {job: each for job, each in jobs.items() if each.model == cell.model}
+        if not jobs:
+            return None
+        results = await self._batcher.send(("HMGET", self._keys.results(ref), *map(str, jobs)))
+        kind = JudgeResult if inputs.step else TaskResult
+        for job, text in zip(jobs, results, strict=True):
+            result = kind.from_json(text) if text else None
+            if result is not None and result.state is JobState.SUCCEEDED:
+                found = await self.rendered(await self.of(replace(attempt, job=job)))
+                return None if found.problem is not None else (found, result.usage)
+        return None
 
     def forget(self, ref: RunRef) -> None:
         """Drop the inputs of a run that has finished."""

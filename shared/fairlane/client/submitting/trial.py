@@ -1,4 +1,4 @@
-"""Tries a submission's templates and evaluators on its first rows, before anything is written."""
+"""Tries a submission before anything is written: its models on what connections offer, templates on first rows."""
 
 from __future__ import annotations
 
@@ -6,31 +6,40 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
+from fnmatch import fnmatchcase
 from functools import partial
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import Any
 
+from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
+from fairlane.client.submitting.evaluator_trial import Row, try_evaluator
 from fairlane.client.submitting.parameters import (
     ROLES,
     check_chats,
     check_names_of_fields,
+    check_protocol,
     check_requests,
 )
+from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
+from fairlane.core.version import __version__
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.model.choices import Source
-from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge
+from fairlane.model.evaluators import Agent, Judge, Similarity
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
-from fairlane.model.steps import Step
 from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import Rendering
-from fairlane.templates.template import referenced_variables
+from fairlane.store.connection.connect import if_allowed
+from fairlane.store.read.reading import LaneDirectory
+from fairlane.store.write.workers import WorkerInfo
+from fairlane.why.surroundings import lacking
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
@@ -41,13 +50,11 @@ FIELDS_SHOWN = 8
 
 _SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
+LISTED = 8
+"""Models that an error names."""
+
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
-
-_GIVEN = frozenset({"output", "criterion", "criteria", "session"})
-"""What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
-
-Row = Mapping[str, Any]
 
 
 def checked_rows(
@@ -151,7 +158,7 @@ class _Trial:
             text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
             self._try(self._prompt(number), text, partial(self._task, number), self._rows, stored)
         for evaluator in spec.evaluators:
-            self._evaluator(evaluator)
+            try_evaluator(spec, self._rendering, evaluator, self._rows, self._try, self._require)
 
     def _task(self, prompt: int, row: Row) -> None:
         """Render the task of a row that no item precedes."""
@@ -224,42 +231,6 @@ class _Trial:
         problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
         raise SubmissionError(field, template, problem, f"Correct the template or the rows. {SENT_ANYWAY}")
 
-    def _evaluator(self, evaluator: EvaluatorSpec) -> None:
-        field, rows = f"evaluators[{evaluator.name!r}]", self._rows
-        if (when := getattr(evaluator, "when", None)) is not None:
-            rows = [row for row in rows if row.get(when)]  # those that it scores, perhaps none of the first
-        if rows and (expected := getattr(evaluator, "expected", None)) is not None:
-            self._require(f"{field}.expected", expected, rows)
-        if not isinstance(evaluator, Judge | Agent):
-            return
-        for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
-            judge = partial(self._rendering.evaluation, step, output="")
-            self._try(f"{field}.template", evaluator.template, judge, rows, _GIVEN)
-        for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
-            evaluate = partial(self._evaluate_session, step)
-            self._try(f"{field}.template", evaluator.template, evaluate, rows, _GIVEN)
-        self._require_output(f"{field}.template", evaluator)
-
-    def _require_output(self, field: str, evaluator: Judge | Agent) -> None:
-        """Raise `SubmissionError` for a template that cannot show what it is to judge.
-
-        The whole row shows outputs that were there before, and so does the field that holds them.
-        """
-        session = isinstance(evaluator, Judge) and evaluator.level == "session"
-        shows = {"session"} if session else {"output", self._spec.output_field}
-        if not session and self._spec.output_field is not None:
-            shows.add("row")
-        if shows.isdisjoint(referenced_variables(evaluator.template)):
-            name = "session" if session else "output"
-            problem = f"does not show the {name} that it judges: every score would be of the same text"
-            remedy = (
-                f"Put {{{{ {name} }}}} into it. To send it as it is, submit with check=False (--no-check)."
-            )
-            raise SubmissionError(field, evaluator.template, problem, remedy)
-
-    def _evaluate_session(self, step: Step, row: Row) -> None:
-        self._rendering.session(step, [{"row": dict(row), "output": ""}])
-
     def _require(self, argument: str, field: str, rows: Sequence[Row]) -> None:
         if not any(row.get(field) is not None for row in rows):
             raise self._missing(argument, field)
@@ -296,3 +267,119 @@ def _models(spec: RunSpec, rows: Iterable[Row]) -> list[str]:
             except (TemplateError, ValueError):
                 continue
     return list(found)
+
+
+def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
+    """Refuse a model or judge whose connection is not among ``known``. Raises `SubmissionError`."""
+    names = sorted(known)
+    for field, model in _named_models(spec):
+        connection = model.partition(":")[0].strip()
+        if not is_constant(connection) or connection in (FUNCTIONS, *names):
+            continue
+        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
+        remedy = did_you_mean(connection, names) or listed
+        raise SubmissionError(
+            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
+        )
+
+
+def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
+    """The models of ``tasks`` and evaluators, each behind the argument that names it."""
+    models = spec.models if tasks else ()
+    named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
+    for step in (*spec.evals, *spec.session_evals):
+        named.append((f"evaluators[{step.evaluator.name!r}].model", step.model))
+    return named
+
+
+def _asked(spec: RunSpec, *, tasks: bool) -> Iterator[tuple[str, Mapping[str, Any], str]]:
+    """The parameters of tasks and evaluators, each with their argument and a model that gets them."""
+    for model in spec.models if tasks else ():
+        yield "params", spec.params, model
+    for each in spec.evaluators:
+        if isinstance(each, Judge | Agent):
+            yield f"evaluators[{each.name!r}].params", each.params, each.model
+
+
+class Offers:
+    """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
+
+    def __init__(self, deployment: Deployment) -> None:
+        self._deployment = deployment
+        self._directory: LaneDirectory = deployment.directory()
+        self._workers: Sequence[WorkerInfo] | None = None
+
+    def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
+        """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
+        for field, model in _named_models(spec, tasks=tasks):
+            if is_constant(model):
+                self._check(field, model)
+        for field, params, model in _asked(spec, tasks=tasks):
+            if params and is_constant(model):
+                protocol = self._directory.protocol_of(model.partition(":")[0].strip())
+                check_protocol(field, params, protocol or "")
+        for each in spec.evaluators:
+            if isinstance(each, Similarity):
+                self._check_embeddings(each)
+
+    def check_rendered(self, models: Iterable[str]) -> None:
+        """Check models that rows name: raises `SubmissionError` if none of them can be called."""
+        problems = []
+        for model in models:
+            try:
+                self._check("model", model)
+            except SubmissionError as error:
+                problems.append(error)
+            else:
+                return
+        if problems:
+            raise problems[0]
+
+    def _check(self, field: str, model: str) -> None:
+        connection, _, name = (part.strip() for part in model.partition(":"))
+        if connection == FUNCTIONS:
+            return
+        listed = self._directory.models_of(connection)
+        if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
+            known = ", ".join(listed[:LISTED]) + (", …" if len(listed) > LISTED else "")
+            near = did_you_mean(name, listed)
+            remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+            raise SubmissionError(
+                field,
+                model,
+                f"connection {connection!r} does not list this model",
+                f"{remedy}It lists {known}.",
+            )
+        if self._directory.needs_key(connection) and self._lack(connection):
+            lack = lacking(connection, self._workers or ())
+            if lack is not None:
+                raise SubmissionError(field, model, f"no worker serves it: {lack.problem}", f"{lack.remedy}.")
+            stated = self._deployment.settings.connections.get(connection)
+            place = stated.needed_key if stated else None
+            unknown = "Set the variable that its api_key_env names where workers start, and start them anew"
+            remedy = f"{place.remedy if place else unknown}; `fairlane doctor` shows keys."
+            raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
+
+    def _check_embeddings(self, evaluator: Similarity) -> None:
+        protocol = self._directory.protocol_of(evaluator.model.partition(":")[0].strip())
+        if protocol in WITHOUT_EMBEDDINGS:
+            raise SubmissionError(
+                f"evaluators[{evaluator.name!r}].model",
+                evaluator.model,
+                f"connections of protocol {protocol!r} make no embeddings",
+                "Name one of protocol openai, openai_responses, azure_openai, gemini or ollama.",
+            )
+
+    def _lack(self, connection: str) -> bool:
+        """Whether there are workers, and none has the connection's key. Unknown workers may have it."""
+        if self._workers is None:
+            self._workers = self._alive()
+        known = [info for info in self._workers if info.version == __version__]
+        return bool(known) and not any(
+            info.version != __version__ or connection in info.credentials for info in self._workers
+        )
+
+    def _alive(self) -> Sequence[WorkerInfo]:
+        beats = if_allowed(self._deployment.beats, None) or ()
+        oldest = self._deployment.now_ms() - self._deployment.settings.scheduler.worker_timeout_seconds * 1000
+        return [beat.info for beat in beats if beat.beat_ms >= oldest and not beat.info.stopping]
