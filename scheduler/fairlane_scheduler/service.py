@@ -168,9 +168,9 @@ class Scheduler:
         )
 
         # Upkeep
-        self._delayed_jobs = DelayedJobs(runs, backlog)
         uncalled = Uncalled(UncalledJobs(redis, keys), backlog, self._loader)
         self._outages = Outages(lanes, backlog, uncalled)
+        self._delayed_jobs = DelayedJobs(runs, backlog, self._outages)
         self._refusals = Refusals(RunStates(redis, keys), backlog, uncalled)
         self._early_ends = EarlyEnds(runs, backlog, self._loader, self._registry.names)
         self._recoverer = Recoverer(
