@@ -52,6 +52,16 @@ class Spent(NamedTuple):
     failed_ms: int = 0
     unkept: Unkept = NO_UNKEPT
 
+    @classmethod
+    def parse(cls, counts: bytes | None) -> Spent:
+        """Of a job's counts (``lib/job/attempt_counts.lua``); nothing where it has none."""
+        fields = (counts or b"0:0:0").decode().split(":")
+        missing = [0] * (14 - max(4, len(fields)))
+        further = [*map(int, fields[4:14]), *missing]
+        failures, last_n, _, _, _, *answers, failed_ms = further
+        unkept = Unkept.from_list(answers) if answers[0] else NO_UNKEPT
+        return cls(int(fields[1]), failures, last_n, failed_ms, unkept)
+
 
 class QueuedJob(NamedTuple):
     """A job in a queue: the queue's key, its entry there, and what it has spent."""
@@ -75,7 +85,7 @@ class UncalledJobs:
             if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
                 jobs = [str(Entry.parse(entry).job) for entry in found]
                 counts = self.redis.hmget(self.keys.jobs(ref), jobs)
-                return [QueuedJob(queue, *each) for each in zip(found, map(_spent, counts), strict=True)]
+                return [QueuedJob(queue, *each) for each in zip(found, map(Spent.parse, counts), strict=True)]
         return []
 
     def some_delayed(self, cursor: int) -> tuple[int, list[Delayed]]:
@@ -91,7 +101,7 @@ class UncalledJobs:
         pipeline = self.redis.pipeline(transaction=False)
         for job in jobs:
             pipeline.hget(self.keys.jobs(job.ref), job.entry.partition(":")[0])
-        return [_spent(counts) for counts in pipeline.execute()]
+        return [Spent.parse(counts) for counts in pipeline.execute()]
 
     def fail(
         self,
@@ -156,15 +166,3 @@ class UncalledJobs:
             },
         )
         return int(call.run(self.redis))
-
-
-def _spent(counts: bytes | None) -> Spent:
-    """Of a job's counts (``lib/job/attempt_counts.lua``); nothing where it has none."""
-    fields = (counts or b"0:0:0").decode().split(":")
-    attempts = int(fields[1])
-    unproven, last, _, _, _, answers, read, written, cached, failed_ms = [
-        *map(int, fields[4:14]),
-        *[0] * (14 - max(4, len(fields))),
-    ][:10]
-    unkept = Unkept.from_list([answers, read, written, cached]) if answers else NO_UNKEPT
-    return Spent(attempts, unproven, last, failed_ms, unkept)
