@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.job import Attempt, JobState
@@ -21,6 +23,7 @@ from fairlane.model.outcome import (
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from tests.support.outages import probes_within
+from tests.support.redis import emptied
 from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 
@@ -203,3 +206,54 @@ def test_a_lane_that_comes_back_in_time_costs_a_lone_row_nothing(real_redis: Red
     cluster.run_until_finished(ref, limit_s=900)
     assert_complete(cluster, ref, JobState.SUCCEEDED)
     assert [result.attempts for result in cluster.results(ref).values()] == [1]
+
+
+LIMITS = st.fixed_dictionaries(
+    {
+        "outage_failures": st.integers(1, 8),
+        "outage_delay": st.sampled_from([0.1, 1.0, 10.0]),
+        "outage_growth": st.sampled_from([1.0, 1.25, 2.0]),
+        "max_concurrency": st.integers(1, 4),
+    }
+)
+RUNS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "rows": st.integers(1, 6),
+            "most": st.sampled_from([3, 20, 90]),
+            "delay": st.sampled_from([0.0, 0.5, 5.0, 60.0]),
+            "serial": st.booleans(),
+        }
+    ),
+    min_size=1,
+    max_size=3,
+)
+FAILURES = [REFUSED, ServerError("broken", 500), InvalidResponse("no JSON"), TimedOut("no answer")]
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=25, deadline=None)
+@given(RUNS, LIMITS, st.sampled_from([0.005, 0.7, 8.0]), st.sampled_from(FAILURES))
+def test_every_run_ends_when_its_wait_is_over(
+    real_redis: Redis,
+    runs: list[dict[str, float]],
+    limits: dict[str, float | None],
+    call_s: float,
+    failure: Outcome,
+) -> None:
+    """A call that is in flight is awaited, and so is the probe that is due when the wait is over."""
+    cluster = cluster_of(emptied(real_redis), lambda _: (call_s, failure), limits)
+    began_ms, most_s = cluster.now_ms, {}
+    for each in runs:
+        delay = each["delay"]
+        ref = cluster.submit(
+            int(each["rows"]),
+            bounds={"max_outage": each["most"]},
+            retry={"initial_delay": delay, "max_delay": max(60.0, delay)},
+            order={"serial": bool(each["serial"])},
+        )
+        most_s[ref] = each["most"]
+    for ref, most in sorted(most_s.items(), key=lambda pair: pair[1]):
+        cluster.run_until_finished(ref, limit_s=900)
+        assert cluster.status(ref).by_state == {JobState.FAILED: cluster.specs[ref].jobs}
+        took_s = (cluster.now_ms - began_ms) / 1000
+        assert took_s <= call_s + most + 3 * call_s + 3 * LOOKS_S, (ref, most)

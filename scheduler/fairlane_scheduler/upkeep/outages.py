@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from itertools import groupby
 from typing import NamedTuple
 
+from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lanes import LaneFailures, Lanes
 from fairlane.store.write.runs.runs import Delayed
 from fairlane.store.write.runs.uncalled_jobs import Cause, Spent
@@ -15,7 +16,7 @@ from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Uncalled
 
 
 class Outages:
-    """Looks once a second at queued jobs and at those that wait for their retry, and at these when it is due.
+    """Looks once a second at jobs that are queued or wait for their retry, and at each retry before its call.
 
     A run waits from the time when the lane went down, or from its own start if that was later. Time in which
     it is paused does not count. Where a probe is due or in flight when the wait is over, its end is awaited,
@@ -29,16 +30,49 @@ class Outages:
 
     def tick(self, moment: Moment) -> bool:
         """Fail jobs that are due; true if some were, as more may be due now."""
-        left = AT_ONCE
-        for lane, failures in self._lanes.failures(self._backlog.waiting_lanes()).items():
-            for ref in self._backlog.queued(lane):
-                run = self._backlog.get(ref)
-                if left > 0 and run is not None and _outlasts(run, failures, moment.server_ms):
-                    error, down_ms = _error(run, lane, failures), failures.down_ms
-                    left -= self._uncalled.fail(run, lane, "outage", error, left, moment, down_ms=down_ms)
+        waiting = [
+            (lane, ref) for lane in self._backlog.waiting_lanes() for ref in self._backlog.queued(lane)
+        ]
+        left = AT_ONCE - self._fail_queued(waiting, AT_ONCE, moment)
         self._cursor, delayed = self._uncalled.jobs.some_delayed(self._cursor)
         left -= len(self._fail(self._overdue(delayed, moment)[: max(0, left)], moment))
         return left < AT_ONCE
+
+    def look(self, queued: Sequence[tuple[str, RunRef]], moment: Moment) -> None:
+        """Fail jobs of these lanes and runs, which were just queued, before they are called again."""
+        now_ms, overdue = moment.server_ms, list[tuple[str, RunRef]]()
+        for lane, ref in queued:
+            run = self._backlog.get(ref) if lane else None
+            if run is not None and _has_waited(run, run.started_ms, now_ms):
+                overdue.append((lane, ref))
+        if not overdue:
+            return
+        left = AT_ONCE - self._fail_queued(overdue, AT_ONCE, moment)
+        lanes = self._lanes.failures(sorted({lane for lane, _ in overdue}))
+        for lane, ref in overdue:
+            left -= self._fail_heads(lane, ref, lanes[lane], left, moment)
+
+    def _fail_queued(self, queued: Sequence[tuple[str, RunRef]], most: int, moment: Moment) -> int:
+        """Fail up to ``most`` jobs that wait for a lane that is down. Returns how many."""
+        left, lanes = most, self._lanes.failures(sorted({lane for lane, _ in queued}))
+        for lane, ref in queued:
+            run, failures = self._backlog.get(ref), lanes[lane]
+            if left > 0 and run is not None and _outlasts(run, failures, moment.server_ms):
+                error, down_ms = _error(run, lane, failures), failures.down_ms
+                left -= self._uncalled.fail(run, lane, "outage", error, left, moment, down_ms=down_ms)
+        return most - left
+
+    def _fail_heads(self, lane: str, ref: RunRef, failures: LaneFailures, most: int, moment: Moment) -> int:
+        """Fail up to ``most`` retries at the head of a queue whose failures nobody's answer judges."""
+        failed = 0
+        while failed < most and (run := self._backlog.get(ref)) is not None:
+            head = self._uncalled.jobs.first_queued(ref, lane, 1)
+            if not head or not _is_unanswered(run, failures, head[0].spent, moment.server_ms):
+                break
+            if not self._uncalled.fail(run, lane, "unanswered", _error(run, lane, failures), 1, moment):
+                break
+            failed += 1
+        return failed
 
     def keep(self, due: Sequence[Delayed], moment: Moment) -> list[Delayed]:
         """Fail those of the jobs, whose retry is due, that have waited for too long. Returns the others.
