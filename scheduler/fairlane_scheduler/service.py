@@ -168,9 +168,9 @@ class Scheduler:
         )
 
         # Upkeep
-        self._delayed_jobs = DelayedJobs(runs, backlog)
         uncalled = Uncalled(UncalledJobs(redis, keys), backlog, self._loader)
         self._outages = Outages(lanes, backlog, uncalled)
+        self._delayed_jobs = DelayedJobs(runs, backlog, self._outages)
         self._refusals = Refusals(RunStates(redis, keys), backlog, uncalled)
         self._early_ends = EarlyEnds(runs, backlog, self._loader, self._registry.names)
         self._recoverer = Recoverer(
@@ -282,6 +282,7 @@ class Scheduler:
         if now >= self._recoverer.due_ms or (housekeeps and self._recoverer.idle):
             self._recoverer.tick(moment)
         marks = self._take_marks(moment)
+        self._outages.look(marks.work, moment)
         delayed_wait = None if marks.due_ms is None else self._delayed_jobs.tick(marks.due_ms, moment)
         source_wait = None
         if self._backlog.sourced or self._sources.readings:

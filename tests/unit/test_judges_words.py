@@ -274,7 +274,7 @@ def test_a_negated_choice_is_never_a_verdict(
 @given(
     st.sampled_from([RIGHT_WRONG, PASS_FAIL, YES_NO, SCALE, LETTERS]),
     st.data(),
-    st.text(max_size=60),
+    st.text(max_size=60) | st.sampled_from(["{'", '{"reason": "So', "[{", "{x}"]),
 )
 def test_a_verdict_on_the_last_line_outweighs_any_reasons(
     choices: dict[str, float], data: st.DataObject, reasons: str
@@ -283,7 +283,11 @@ def test_a_verdict_on_the_last_line_outweighs_any_reasons(
     answer = f"{reasons}.\n\nFinal verdict: {choice}"
     if "</think>" in answer or "final" in reasons.casefold():
         return
-    assert parse_choice(answer, choices).value == choices[choice]
+    found = parse_choice(answer, choices)
+    if "{" in reasons and found.value is None:  # the label may stand in a reason of JSON that breaks off
+        assert "the JSON " in (found.error or "")
+        return
+    assert found.value == choices[choice]
 
 
 WORDS = (

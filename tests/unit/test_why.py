@@ -375,6 +375,38 @@ def test_a_job_that_waits_out_a_failure_is_due_then(asked: Asked) -> None:
     assert found.eta == Eta(d.now_ms + 4000, at_least=True)
 
 
+def test_a_retry_on_a_lane_that_answers_nobody_says_until_when_it_fails(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=1)
+    (attempt,) = d.start(ref)
+    d.defer(attempt, signal="server_error", reason="busy", cost="unproven", delay_ms=4000)
+    d.advance(1000)
+    end = f"; it fails in 59 min, if {LANE} answers nobody until then (max_outage)"
+    assert asked.why("r1/0/task").sentence == f"its last call failed: it is tried again in 3 s{end}"
+    d.advance(3000)
+    assert d.promote() == 1
+    assert asked.why("r1/0/task").sentence.endswith(end)
+    other = d.submit(run="r2", rows=1)
+    d.feed(other, 1)
+    (answered,) = d.start(other)
+    d.finish(answered)
+    assert "max_outage" not in asked.why("r1/0/task").sentence
+
+
+def test_jobs_of_a_lane_that_is_down_say_until_when_they_fail_without_their_runs_pauses(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    down = {"circuit": "open", "down_ms": d.now_ms, "open_ms": d.now_ms + 4_000_000}
+    d.redis.hset(d.keys.lane(LANE), mapping=down)
+    pauses = f"{d.now_ms - 9000}-{d.now_ms - 1},{d.now_ms + 1000}-{d.now_ms + 3_600_000},"
+    d.redis.hset(d.keys.state(ref), "pauses", pauses)
+    d.advance(3_700_000)
+    assert "; its jobs fail in 58 min, if" in asked.why("r1").lanes[0].sentence
+    assert "; it fails in 58 min, if" in asked.why("r1/1").sentence
+    d.redis.hset(d.keys.lane(LANE), "paused", "1")
+    assert "max_outage" not in asked.why("r1/1").sentence
+
+
 def test_a_job_in_flight_is_reported_with_its_worker(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=2)

@@ -12,7 +12,7 @@ from fairlane.core.errors import RunNotFound
 from fairlane.core.events import Event
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.sessions import SessionMembership, session_of_job
-from fairlane.model.tokens import Estimate
+from fairlane.model.tokens import NO_UNKEPT, Estimate, Unkept
 from fairlane.pipeline.completion import Completion, complete_without_row
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
@@ -97,12 +97,19 @@ class RunLoader:
         return self._sessions.of(ref, plan.spec, item // plan.spec.cells_per_row)
 
     def completion_of(
-        self, ref: RunRef, plan: Plan, job: int, tokens: Estimate, error: str, attempts: int = 0
+        self,
+        ref: RunRef,
+        plan: Plan,
+        job: int,
+        tokens: Estimate,
+        error: str,
+        attempts: int = 0,
+        unkept: Unkept = NO_UNKEPT,
     ) -> Completion:
-        """The completion of a job that is given up, without its row."""
+        """The completion of a job that is given up, without its row; ``unkept`` are its answers so far."""
         of_session = session_of_job(plan.spec, job) is not None
         membership = None if of_session else self.session_of(ref, plan, job // plan.spec.steps)
-        failed = FinishedJob(error=error, attempts=attempts)
+        failed = FinishedJob(error=error, attempts=attempts, unkept=unkept)
         return complete_without_row(plan, job, failed, tokens, membership)
 
     def _load(self, ref: RunRef) -> bool:

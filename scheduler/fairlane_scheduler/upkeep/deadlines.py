@@ -12,6 +12,7 @@ from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import Backlog
 from fairlane_scheduler.state.server_time import Moment
+from fairlane_scheduler.upkeep.outages import Outages
 
 AT_ONCE = 500  # jobs whose back-off has ended
 ENDED_AT_ONCE = 100  # runs: they take some tens of milliseconds of a tick
@@ -63,11 +64,12 @@ class EarlyEnds:
 
 
 class DelayedJobs:
-    """Moves due jobs from the back-off index to their lanes' queues."""
+    """Moves due jobs from the back-off index to their lanes' queues, but those that ``outages`` fails."""
 
-    def __init__(self, runs: Runs, backlog: Backlog) -> None:
+    def __init__(self, runs: Runs, backlog: Backlog, outages: Outages) -> None:
         self._runs = runs
         self._backlog = backlog
+        self._outages = outages
 
     def tick(self, next_due_ms: int, moment: Moment) -> int:
         """Queue the jobs that are due; ``next_due_ms`` (server time) is when the first back-off ends.
@@ -76,7 +78,7 @@ class DelayedJobs:
         """
         if next_due_ms > moment.server_ms:
             return next_due_ms - moment.server_ms
-        for job in self._runs.delayed(moment.server_ms, AT_ONCE):
+        for job in self._outages.keep(self._runs.delayed(moment.server_ms, AT_ONCE), moment):
             if self._runs.promote(job, moment.argument) and logs_calls(Event.QUEUEING):
                 number, run = int(job.entry.partition(":")[0]), self._backlog.get(job.ref)
                 fields = {"run": job.ref.run, "job": number, "team": job.ref.team}

@@ -1,45 +1,157 @@
-"""Fails jobs that have waited for a lane that is down for as long as their run allows."""
+"""Fails jobs that have waited for a lane that answers nobody for as long as their run allows."""
 
 from __future__ import annotations
 
-from fairlane.store.write.lanes.lanes import Lanes, Outage
+from collections.abc import Sequence
+from itertools import groupby
+from typing import NamedTuple
+
+from fairlane.model.run import RunRef
+from fairlane.store.write.lanes.lanes import LaneFailures, Lanes
+from fairlane.store.write.runs.runs import Delayed
+from fairlane.store.write.runs.uncalled_jobs import Cause, Spent
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Uncalled
 
 
 class Outages:
-    """Looks at lanes with waiting jobs once a second.
+    """Looks once a second at jobs that are queued or wait for their retry, and at each retry before its call.
 
     A run waits from the time when the lane went down, or from its own start if that was later. Time in which
-    it is paused does not count. Nothing fails while a probe is due or in flight, so that a lane which nobody
-    used meanwhile is tested first.
+    it is paused does not count. Where a probe is due or in flight when the wait is over, its end is awaited,
+    so that a lane which nobody used meanwhile is tested first. A job whose calls have failed, and nobody was
+    answered since, waits from the first of these failures at the latest: too few of them open no circuit.
     """
 
     def __init__(self, lanes: Lanes, backlog: Backlog, uncalled: Uncalled) -> None:
         self._lanes, self._backlog, self._uncalled = lanes, backlog, uncalled
+        self._cursor = 0
 
     def tick(self, moment: Moment) -> bool:
-        """Fail jobs that are due; true if some are left."""
-        left = AT_ONCE
-        for lane, outage in self._lanes.outages(self._backlog.waiting_lanes()).items():
-            if outage.probe_ms <= moment.server_ms:
+        """Fail jobs that are due; true if some were, as more may be due now."""
+        waiting = [
+            (lane, ref) for lane in self._backlog.waiting_lanes() for ref in self._backlog.queued(lane)
+        ]
+        left = AT_ONCE - self._fail_queued(waiting, AT_ONCE, moment)
+        self._cursor, delayed = self._uncalled.jobs.some_delayed(self._cursor)
+        left -= len(self._fail(self._overdue(delayed, moment)[: max(0, left)], moment))
+        return left < AT_ONCE
+
+    def look(self, queued: Sequence[tuple[str, RunRef]], moment: Moment) -> None:
+        """Fail jobs of these lanes and runs, which were just queued, before they are called again."""
+        now_ms, overdue = moment.server_ms, list[tuple[str, RunRef]]()
+        for lane, ref in queued:
+            run = self._backlog.get(ref) if lane else None
+            if run is not None and _has_waited(run, run.started_ms, now_ms):
+                overdue.append((lane, ref))
+        if not overdue:
+            return
+        left = AT_ONCE - self._fail_queued(overdue, AT_ONCE, moment)
+        lanes = self._lanes.failures(sorted({lane for lane, _ in overdue}))
+        for lane, ref in overdue:
+            left -= self._fail_heads(lane, ref, lanes[lane], left, moment)
+
+    def _fail_queued(self, queued: Sequence[tuple[str, RunRef]], most: int, moment: Moment) -> int:
+        """Fail up to ``most`` jobs that wait for a lane that is down. Returns how many."""
+        left, lanes = most, self._lanes.failures(sorted({lane for lane, _ in queued}))
+        for lane, ref in queued:
+            run, failures = self._backlog.get(ref), lanes[lane]
+            if left > 0 and run is not None and _outlasts(run, failures, moment.server_ms):
+                error, down_ms = _error(run, lane, failures), failures.down_ms
+                left -= self._uncalled.fail(run, lane, "outage", error, left, moment, down_ms=down_ms)
+        return most - left
+
+    def _fail_heads(self, lane: str, ref: RunRef, failures: LaneFailures, most: int, moment: Moment) -> int:
+        """Fail up to ``most`` retries at the head of a queue whose failures nobody's answer judges."""
+        failed = 0
+        while failed < most and (run := self._backlog.get(ref)) is not None:
+            head = self._uncalled.jobs.first_queued(ref, lane, 1)
+            if not head or not _is_unanswered(run, failures, head[0].spent, moment.server_ms):
+                break
+            if not self._uncalled.fail(run, lane, "unanswered", _error(run, lane, failures), 1, moment):
+                break
+            failed += 1
+        return failed
+
+    def keep(self, due: Sequence[Delayed], moment: Moment) -> list[Delayed]:
+        """Fail those of the jobs, whose retry is due, that have waited for too long. Returns the others.
+
+        Of many, some are neither failed nor returned: they are still due.
+        """
+        overdue = self._overdue(due, moment)
+        gone = {each.job.member for each in overdue[AT_ONCE:]}
+        gone |= {job.member for job in self._fail(overdue[:AT_ONCE], moment)}
+        return [job for job in due if job.member not in gone]
+
+    def _overdue(self, jobs: Sequence[Delayed], moment: Moment) -> list[_Overdue]:
+        """Those of the jobs that have waited for too long, by run, lane and cause."""
+        now_ms, found = moment.server_ms, list[_Overdue]()
+        runs = {ref: self._backlog.get(ref) for ref in {job.ref for job in jobs}}
+        runs = {ref: run for ref, run in runs.items() if run and _has_waited(run, run.started_ms, now_ms)}
+        jobs = [job for job in jobs if job.ref in runs]
+        if not jobs:
+            return found
+        lanes = self._lanes.failures(sorted({job.lane for job in jobs}))
+        for job, spent in zip(jobs, self._uncalled.jobs.spent(jobs), strict=True):
+            run, failures = runs[job.ref], lanes[job.lane]
+            if run is None:
                 continue
-            for ref in self._backlog.queued(lane):
-                if left <= 0:
-                    return True
-                run = self._backlog.get(ref)
-                if run is not None and not run.paused and _has_waited(run, outage, moment.server_ms):
-                    left -= self._fail(run, lane, outage, left, moment)
-        return left <= 0
+            if _outlasts(run, failures, now_ms):
+                found.append(_Overdue(run, job.lane, "outage", job, spent, failures))
+            elif _is_unanswered(run, failures, spent, now_ms):
+                found.append(_Overdue(run, job.lane, "unanswered", job, spent, failures))
+        return sorted(found, key=lambda each: (str(each.run.ref), each.lane, each.cause))
 
-    def _fail(self, run: ActiveRun, lane: str, outage: Outage, most: int, moment: Moment) -> int:
-        """Fail up to ``most`` jobs of a run on a lane; returns how many."""
-        longest_s, reason = run.plan.spec.bounds.max_outage, outage.error or "no reason is known"
-        error = f"{lane} answered nobody for {longest_s:g} s (max_outage): {reason}"
-        return self._uncalled.fail(run, lane, "outage", error, most, moment)
+    def _fail(self, overdue: Sequence[_Overdue], moment: Moment) -> list[Delayed]:
+        """Fail these jobs where their cause still lasts. Returns those that have failed."""
+        failed = list[Delayed]()
+        for _, group in groupby(overdue, lambda each: (each.run.ref, each.lane, each.cause)):
+            run, lane, cause, *_, failures = (first := next(group))
+            jobs = [(each.job, each.spent) for each in (first, *group)]
+            error, down_ms = _error(run, lane, failures), failures.down_ms
+            failed += self._uncalled.fail_delayed(run, lane, cause, error, jobs, moment, down_ms=down_ms)
+        return failed
 
 
-def _has_waited(run: ActiveRun, outage: Outage, server_ms: int) -> bool:
-    since_ms = max(outage.since_ms, run.started_ms)
-    return run.unpaused_ms(since_ms, server_ms) >= run.plan.spec.bounds.max_outage * 1000
+class _Overdue(NamedTuple):
+    """A job that waits for its retry for too long, and why."""
+
+    run: ActiveRun
+    lane: str
+    cause: Cause
+    job: Delayed
+    spent: Spent
+    failures: LaneFailures
+
+
+def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
+    """Whether a lane has been down for as long as a run waits for it, and no probe is to be awaited."""
+    if run.paused or lane.down_ms is None:
+        return False
+    since_ms = max(lane.down_ms, run.started_ms)
+    if not _has_waited(run, since_ms, server_ms):
+        return False
+    rests = lane.probe_ms is not None and lane.probe_ms > server_ms
+    return rests or _has_waited(run, since_ms, lane.failed_ms)
+
+
+def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: int) -> bool:
+    """Whether a job's calls have failed for as long as its run waits, and nobody was answered since.
+
+    After a pause the job is called once more.
+    """
+    if run.paused or lane.stopped or not spent.failures or not spent.failed_ms:
+        return False
+    if spent.last_n <= lane.answered_n or any(until > lane.failed_ms for _, until in run.pauses):
+        return False
+    return _has_waited(run, max(spent.failed_ms, run.started_ms), server_ms)
+
+
+def _has_waited(run: ActiveRun, since_ms: int, until_ms: int) -> bool:
+    return run.unpaused_ms(since_ms, until_ms) >= run.plan.spec.bounds.max_outage * 1000
+
+
+def _error(run: ActiveRun, lane: str, failures: LaneFailures) -> str:
+    longest_s, reason = run.plan.spec.bounds.max_outage, failures.error or "no reason is known"
+    return f"{lane} answered nobody for {longest_s:g} s (max_outage): {reason}"

@@ -1,11 +1,15 @@
-"""Fails queued jobs that are never called, and the jobs that depend on them."""
+"""Fails jobs that are never called again, and the jobs that depend on them."""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry
-from fairlane.store.write.runs.uncalled_jobs import Cause, UncalledJobs
+from fairlane.pipeline.completion import Completion
+from fairlane.store.write.runs.runs import Delayed
+from fairlane.store.write.runs.uncalled_jobs import Cause, Spent, UncalledJobs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
@@ -17,10 +21,11 @@ log = get_logger("scheduler")
 
 
 class Uncalled:
-    """Fails jobs at the head of a run's queue on a lane."""
+    """Fails jobs at the head of a run's queue on a lane, and jobs that wait there for their retry."""
 
     def __init__(self, jobs: UncalledJobs, backlog: Backlog, loader: RunLoader) -> None:
-        self._jobs, self._backlog, self._loader = jobs, backlog, loader
+        self.jobs = jobs
+        self._backlog, self._loader = backlog, loader
 
     def fail(
         self,
@@ -32,33 +37,67 @@ class Uncalled:
         moment: Moment,
         *,
         kind: int | None = None,
+        down_ms: int | None = None,
     ) -> int:
-        """Fail up to ``most`` jobs (of one ``kind``, if given) while ``cause`` lasts. Returns how many."""
+        """Fail up to ``most`` queued jobs (of one ``kind``, if given) while ``cause`` lasts.
+
+        Returns how many. ``down_ms`` is since when the lane is down, where that is the cause.
+        """
         failed = 0
-        for queue, text, attempts in self._jobs.first_queued(run.ref, lane, most):
+        for queue, text, spent in self.jobs.first_queued(run.ref, lane, most):
             entry = Entry.parse(text)
             if kind is not None and entry.kind != kind:
                 break
-            completion = self._loader.completion_of(
-                run.ref, run.plan, entry.job, entry.tokens, error, attempts
-            )
-            reply = self._jobs.fail(
-                run.ref, lane, queue, text, cause, completion, moment.epoch, moment.argument
+            completion = self._completion(run, entry, error, spent)
+            epoch, now_ms = moment.epoch, moment.argument
+            reply = self.jobs.fail(
+                run.ref, lane, queue, text, cause, completion, epoch, now_ms, down_ms=down_ms
             )
             failed += reply > 0
             if reply == 2:
                 self._loader.forget(run.ref)
             if reply != 1:
                 break
-        self._note(run.ref, lane, failed, error)
+        if failed and self._backlog.get(run.ref) is not None:
+            left = self._backlog.count(lane, run.ref) - failed
+            self._backlog.set_queued(lane, run.ref, max(0, left))
+        _note(run.ref, lane, failed, error)
         return failed
 
-    def _note(self, ref: RunRef, lane: str, failed: int, error: str) -> None:
-        if not failed:
-            return
-        left = self._backlog.count(lane, ref) - failed
-        if self._backlog.get(ref) is not None:
-            self._backlog.set_queued(lane, ref, max(0, left))
+    def fail_delayed(
+        self,
+        run: ActiveRun,
+        lane: str,
+        cause: Cause,
+        error: str,
+        jobs: Sequence[tuple[Delayed, Spent]],
+        moment: Moment,
+        *,
+        down_ms: int | None = None,
+    ) -> list[Delayed]:
+        """Fail jobs of a run that wait for their retry on a lane, while ``cause`` lasts. Returns those."""
+        failed = []
+        for job, spent in jobs:
+            completion = self._completion(run, Entry.parse(job.entry), error, spent)
+            reply = self.jobs.fail_delayed(
+                job, cause, completion, moment.epoch, moment.argument, down_ms=down_ms
+            )
+            if reply:
+                failed.append(job)
+            if reply == 2:
+                self._loader.forget(run.ref)
+                break
+        _note(run.ref, lane, len(failed), error)
+        return failed
+
+    def _completion(self, run: ActiveRun, entry: Entry, error: str, spent: Spent) -> Completion:
+        return self._loader.completion_of(
+            run.ref, run.plan, entry.job, entry.tokens, error, spent.attempts, spent.unkept
+        )
+
+
+def _note(ref: RunRef, lane: str, failed: int, error: str) -> None:
+    if failed:
         log.warning(
             Event.JOBS_FAILED_UNCALLED, run=ref.run, team=ref.team, lane=lane, jobs=failed, reason=error
         )

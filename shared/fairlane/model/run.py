@@ -49,7 +49,8 @@ class Bounds(Choice):
     twice the calls that their lanes can have in flight now, 0 no limit. Rates are starts per second, within
     what the lanes allow. A number is fixed, 0 adds no limit of the run, and "auto" follows the other role
     (`RunSpec.role_rates`). ``delay`` is the least time between two starts on a lane, in seconds.
-    ``max_duration`` is in seconds. Jobs that wait for a lane that is down fail after ``max_outage`` seconds.
+    ``max_duration`` is in seconds. Jobs that wait for a lane that answers nobody fail after ``max_outage``
+    seconds.
     ``start_ms``: no call of the run starts before then, by the server's clock. ``on_refusal``: whether the
     other jobs for a model that rejects the run's first calls alike fail, or are held until the run is
     resumed.

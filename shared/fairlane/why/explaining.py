@@ -135,6 +135,8 @@ def _lane_of_run(
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)
         if reason is not None and due and (old := here.old_workers(bounds.spec_version, lane)):
             reason = reason._replace(sentence=f"{reason.sentence}; {old}")
+    if reason is not None and (queued or due):
+        reason = reason._replace(sentence=reason.sentence + bounds.gives_up(here.views[lane]))
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(

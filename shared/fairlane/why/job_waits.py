@@ -126,6 +126,8 @@ class JobExplainer:
         why = "it was put back" if old else "its last call failed"
         words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
         words = f"{words}; {old}" if old else words
+        if lane in here.views:
+            words += self._bounds.gives_up(here.views[lane], job)
         reason = Reason("delayed", words, delay.due_ms)
         return self._answer(item, step, "waiting", reason, eta, lane=lane)
 
@@ -140,6 +142,8 @@ class JobExplainer:
             old = here.too_old(self._bounds.spec_version, lane)
             held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
             reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
+            gives_up = self._bounds.gives_up(here.views[lane], job)
+            reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
             place = queue.place
             eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
             if eta.at_ms is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
+from fairlane.model.run import Plan
+from fairlane.store.run_queries import RunFields
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
 from fairlane.why.waiting import Constraint
 
@@ -120,6 +122,34 @@ def held_in_words(lane: str, models: HeldModels, now_ms: int) -> str:
 def per_minute(rate: float) -> str:
     """A rate to three digits or whole: ``"1,200"``, ``"59.7"``, ``"0.25"``."""
     return f"{rate:,.0f}" if abs(rate) >= 100 else f"{rate:,.3g}"
+
+
+def gives_up(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int | None, who: str) -> str:
+    """``"; it fails in 12 min, if sim:fast answers nobody until then (max_outage)"``; ``who``: "it fails".
+
+    So the scheduler's `Outages` counts the time for which a run waits for a lane that answers nobody.
+
+    ``failed_ms``: when the first call of the job failed since the lane answered somebody. Empty where the
+    lane is not down and no job's calls have failed, and while the run or the lane is paused.
+    """
+    down_ms = view.down_since_ms if view.circuit != "closed" else None
+    begins = [since for since in (down_ms, failed_ms) if since is not None]
+    if plan is None or not begins or run.pause is not None or view.paused or view.parked is not None:
+        return ""
+    at_ms = _end_ms(max(min(begins), run.count("started_ms")), plan.spec.bounds.max_outage, run)
+    return f"; {who} {until(at_ms, view.now_ms)}, if {view.lane} answers nobody until then (max_outage)"
+
+
+def _end_ms(since_ms: int, most_s: float, run: RunFields) -> int:
+    """When a run has waited for ``most_s`` seconds since a server time, without its pauses.
+
+    Pauses that are still to come are not known: each makes it later.
+    """
+    at_ms = since_ms + round(1000 * most_s)
+    for begins_ms, ends_ms in run.pauses:
+        if begins_ms < at_ms and ends_ms > since_ms:
+            at_ms += ends_ms - max(since_ms, begins_ms)
+    return at_ms
 
 
 def _shut_in_words(view: LaneView, hold: Hold) -> str:

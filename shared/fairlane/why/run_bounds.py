@@ -10,8 +10,9 @@ from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import NextJob, RunTraces
 from fairlane.store.rejections import ENOUGH_REFUSALS, FirstCalls, awaited_in, rejections_in
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
+from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
-from fairlane.why.reasons import Reason, held_in_words
+from fairlane.why.reasons import Reason, gives_up, held_in_words
 
 UNTIMED = frozenset(
     (
@@ -40,7 +41,8 @@ class RunBounds:
         """``awaited``: the connection that its next items wait for, in words."""
         self._awaited = awaited
         self._traces, self._plan, self._items, self._now_ms = traces, plan, items, now_ms
-        self._state = traces.state()
+        self._fields = traces.state()
+        self._state = self._fields.texts
         self._held = set(self._state.get("held_lanes", "").split("\n"))
         self._heads: dict[str, NextJob | None] = {}
         self._budgets: list[Allowance] | None = None
@@ -78,6 +80,12 @@ class RunBounds:
             return self._items - cursor + item if self._turns else None
         rest = cursor - self._items
         return item - rest if item >= rest else None
+
+    def gives_up(self, view: LaneView, job: int | None = None) -> str:
+        """Until when its jobs, or one, wait for a lane that answers nobody; empty where it answers."""
+        failed_ms = None if job is None else self._traces.unanswered_ms(job, view.lane)
+        who = "its jobs fail" if job is None else "it fails"
+        return gives_up(self._plan, self._fields, view, failed_ms, who)
 
     def earliest_ms(self, lane: str, jobs: int, *, tasks: bool) -> int:
         """Before then the run's own pace lets no ``jobs``-th job from now start on a lane.

@@ -15,9 +15,10 @@ from fairlane.model.tokens import Entry
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.read.turn_reading import TurnReader
-from fairlane.store.run_queries import RunStates
+from fairlane.store.run_queries import RunFields, RunStates
 from fairlane.store.write.budgets import Allowance, Budgets
 from fairlane.store.write.lanes.lane_view import HeldModels, read_limits, read_models
+from fairlane.store.write.runs.uncalled_jobs import Spent
 
 SCANNED_AT_ONCE = 1000
 
@@ -90,10 +91,10 @@ class RunTraces:
         except ValidationError:
             return None
 
-    def state(self) -> dict[str, str]:
+    def state(self) -> RunFields:
         """The run's counts, and the bounds that it was admitted with; empty where it was not."""
         (run,) = RunStates(self._redis, self._keys).read([self._ref])
-        return run.texts
+        return run
 
     def unfed_before(self, item: int) -> int | None:
         """Unfed items before this one, where conversations go side by side; ``None`` where it was fed."""
@@ -132,6 +133,19 @@ class RunTraces:
         if limits.models_at_once is None:
             return None
         return read_models(self._hash(self._keys.lane(lane)), limits)
+
+    def unanswered_ms(self, job: int, lane: str) -> int | None:
+        """When the first call of a job failed since the lane has answered nobody who started later.
+
+        ``None`` where its failures are its own, or there are none.
+        """
+        pipeline = self._redis.pipeline(transaction=True)
+        pipeline.hget(self._keys.jobs(self._ref), str(job))
+        pipeline.hget(self._keys.lane(lane), "answered_n")
+        counts, answered_n = pipeline.execute()
+        spent = Spent.parse(counts)
+        judged = not spent.failures or spent.last_n <= int(answered_n or 0)
+        return None if judged else spent.failed_ms or None
 
     def _hash(self, key: str) -> dict[str, str]:
         return {name.decode(): value.decode() for name, value in self._redis.hgetall(key).items()}

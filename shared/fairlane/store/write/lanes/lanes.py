@@ -26,13 +26,23 @@ Limit: TypeAlias = float | bool | str | None
 
 VIEWED_AT_ONCE = 100
 
+_FAILURES = "circuit", "down_ms", "open_ms", "last_error_ms", "last_error", "answered_n", "paused", "parked"
 
-class Outage(NamedTuple):
-    """A lane that is down: since when, until when it is not probed (server milliseconds), its last error."""
 
-    since_ms: int
-    probe_ms: int
+class LaneFailures(NamedTuple):
+    """How a lane fails its calls, in server milliseconds.
+
+    ``down_ms``: since when it has answered nobody, ``None`` while its circuit is closed. ``probe_ms``: until
+    when it is not probed, ``None`` while a probe is in flight. Its latest failure ended at ``failed_ms``,
+    with ``error``. ``answered_n`` is the latest permit whose call succeeded. ``stopped``: paused or parked.
+    """
+
+    down_ms: int | None
+    probe_ms: int | None
+    failed_ms: int
     error: str
+    answered_n: int
+    stopped: bool
 
 
 class Lanes(Permits):
@@ -158,15 +168,10 @@ class Lanes(Permits):
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
 
-    def outages(self, lanes: Sequence[str]) -> dict[str, Outage]:
-        """Which of these lanes are down, and wait for their next probe."""
-        fields = "circuit", "down_ms", "open_ms", "last_error"
-        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
-        return {
-            lane: Outage(int(since), int(probe), (error or b"").decode())
-            for lane, (circuit, since, probe, error) in found
-            if circuit == b"open" and since
-        }
+    def failures(self, lanes: Sequence[str]) -> dict[str, LaneFailures]:
+        """How each of these lanes fails its calls."""
+        found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *_FAILURES))
+        return {lane: _read_failures(*values) for lane, values in found}
 
     def inherit(self, lane: str, source: str, since_ms: int, now_ms: str | int = "") -> bool:
         """Start from what another lane has learned, and from nothing else of it. True if it was done.
@@ -224,6 +229,23 @@ class Lanes(Permits):
                 for lane, each in zip(some, reply["lanes"], strict=True)
             ]
         return found
+
+
+def _read_failures(
+    circuit: bytes | None,
+    down: bytes | None,
+    probe: bytes | None,
+    failed: bytes | None,
+    error: bytes | None,
+    answered_n: bytes | None,
+    paused: bytes | None,
+    parked: bytes | None,
+) -> LaneFailures:
+    down_ms = int(down) if down and circuit not in (None, b"closed") else None
+    probe_ms = int(probe) if probe and circuit == b"open" else None
+    stopped = paused == b"1" or parked is not None
+    words = (error or b"").decode()
+    return LaneFailures(down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped)
 
 
 def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:

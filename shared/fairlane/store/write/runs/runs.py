@@ -34,6 +34,12 @@ class Delayed:
     entry: str
     lane: str
 
+    @classmethod
+    def parse(cls, member: str) -> Delayed:
+        """The job of a member of the index of delayed jobs."""
+        ref, entry, lane = member.split("|", 2)
+        return cls(member, RunRef.parse(ref), entry, lane)
+
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
@@ -212,12 +218,8 @@ class Runs(RunControl):
 
     def delayed(self, upto_ms: int, limit: int = 500) -> list[Delayed]:
         """Jobs whose back-off ends by ``upto_ms``, soonest first."""
-        found = []
-        for raw in self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit):
-            member = raw.decode()
-            ref, entry, lane = member.split("|", 2)
-            found.append(Delayed(member, RunRef.parse(ref), entry, lane))
-        return found
+        due = self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit)
+        return [Delayed.parse(member.decode()) for member in due]
 
     def promote(self, job: Delayed, now_ms: str | int = "") -> bool:
         """Queue a job whose back-off has ended."""

@@ -1,20 +1,23 @@
-"""Fails queued jobs without a call: their lane is down, or refusals hold the run's jobs for their model."""
+"""Fails jobs without a call: their lane answers nobody, or refusals hold the run's jobs for their model."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Literal, NamedTuple, Protocol, TypeAlias
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Entry
+from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import follow_json, named_keys
+from fairlane.store.write.runs.runs import Delayed
 
-Cause: TypeAlias = Literal["outage", "refusals"]
-"""Why a job is not called. It fails only while the cause lasts."""
+SCANNED_AT_ONCE = 2000  # delayed jobs of a page: some 3 ms
+
+Cause: TypeAlias = Literal["outage", "unanswered", "refusals"]
+"""Why a job is not called (``lib/job/uncalled.lua``). It fails only while the cause lasts."""
 
 
 class JobCompletion(Protocol):
@@ -36,12 +39,36 @@ class JobCompletion(Protocol):
         ...
 
 
+class Spent(NamedTuple):
+    """What a job has spent: ``attempts``, and the answers that were not kept.
+
+    ``failures`` of it may be the lane's fault: the first ended at ``failed_ms`` (server time; 0: unknown),
+    and the last had the permit ``last_n``.
+    """
+
+    attempts: int = 0
+    failures: int = 0
+    last_n: int = 0
+    failed_ms: int = 0
+    unkept: Unkept = NO_UNKEPT
+
+    @classmethod
+    def parse(cls, counts: bytes | None) -> Spent:
+        """Of a job's counts (``lib/job/attempt_counts.lua``); nothing where it has none."""
+        fields = (counts or b"0:0:0").decode().split(":")
+        missing = [0] * (14 - max(4, len(fields)))
+        further = [*map(int, fields[4:14]), *missing]
+        failures, last_n, _, _, _, *answers, failed_ms = further
+        unkept = Unkept.from_list(answers) if answers[0] else NO_UNKEPT
+        return cls(int(fields[1]), failures, last_n, failed_ms, unkept)
+
+
 class QueuedJob(NamedTuple):
-    """A job in a queue: the queue's key, its entry there, and how many attempts it has used."""
+    """A job in a queue: the queue's key, its entry there, and what it has spent."""
 
     queue: str
     entry: str
-    attempts: int
+    spent: Spent
 
 
 class UncalledJobs:
@@ -58,8 +85,23 @@ class UncalledJobs:
             if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
                 jobs = [str(Entry.parse(entry).job) for entry in found]
                 counts = self.redis.hmget(self.keys.jobs(ref), jobs)
-                return [QueuedJob(queue, *each) for each in zip(found, map(_attempts, counts), strict=True)]
+                return [QueuedJob(queue, *each) for each in zip(found, map(Spent.parse, counts), strict=True)]
         return []
+
+    def some_delayed(self, cursor: int) -> tuple[int, list[Delayed]]:
+        """A page of the jobs that wait for their retry, and the cursor of the next one; 0 begins and ends.
+
+        A job that waits during all pages is in one of them at least.
+        """
+        following, found = self.redis.zscan(self.keys.delayed, cursor, count=SCANNED_AT_ONCE)
+        return int(following), [Delayed.parse(member.decode()) for member, _ in found]
+
+    def spent(self, jobs: Sequence[Delayed]) -> list[Spent]:
+        """What each of these jobs has spent."""
+        pipeline = self.redis.pipeline(transaction=False)
+        for job in jobs:
+            pipeline.hget(self.keys.jobs(job.ref), job.entry.partition(":")[0])
+        return [Spent.parse(counts) for counts in pipeline.execute()]
 
     def fail(
         self,
@@ -71,29 +113,56 @@ class UncalledJobs:
         completion: JobCompletion,
         epoch: int,
         now_ms: str | int = "",
+        *,
+        down_ms: int | None = None,
     ) -> int:
-        """Fail a queue's first job while ``cause`` lasts. 1: failed, 2: and the run has ended, 0: not."""
+        """Fail a queue's first job while ``cause`` lasts; ``down_ms`` is since when the lane is down.
+
+        1: failed, 2: and the run has ended, 0: not.
+        """
+        values = {"entry": entry, "member": "", "cause": cause, "down_ms": down_ms or ""}
+        return self._fail(ref, lane, queue, values, completion, epoch, now_ms)
+
+    def fail_delayed(
+        self,
+        job: Delayed,
+        cause: Cause,
+        completion: JobCompletion,
+        epoch: int,
+        now_ms: str | int = "",
+        *,
+        down_ms: int | None = None,
+    ) -> int:
+        """Fail a job that waits for its retry, as `fail` does."""
+        values = {"entry": job.entry, "member": job.member, "cause": cause, "down_ms": down_ms or ""}
+        queue = self.keys.hot(job.ref, job.lane)
+        return self._fail(job.ref, job.lane, queue, values, completion, epoch, now_ms)
+
+    def _fail(
+        self,
+        ref: RunRef,
+        lane: str,
+        queue: str,
+        values: Mapping[str, str | int],
+        completion: JobCompletion,
+        epoch: int,
+        now_ms: str | int,
+    ) -> int:
         keys, session = self.keys, completion.session
         following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
         following += session.lanes if session else []
         call = script("job_fail").bind(
             named_keys(keys, ref, lane, queue=queue, hot=[keys.hot(ref, each) for each in following]),
             {
+                **values,
                 "now_ms": now_ms,
                 "epoch": epoch,
                 "channel": keys.wake,
                 "ref": str(ref),
                 "name": lane,
-                "cause": cause,
-                "entry": entry,
                 "payload": completion.payload,
                 "follow": follow_json(completion.follow),
                 "joined": session.to_json() if session else "",
             },
         )
         return int(call.run(self.redis))
-
-
-def _attempts(counts: bytes | None) -> int:
-    """Of a job's counts, "dispatches:attempts:…" (lib/job/attempt_counts.lua); without any, 0."""
-    return int(counts.split(b":")[1]) if counts else 0

@@ -3,14 +3,15 @@
 -- failures that may be the lane's fault, the last permit among those failures (lib/run/blame.lua), and of its
 -- rejections how many there were, the permit of the last, and how many the job met alone (lib/job/rejections.lua).
 -- Then the answers that were not kept and whose provider counted their tokens: how many, and their input, output and
--- cached tokens. Later versions may append fields.
+-- cached tokens. Then when the first of the failures ended that may be the lane's fault (ms, server time; absent where
+-- there is none). Later versions may append fields.
 -- GIVES: attempt_counts save_attempt_counts
 -- USES: core/time
 
 local FURTHER = { 'unproven', 'last', 'rejected', 'rejected_n', 'alone' }
 
--- {number, attempts, limited, handle, unproven, last, rejected, rejected_n, alone, unkept}; `handle` may be nil, and
--- `unkept` is {answers, input, output, cached}.
+-- {number, attempts, limited, handle, unproven, last, rejected, rejected_n, alone, unkept, failed_ms}; `handle` may be
+-- nil, `unkept` is {answers, input, output, cached}, and `failed_ms` is 0 where unknown.
 function attempt_counts(jobs, job)
   local record = redis.call('HGET', jobs, job) or '0:0:0'
   local number, attempts, limited, handle, rest = string.match(record, '^(%d+):(%d+):(%d+):?([^:]*)(.*)')
@@ -21,6 +22,7 @@ function attempt_counts(jobs, job)
   local each = string.gmatch(rest, ':(%d+)')
   for _, field in ipairs(FURTHER) do counts[field] = tonumber(each() or 0) end
   for place = 1, 4 do counts.unkept[place] = tonumber(each() or 0) end
+  counts.failed_ms = tonumber(each() or 0)
   return counts
 end
 
@@ -30,6 +32,7 @@ function save_attempt_counts(jobs, job, spent)
     parts[4] = spent.handle or ''
     for _, field in ipairs(FURTHER) do parts[#parts + 1] = whole(spent[field]) end
     for _, count in ipairs(spent.unkept) do parts[#parts + 1] = whole(count) end
+    if spent.failed_ms > 0 then parts[#parts + 1] = whole(spent.failed_ms) end
   end
   redis.call('HSET', jobs, job, table.concat(parts, ':'))
 end

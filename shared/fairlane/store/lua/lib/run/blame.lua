@@ -17,7 +17,7 @@ function prove_failures(spent, lease)
     if spent.attempts == 0 and not lease.flawed then note_flawed() end
     spent.attempts, lease.flawed = spent.attempts + spent.unproven, true
   end
-  spent.unproven, spent.last = 0, 0
+  spent.unproven, spent.last, spent.failed_ms = 0, 0, 0
 end
 
 -- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" one, a "denied" one (an attempt where
@@ -34,6 +34,7 @@ function charge_attempt(lease, cost, now, refusal)
   if cost == 'unproven' then
     local before = spent.last
     spent.unproven, spent.last = spent.unproven + 1, math.max(spent.last, lease.n, lease.alike or 0)
+    if spent.failed_ms == 0 then spent.failed_ms = now end
     prove_failures(spent, lease)
     if spent.unproven > 0 then weigh_failure(spent.attempts > 0, before) end
     if spent.unproven > 0 and fails_of_its_own(now) then
