@@ -282,7 +282,8 @@ class Scheduler:
         if now >= self._recoverer.due_ms or (housekeeps and self._recoverer.idle):
             self._recoverer.tick(moment)
         marks = self._take_marks(moment)
-        self._outages.look(marks.work, moment)
+        if overdue := self._backlog.overdue(marks.work, moment.server_ms):
+            self._outages.look(overdue, moment)
         delayed_wait = None if marks.due_ms is None else self._delayed_jobs.tick(marks.due_ms, moment)
         source_wait = None
         if self._backlog.sourced or self._sources.readings:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -61,6 +61,10 @@ class ActiveRun:
         """Milliseconds between two server times in which it was not paused; it is not paused now."""
         paused = (min(until, server_ms) - max(since, since_ms) for since, until in self.pauses)
         return server_ms - since_ms - sum(each for each in paused if each > 0)
+
+    def has_waited(self, since_ms: int, until_ms: int) -> bool:
+        """Whether that is as long as the run waits for a lane that answers nobody, its pauses left out."""
+        return self.unpaused_ms(since_ms, until_ms) >= self.plan.spec.bounds.max_outage * 1000
 
     @property
     def priority(self) -> int:
@@ -271,6 +275,11 @@ class Backlog:
     def get(self, ref: RunRef) -> ActiveRun | None:
         """An active run; ``None`` if it is unknown."""
         return self._runs.get(ref)
+
+    def overdue(self, queued: Iterable[tuple[str, RunRef]], server_ms: int) -> list[tuple[str, RunRef]]:
+        """Those of these lanes and runs whose run may have waited for a lane for long enough."""
+        found = ((lane, ref, self._runs.get(ref)) for lane, ref in queued if lane)
+        return [(lane, ref) for lane, ref, run in found if run and run.has_waited(run.started_ms, server_ms)]
 
     def add_run(self, run: ActiveRun) -> None:
         """Add a run that was admitted or loaded."""

@@ -38,15 +38,11 @@ class Outages:
         left -= len(self._fail(self._overdue(delayed, moment)[: max(0, left)], moment))
         return left < AT_ONCE
 
-    def look(self, queued: Sequence[tuple[str, RunRef]], moment: Moment) -> None:
-        """Fail jobs of these lanes and runs, which were just queued, before they are called again."""
-        now_ms, overdue = moment.server_ms, list[tuple[str, RunRef]]()
-        for lane, ref in queued:
-            run = self._backlog.get(ref) if lane else None
-            if run is not None and _has_waited(run, run.started_ms, now_ms):
-                overdue.append((lane, ref))
-        if not overdue:
-            return
+    def look(self, overdue: Sequence[tuple[str, RunRef]], moment: Moment) -> None:
+        """Fail jobs of these lanes and runs, which were just queued, before they are called again.
+
+        ``overdue``: runs that may have waited for long enough (`Backlog.overdue`).
+        """
         left = AT_ONCE - self._fail_queued(overdue, AT_ONCE, moment)
         lanes = self._lanes.failures(sorted({lane for lane, _ in overdue}))
         for lane, ref in overdue:
@@ -88,7 +84,7 @@ class Outages:
         """Those of the jobs that have waited for too long, by run, lane and cause."""
         now_ms, found = moment.server_ms, list[_Overdue]()
         runs = {ref: self._backlog.get(ref) for ref in {job.ref for job in jobs}}
-        runs = {ref: run for ref, run in runs.items() if run and _has_waited(run, run.started_ms, now_ms)}
+        runs = {ref: run for ref, run in runs.items() if run and run.has_waited(run.started_ms, now_ms)}
         jobs = [job for job in jobs if job.ref in runs]
         if not jobs:
             return found
@@ -130,14 +126,14 @@ def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
     if run.paused or lane.down_ms is None:
         return False
     since_ms = max(lane.down_ms, run.started_ms)
-    if not _has_waited(run, since_ms, server_ms):
+    if not run.has_waited(since_ms, server_ms):
         return False
     rests = lane.probe_ms is not None and lane.probe_ms > server_ms
-    return rests or _has_waited(run, since_ms, lane.failed_ms)
+    return rests or run.has_waited(since_ms, lane.failed_ms)
 
 
 def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: int) -> bool:
-    """Whether a job's calls have failed for as long as its run waits, and nobody was answered since.
+    """Whether a job's calls, or those of others before, have failed for as long as its run waits, unanswered.
 
     After a pause the job is called once more.
     """
@@ -145,11 +141,8 @@ def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: 
         return False
     if spent.last_n <= lane.answered_n or any(until > lane.failed_ms for _, until in run.pauses):
         return False
-    return _has_waited(run, max(spent.failed_ms, run.started_ms), server_ms)
-
-
-def _has_waited(run: ActiveRun, since_ms: int, until_ms: int) -> bool:
-    return run.unpaused_ms(since_ms, until_ms) >= run.plan.spec.bounds.max_outage * 1000
+    first_ms = min(spent.failed_ms, lane.first_ms or spent.failed_ms)
+    return run.has_waited(max(first_ms, run.started_ms), server_ms)
 
 
 def _error(run: ActiveRun, lane: str, failures: LaneFailures) -> str:

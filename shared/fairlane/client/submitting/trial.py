@@ -1,4 +1,4 @@
-"""Tries a submission before anything is written: its models on what connections offer, templates on first rows."""
+"""Tries a submission before anything is written: its models on connections, its templates on first rows."""
 
 from __future__ import annotations
 

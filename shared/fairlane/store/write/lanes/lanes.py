@@ -35,6 +35,7 @@ class LaneFailures(NamedTuple):
     ``down_ms``: since when it has answered nobody, ``None`` while its circuit is closed. ``probe_ms``: until
     when it is not probed, ``None`` while a probe is in flight. Its latest failure ended at ``failed_ms``,
     with ``error``. ``answered_n`` is the latest permit whose call succeeded. ``stopped``: paused or parked.
+    ``first_ms``: when the first failure ended that no later call has refuted, whatever its circuit is.
     """
 
     down_ms: int | None
@@ -43,6 +44,7 @@ class LaneFailures(NamedTuple):
     error: str
     answered_n: int
     stopped: bool
+    first_ms: int | None
 
 
 class Lanes(Permits):
@@ -241,11 +243,12 @@ def _read_failures(
     paused: bytes | None,
     parked: bytes | None,
 ) -> LaneFailures:
-    down_ms = int(down) if down and circuit not in (None, b"closed") else None
+    first_ms = int(down) if down else None
+    down_ms = first_ms if circuit not in (None, b"closed") else None
     probe_ms = int(probe) if probe and circuit == b"open" else None
     stopped = paused == b"1" or parked is not None
     words = (error or b"").decode()
-    return LaneFailures(down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped)
+    return LaneFailures(down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped, first_ms)
 
 
 def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
