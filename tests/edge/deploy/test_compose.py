@@ -36,7 +36,13 @@ def dockerfile() -> list[str]:
 
 
 def configured() -> Settings:
-    return load_settings(DOCKER / "fairlane.toml", SERVICES["scheduler"]["environment"])
+    given = {name: by_default(value) for name, value in SERVICES["scheduler"]["environment"].items()}
+    return load_settings(DOCKER / "fairlane.toml", given)
+
+
+def by_default(value: str) -> str:
+    """``value`` as it is without an ``.env``: ``${REDIS_URL:-redis://redis}`` is ``redis://redis``."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 
 def seconds(duration: str) -> int:
