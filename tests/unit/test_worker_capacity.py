@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlane_workers.upkeep.capacity import LEAST_SLOTS, START_SLOTS, Capacity, share_of_memory
 
@@ -147,6 +150,19 @@ def test_the_share_of_memory_is_of_the_least_limit(
 
 def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path) -> None:
     assert share_in(tmp_path / "none") == 0.0
+
+
+@given(
+    cgroup=st.text(st.characters(codec="utf-8"), max_size=80), limit=st.text("0123456789-max \n", max_size=24)
+)
+def test_whatever_the_system_says_is_no_error(cgroup: str, limit: str) -> None:
+    with TemporaryDirectory() as root:
+        for number, text in enumerate((cgroup, "0::/\n", "4:memory:/\n")):
+            place = Path(root) / str(number)
+            share = share_in(
+                system(place, text, **{"memory.max": limit, "memory/memory.limit_in_bytes": limit})
+            )
+            assert share >= PAGES / MACHINE_PAGES
 
 
 def test_this_system_says_it() -> None:

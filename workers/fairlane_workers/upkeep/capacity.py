@@ -99,4 +99,4 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
             for group in (own := Path(path.lstrip("/")), *own.parents):
                 for name in ("memory.limit_in_bytes",) if controllers else ("memory.max", "memory.high"):
                     with suppress(OSError, ValueError):  # "max" is no limit
-                        yield int((mount / group / name).read_text())
+                        yield max(1, int((mount / group / name).read_text()))
