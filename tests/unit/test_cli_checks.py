@@ -286,7 +286,10 @@ def test_workers_that_hold_other_keys_for_a_connection_are_reported_by_fingerpri
     ("place", "remedy"),
     [
         ({"api_key_env": "K"}, "Set the variable K where workers start, and start them anew."),
-        ({"api_key_file": "/k"}, "Put the key into the file /k where workers run."),
+        (
+            {"api_key_file": "/k"},
+            "Put the key into the file /k where workers run, and let their user read it.",
+        ),
         ({"api_key_command": ["az", "x"]}, "Run the program az by hand where workers run"),
     ],
 )

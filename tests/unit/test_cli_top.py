@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import os
 import signal
 from collections.abc import Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from fairlane.config.settings import Settings
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.workers import WorkerInfo
+from fairlane.top import screen
 from fairlane.top.controls import Action, Controls
 from fairlane.top.frame import KEYS, Frame
 from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
@@ -283,6 +285,19 @@ def restored(terminal: PseudoTerminal) -> None:
     end = terminal.drawn[-200:]
     assert b"\x1b[?1049l" in end, "the screen from before is back"
     assert b"\x1b[?25h" in end, "the cursor is to be seen"
+
+
+@pytest.mark.parametrize(
+    ("stated", "drawn"), [((0, 0), (80, 24)), ((0, 50), (80, 50)), ((100, 0), (100, 24)), ((31, 9), (31, 9))]
+)
+def test_a_terminal_without_a_size_gets_the_usual_one(
+    stated: tuple[int, int], drawn: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Terminals of containers and of some supervisors state 0 × 0: nothing was drawn."""
+    for name in ("COLUMNS", "LINES"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(os, "get_terminal_size", lambda *_: os.terminal_size(stated))
+    assert tuple(screen.window(1)) == drawn
 
 
 def test_every_key_is_described() -> None:

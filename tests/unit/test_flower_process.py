@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 import subprocess
 import sys
@@ -101,3 +102,25 @@ def test_a_place_that_is_taken_is_named_in_one_line() -> None:
     assert "--port" in said
     with pytest.raises(OSError, match="broken"):
         flower_process.refuse_place(OSError(errno.EIO, "broken"))
+
+
+@pytest.mark.parametrize(("stated", "level"), [((), "info"), (("--logging=error",), "error")])
+def test_flowers_lines_are_lines_of_our_log(stated: tuple[str, ...], level: str) -> None:
+    """Tornado's own form would come in when Flower reads its options."""
+    program = (
+        "import logging, sys; from fairlane.config.sections import LogSettings\n"
+        "from fairlane.flower import process; from tornado.options import parse_command_line\n"
+        "process.set_up_logging(LogSettings(format='json')); parse_command_line(sys.argv)\n"
+        "said = logging.getLogger('flower.command')\n"
+        "said.info('Registered tasks: \\n%s', ['celery.map']); said.info('Broker: %s', 'redis://:pw@h/0')\n"
+        "said.error('two\\nlines')"
+    )
+    command = [sys.executable, "-c", program, *stated]
+    ended = subprocess.run(command, timeout=60, check=True, capture_output=True, text=True)
+    lines = [json.loads(line) for line in ended.stderr.splitlines()]
+    assert [(line["event"], line["level"], line["source"]) for line in lines] == [
+        *([("Broker: redis://:***@h/0", "info", "flower.command")] if level == "info" else []),
+        ("two\nlines", "error", "flower.command"),
+    ]
+    assert all(line["process"].startswith("flower@") for line in lines)
+    assert ended.stdout == ""

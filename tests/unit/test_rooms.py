@@ -25,6 +25,7 @@ REASONS = {
     "shared/fairlane/embedded/fake_server.py": PROCESS,
     "shared/fairlane/embedded/private.py": SHARED,
     "shared/fairlane/export/extras.py": SHARED,
+    "shared/fairlane/config/reachable.py": SHARED,
     "shared/fairlane/flower/readings/error_words.py": SHARED,
     "shared/fairlane/lab/simulator/process.py": PROCESS,
     "shared/fairlane/local/demo/questions.py": SHARED,

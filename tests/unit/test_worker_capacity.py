@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlane_workers.upkeep.capacity import LEAST_SLOTS, START_SLOTS, Capacity, share_of_memory
 
@@ -99,18 +103,70 @@ def test_a_worker_of_functions_keeps_its_threads() -> None:
     assert beat(worker, 100, 0.9, beats=9) == START_SLOTS
 
 
-@pytest.mark.parametrize(("limit", "share"), [("max\n", 0.04), ("8192000\n", 0.5), (None, 0.04)])
-def test_the_share_of_memory_is_of_the_least_limit(tmp_path: Path, limit: str | None, share: float) -> None:
-    used, total, most = tmp_path / "statm", tmp_path / "meminfo", tmp_path / "memory.max"
-    used.write_text("5000 1000 300 1 0 1 0\n")
-    total.write_text("MemTotal:       100000 kB\nMemFree: 1 kB\n")
-    if limit is not None:
-        most.write_text(limit)
-    assert share_of_memory(used, (most,), total) == pytest.approx(share)
+PAGES, MACHINE_PAGES = 1_000, 25_000
+PAGE = os.sysconf("SC_PAGE_SIZE")
+
+
+def system(root: Path, cgroup: str, **limits: str) -> Path:
+    """A ``/`` in which this process has `PAGES`; ``limits``: a file of ``sys/fs/cgroup`` → its text."""
+    (root / "proc/self").mkdir(parents=True)
+    (root / "proc/self/statm").write_text(f"5000 {PAGES} 300 1 0 1 0\n")
+    (root / "proc/self/cgroup").write_text(cgroup)
+    for place, text in limits.items():
+        file = root / "sys/fs/cgroup" / place
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+    return root
+
+
+def share_in(root: Path) -> float:
+    return share_of_memory(root, lambda: MACHINE_PAGES * PAGE)
+
+
+UNIT = "system.slice/system-fairlane.slice/fairlane-worker@1.service"
+HALF = f"{2 * PAGES * PAGE}\n"
+
+
+@pytest.mark.parametrize(
+    ("cgroup", "limits", "share"),
+    [
+        ("0::/\n", {"memory.max": "max\n"}, 0.04),
+        ("0::/\n", {"memory.max": HALF}, 0.5),
+        ("0::/\n", {}, 0.04),
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": HALF}, 0.5),
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": "max\n", f"{UNIT}/memory.high": HALF}, 0.5),
+        (f"0::/{UNIT}\n", {f"{UNIT}/memory.max": "max\n", "system.slice/memory.max": HALF}, 0.5),
+        ("3:cpu:/a\n4:memory:/a:b\n0::/\n", {"memory/a:b/memory.limit_in_bytes": HALF}, 0.5),
+        ("4:memory:/docker/1f\n", {"memory/memory.limit_in_bytes": HALF}, 0.5),
+        ("", {"memory.max": HALF}, 0.04),
+        ("nonsense\n", {}, 0.04),
+    ],
+)
+def test_the_share_of_memory_is_of_the_least_limit(
+    tmp_path: Path, cgroup: str, limits: dict[str, str], share: float
+) -> None:
+    assert share_in(system(tmp_path, cgroup, **limits)) == pytest.approx(share)
 
 
 def test_a_system_that_does_not_say_limits_nothing(tmp_path: Path) -> None:
-    assert share_of_memory(tmp_path / "none", (), tmp_path / "none") == 0.0
+    assert share_in(tmp_path / "none") == 0.0
+
+
+@given(
+    cgroup=st.text(st.characters(codec="utf-8"), max_size=80), limit=st.text("0123456789-max \n", max_size=24)
+)
+def test_whatever_the_system_says_is_no_error(cgroup: str, limit: str) -> None:
+    with TemporaryDirectory() as root:
+        for number, text in enumerate((cgroup, "0::/\n", "4:memory:/\n")):
+            place = Path(root) / str(number)
+            share = share_in(
+                system(place, text, **{"memory.max": limit, "memory/memory.limit_in_bytes": limit})
+            )
+            assert share >= PAGES / MACHINE_PAGES
+
+
+def test_this_system_says_it() -> None:
+    assert 0.0 < share_of_memory() < 1.0
 
 
 def test_memory_is_not_looked_at_while_nothing_runs() -> None:

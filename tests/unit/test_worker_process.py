@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gc
+import os
+import signal
 from collections.abc import Iterator
 from concurrent.futures import Future
 from types import SimpleNamespace
@@ -11,12 +13,14 @@ from typing import Any
 import pytest
 from celery import signals
 from celery.concurrency.solo import TaskPool as SoloPool
+from celery.worker.control import Panel
 from structlog.testing import capture_logs
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import Attempt
+from fairlane_workers import process as process_module
 from fairlane_workers.intake.loop_pool import POOL, TaskPool
 from fairlane_workers.process import WorkerProcess
 
@@ -41,15 +45,16 @@ class EngineCalls:
 
 @pytest.fixture(autouse=True)
 def _signals_as_they_were() -> Iterator[None]:
-    before = [list(signal.receivers) for signal in SIGNALS]
+    before, shutdown = [list(each.receivers) for each in SIGNALS], Panel.data["shutdown"]
     yield
-    for signal, receivers in zip(SIGNALS, before, strict=True):
-        signal.receivers[:] = receivers
-        signal.sender_receivers_cache.clear()
+    Panel.data["shutdown"] = shutdown
+    for each, receivers in zip(SIGNALS, before, strict=True):
+        each.receivers[:] = receivers
+        each.sender_receivers_cache.clear()
 
 
-def process(**secrets: Any) -> WorkerProcess:
-    settings = Settings.model_validate({"celery": {"broker_url": "memory://"}})
+def process(form: str = "console", **secrets: Any) -> WorkerProcess:
+    settings = Settings.model_validate({"celery": {"broker_url": "memory://"}, "log": {"format": form}})
     return WorkerProcess(settings, WorkerSecrets(**secrets), "worker-1")
 
 
@@ -82,6 +87,40 @@ def test_the_engine_lives_from_the_workers_setup_to_its_shutdown(monkeypatch: py
     signals.worker_shutdown.send(sender="w")
 
     assert calls == ["start", "begin_stop", "close"]
+
+
+def test_a_shutdown_by_remote_command_is_one_by_signal(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+    process()
+
+    Panel.data["shutdown"](SimpleNamespace(), msg="Got shutdown from remote")
+
+    assert sent == [(os.getpid(), signal.SIGTERM)]
+
+
+@pytest.mark.parametrize(("form", "quiet"), [("json", True), ("console", False)])
+def test_a_log_of_json_has_no_banner_and_is_set_up_before_celery_warns(
+    form: str, quiet: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done: list[Any] = []
+
+    class Worker:
+        def __init__(self, **options: Any) -> None:
+            signals.setup_logging.send(sender=None)
+            done.append(options["quiet"])
+
+        def start(self) -> None:
+            done.append("started")
+
+    monkeypatch.setattr(process_module, "own_streams", lambda: None)
+    monkeypatch.setattr(process_module, "configure_logging", lambda log, _: done.append(log.format))
+    made = process(form)
+    monkeypatch.setattr(made.app, "Worker", Worker)
+
+    made.run()
+
+    assert done == [form, quiet, "started"]
 
 
 def test_garbage_collections_leave_alone_what_a_ready_worker_has() -> None:
@@ -119,7 +158,7 @@ def test_a_missing_credential_is_reported_by_the_name_of_its_variable(
 
 
 @pytest.mark.parametrize(
-    ("signal", "step"),
+    ("moment", "step"),
     [
         (signals.celeryd_after_setup, "start"),
         (signals.worker_shutting_down, "begin_stop"),
@@ -128,7 +167,7 @@ def test_a_missing_credential_is_reported_by_the_name_of_its_variable(
 )
 @pytest.mark.parametrize("error", [ConfigurationError("ca_file", "/x", "cannot be read"), OSError("broken")])
 def test_an_error_at_a_signal_ends_the_process_with_an_exit_code(
-    signal: Any, step: str, error: Exception, monkeypatch: pytest.MonkeyPatch
+    moment: Any, step: str, error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fail() -> None:
         raise error
@@ -137,7 +176,7 @@ def test_an_error_at_a_signal_ends_the_process_with_an_exit_code(
     monkeypatch.setattr(made.engine, step, fail)
 
     with pytest.raises(SystemExit) as ended:
-        signal.send(sender="w", instance=SimpleNamespace(pool_cls=TaskPool), conf=None)
+        moment.send(sender="w", instance=SimpleNamespace(pool_cls=TaskPool), conf=None)
 
     assert ended.value.code == 2
 

@@ -16,6 +16,7 @@ from typing import Any
 
 from celery import Celery, signals
 from celery.exceptions import SecurityWarning
+from celery.worker.control import control_command
 
 from fairlane.broker.app import TASK_NAME, make_app
 from fairlane.config.modules import not_found, search_here
@@ -59,6 +60,7 @@ class WorkerProcess:
         self._settings = settings
         self._secrets = secrets
         self._controller: Any = None
+        self._logging_is_set = False
         self._warm = False
         self.engine = Engine(settings, secrets, name, end=_stop_warmly)
         self.app = self._make_app()
@@ -78,11 +80,13 @@ class WorkerProcess:
         Celery's command line would do the same, and import Flower and a prompt's editor for it.
         """
         warnings.filterwarnings("default", category=SecurityWarning)  # of root: it is no error, by no flag
+        self._set_up_logging()
         name = self.engine.name
         worker = self.app.Worker(
             hostname=name if "@" in name else f"{name}@{socket.gethostname()}",
             concurrency=self._settings.worker.slots,
             task_events=task_events,
+            quiet=self._settings.log.format == "json",  # its banner is a dozen lines that are no JSON
             # Workers need not know each other, and each reconnection would leak descriptors.
             without_gossip=True,
             without_mingle=True,
@@ -116,8 +120,13 @@ class WorkerProcess:
         }
         for signal_, receiver in receivers.items():
             signal_.connect(essential(receiver), weak=False)
+        control_command(name="shutdown")(_shut_down)
 
     def _set_up_logging(self, **_: Any) -> None:
+        """Also without an effect as the receiver of a signal: Celery then sets up nothing itself."""
+        if self._logging_is_set:
+            return
+        self._logging_is_set = True
         own_streams()
         configure_logging(self._settings.log, self.engine.name)
 
@@ -155,6 +164,14 @@ def _ready(**_: Any) -> None:
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGQUIT, signal.getsignal(signal.SIGTERM))
     gc.freeze()
+
+
+def _shut_down(_state: Any, **_: Any) -> None:
+    """Celery's remote command: stop as at SIGTERM.
+
+    Celery's own sends no signal: it would wait for calls without a limit, and be granted more meanwhile.
+    """
+    _stop_warmly()
 
 
 def _stop_warmly() -> None:

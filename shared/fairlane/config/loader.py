@@ -25,6 +25,7 @@ from fairlane.config.problems import (
     raise_all,
     unknown_key,
 )
+from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.lane import FUNCTIONS, endpoint_id
@@ -103,7 +104,12 @@ def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     if chosen is None:
         return DEFAULT_FILE.absolute() if DEFAULT_FILE.is_file() else None
     file = chosen.expanduser().absolute()
-    if not file.is_file():
+    problem = unreadable(file)
+    if problem == FORBIDDEN:
+        raise ConfigurationError(
+            asked_by, str(chosen), problem, "Let this user read the file and its folder."
+        )
+    if problem:
         raise ConfigurationError(
             asked_by, str(chosen), "there is no such file", "Name an existing TOML file."
         )

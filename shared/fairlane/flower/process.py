@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import errno
+import logging
 import os
+import socket
 import sys
 import threading
 from typing import NoReturn
@@ -13,8 +15,10 @@ from flower.options import options
 from fairlane.broker.app import make_app
 from fairlane.client.deployment import Deployment
 from fairlane.config.loader import load_settings
+from fairlane.config.sections import LogSettings
 from fairlane.flower.installing import install
 from fairlane.flower.tasks import attempt_events
+from fairlane.telemetry.logs import configure_logging
 
 SHOW_TEXT = "--show-text"
 
@@ -31,6 +35,7 @@ _PLACES = {
 def main(arguments: list[str]) -> None:
     """Put the pages into Flower and become it. Texts are shown only where ``--show-text`` is given."""
     settings = load_settings()
+    set_up_logging(settings.log)
     install(Deployment.open(settings), show_text=SHOW_TEXT in arguments)
     attempt_events.install()
     app = make_app(settings, "fairlane_flower")
@@ -40,6 +45,21 @@ def main(arguments: list[str]) -> None:
         refuse_place(error)
     finally:
         end_soon(code=0 if sys.exc_info()[0] in (None, SystemExit) else 1)
+
+
+def set_up_logging(settings: LogSettings) -> None:
+    """Write Flower's lines as those of every process: Tornado adds a form of its own only where none is set.
+
+    Flower's option ``--logging`` comes later, and has the last word on the level.
+    """
+    configure_logging(settings, f"flower@{socket.gethostname()}-{os.getpid()}")
+    options.logging = settings.level
+    logging.getLogger("flower.command").addFilter(_is_no_list_of_tasks)
+
+
+def _is_no_list_of_tasks(record: logging.LogRecord) -> bool:
+    """Flower lists Celery's own tasks at its start, a line each: Fairlane has one, on the workers."""
+    return not str(record.msg).startswith("Registered tasks")
 
 
 def end_soon(*, code: int) -> None:

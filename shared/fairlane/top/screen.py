@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import time
 from collections.abc import Callable
@@ -24,6 +25,12 @@ from fairlane.top.terminal import Terminal
 
 AGAIN_S = 1.0
 """Redis that does not answer is asked again after so long."""
+
+
+def window(terminal: int) -> os.terminal_size:
+    """Its columns and lines. A terminal that states none, as containers have them, gets the usual ones."""
+    stated = os.get_terminal_size(terminal)
+    return stated if all(stated) else shutil.get_terminal_size()
 
 
 class Top:
@@ -102,7 +109,7 @@ class Top:
     def _draw(self, snapshot: Snapshot) -> None:
         frame = Frame(self._controls.shown(snapshot))
         # What is exported as COLUMNS and LINES would stay as it is where the window is resized.
-        self._console.size = ConsoleDimensions(*os.get_terminal_size(sys.stdout.fileno()))
+        self._console.size = ConsoleDimensions(*window(sys.stdout.fileno()))
         with self._console:  # one write, so that nothing flickers
             self._console.control(Control.home())
             self._console.print(Screen(frame, application_mode=True), end="")

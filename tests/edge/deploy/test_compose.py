@@ -36,7 +36,13 @@ def dockerfile() -> list[str]:
 
 
 def configured() -> Settings:
-    return load_settings(DOCKER / "fairlane.toml", SERVICES["scheduler"]["environment"])
+    given = {name: by_default(value) for name, value in SERVICES["scheduler"]["environment"].items()}
+    return load_settings(DOCKER / "fairlane.toml", given)
+
+
+def by_default(value: str) -> str:
+    """``value`` as it is without an ``.env``: ``${REDIS_URL:-redis://redis}`` is ``redis://redis``."""
+    return re.sub(r"\$\{\w+:-([^}]*)\}", r"\1", value)
 
 
 def seconds(duration: str) -> int:
@@ -166,6 +172,18 @@ def test_the_image_holds_no_key_and_copies_only_what_exists() -> None:
         assert not re.match(r"(ARG|ENV)\b.*(KEY|TOKEN|SECRET|PASSWORD)", line)
         if line.startswith("COPY ") and "--from" not in line:
             assert all((ROOT / source).exists() for source in line.split()[1:-1])
+
+
+def test_the_image_can_have_extras_and_other_packages() -> None:
+    """The file system of a container is read-only: what an archive or traces need is there from the build."""
+    lines = dockerfile()
+    installed = next(number for number, line in enumerate(lines) if line == "RUN pip install --no-deps .")
+    added = next(number for number, line in enumerate(lines) if "$PACKAGES" in line)
+    trimmed = next(number for number, line in enumerate(lines) if line.endswith(" AS trimmed"))
+    assert installed < added < trimmed
+    assert "ARG PACKAGES" in lines[installed:added], "an ARG counts from its line on"
+    for name in ROLES:
+        assert "PACKAGES" in SERVICES[name]["build"]["args"], name
 
 
 def test_the_build_sees_what_the_dockerfile_copies_and_nothing_else() -> None:

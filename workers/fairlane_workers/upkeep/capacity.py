@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
@@ -63,23 +64,39 @@ class Capacity:
         return self.slots
 
 
-def share_of_memory(
-    used: Path = Path("/proc/self/statm"),
-    limits: tuple[Path, ...] = (
-        Path("/sys/fs/cgroup/memory.max"),
-        Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"),
-    ),
-    total: Path = Path("/proc/meminfo"),
-) -> float:
-    """Resident memory of this process ÷ the least of its cgroup's limit and the machine's memory.
+def share_of_memory(root: Path = Path("/"), machine_bytes: Callable[[], int] | None = None) -> float:
+    """Resident memory of this process ÷ the least of the limits of its cgroups and the machine's memory.
 
-    0 where the system does not say.
+    ``root`` has ``proc`` and ``sys``. 0 where the system does not say. A hardened unit of systemd shows no
+    ``/proc/meminfo``, so the machine's memory is asked of the kernel.
     """
     with suppress(OSError, ValueError, IndexError):
-        resident = int(used.read_text().split()[1]) * 4096
-        most = int(total.read_text().split()[1]) * 1024
-        for limit in limits:
-            with suppress(OSError, ValueError):
-                most = min(most, int(limit.read_text()))
-        return resident / most
+        resident = int((root / "proc/self/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+        return resident / min([(machine_bytes or _machine_bytes)(), *_cgroup_limits(root)])
     return 0.0
+
+
+def _machine_bytes() -> int:
+    """Raises ValueError where the system does not say."""
+    pages = os.sysconf("SC_PHYS_PAGES")
+    if pages <= 0:
+        raise ValueError(pages)
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def _cgroup_limits(root: Path) -> Iterator[int]:
+    """The limits in bytes of this process's cgroup and those above it, of both versions of cgroups.
+
+    A container sees its own cgroup as the root; a unit of systemd is some levels below it.
+    https://docs.kernel.org/admin-guide/cgroup-v2.html#memory-interface-files
+    """
+    with suppress(OSError, ValueError):
+        for line in (root / "proc/self/cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers and "memory" not in controllers.split(","):
+                continue
+            mount = root / "sys/fs/cgroup" / ("memory" if controllers else "")
+            for group in (own := Path(path.lstrip("/")), *own.parents):
+                for name in ("memory.limit_in_bytes",) if controllers else ("memory.max", "memory.high"):
+                    with suppress(OSError, ValueError):  # "max" is no limit
+                        yield max(1, int((mount / group / name).read_text()))

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 
 from fairlane.client.archive import FIELD
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.redaction import MASK
 
 if TYPE_CHECKING:
     from fairlane.apps.archive.database import Database
@@ -33,8 +34,9 @@ class Access:
         except ImportError as error:
             if (error.name or "").partition(".")[0] != "sqlalchemy":
                 raise
-            problem, remedy = "needs SQLAlchemy, which is not installed", "pip install 'fairlane[archive]'"
-            raise ConfigurationError(FIELD, self._url, problem, remedy) from None
+            problem = "needs SQLAlchemy, which is not installed"
+            remedy = "pip install 'fairlane[archive]'; for an image, name it in PACKAGES of its build."
+            raise ConfigurationError(FIELD, MASK, problem, remedy) from None
         return Database(self._url)
 
     @cached_property

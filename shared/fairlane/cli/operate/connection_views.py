@@ -12,6 +12,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.connections.presets import PRESETS, Preset, ProviderName
 from fairlane.config.problems import dotted
+from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.redaction import mask_text
 
@@ -146,8 +147,8 @@ def lacks_besides_key(name: str, connection: Connection, secrets: WorkerSecrets)
         found.append(f"the variable {connection.proxy_credentials_env}")
     for field in ("ca_file", "client_certificate"):
         file = getattr(connection, field)
-        if file is not None and not file.is_file():
-            found.append(f"the file {file}")
+        if file is not None and (problem := unreadable(file)):
+            found.append(f"the file {file}" + (f", which {problem}" if problem == FORBIDDEN else ""))
     return found + [
         f"fairlane[{extra}]" for extra in _extras(connection) if not _is_installed(_EXTRAS[extra])
     ]

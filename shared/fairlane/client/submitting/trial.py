@@ -356,7 +356,10 @@ class Offers:
                 raise SubmissionError(field, model, f"no worker serves it: {lack.problem}", f"{lack.remedy}.")
             stated = self._deployment.settings.connections.get(connection)
             place = stated.needed_key if stated else None
-            unknown = "Set the variable that its api_key_env names where workers start, and start them anew"
+            unknown = (
+                "Set the variable that its api_key_env names where workers start, and start them anew, "
+                "or let their user read the file of its api_key_file"
+            )
             remedy = f"{place.remedy if place else unknown}; `fairlane doctor` shows keys."
             raise SubmissionError(field, model, f"no worker has the key of {connection!r}", remedy)
 

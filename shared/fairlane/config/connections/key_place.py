@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.core.section import Mistake
 
 KEY_FIELDS = ("api_key_env", "api_key_file", "api_key_command")
@@ -46,7 +46,8 @@ class KeyPlace:
     def absence(self) -> str:
         """What is wrong here, where it is missing."""
         if self.field == "api_key_file":
-            return "is empty" if _is_readable(Path(self.name)) else "cannot be read"
+            problem = unreadable(Path(self.name))
+            return FORBIDDEN if problem == FORBIDDEN else "cannot be read" if problem else "is empty"
         return "is not set" if self.field == "api_key_env" else "is not found"
 
     @property
@@ -55,7 +56,7 @@ class KeyPlace:
         if not self.changes:
             return f"Set {self.title} where workers start, and start them anew"
         if self.kind == "file":
-            return f"Put the key into {self.title} where workers run"
+            return f"Put the key into {self.title} where workers run, and let their user read it"
         return f"Run {self.title} by hand where workers run: it has to print the key and to end with 0"
 
     def is_missing(self, environ: Mapping[str, str]) -> bool:
@@ -66,14 +67,10 @@ class KeyPlace:
             case "api_key_file":
                 file = Path(self.name)
                 with suppress(OSError):  # it may be replaced at this moment
-                    return not (_is_readable(file) and file.stat().st_size)
+                    return unreadable(file) is not None or not file.stat().st_size
                 return True
             case _:
                 return shutil.which(self.name, path=environ.get("PATH")) is None
-
-
-def _is_readable(file: Path) -> bool:
-    return file.is_file() and os.access(file, os.R_OK)
 
 
 def key_place(variable: str | None, file: Path | None, command: Sequence[str]) -> KeyPlace | None:
