@@ -226,6 +226,10 @@ class _Trial:
         if failed is None:
             return
         check_names_of_fields(field, template, self._fields)
+        if failed.variable is not None and failed.variable.lstrip("-").isdigit():
+            first = f"A first item has no earlier turns: {{% if {CONVERSATION} %}} … {{% endif %}}. "
+            remedy = (first if CONVERSATION in str(template) else "") + SENT_ANYWAY
+            raise SubmissionError(field, template, "reads a place of a list that is empty there", remedy)
         if failed.variable is not None:
             raise self._missing(field, failed.variable)
         problem = f"cannot be rendered with any of {self._all}: {str(failed).partition(': ')[2]}"
