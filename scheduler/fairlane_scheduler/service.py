@@ -309,6 +309,7 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look for changes that nobody announced; true if there are more runs to load."""
         more = self._loader.refresh()
+        self._registry.restore(lane for lane, queue in self._backlog.lanes() if queue.depth)
         self._unused_lanes.tick(moment, all_loaded=self._loader.complete)
         more = self._outages.tick(moment) or more
         if moment.monotonic_ms >= self._remember_ms:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob, RecordedJob
@@ -260,3 +261,20 @@ def test_a_late_report_reaches_the_run_it_names(real_redis: Redis) -> None:
     assert d.finish(attempt) is None
     assert d.count(ref, "late") == 1
     assert real_redis.pttl(d.keys.state(RunRef("search", "r1"))) > 0
+
+
+@pytest.mark.parametrize("ends", ["finish", "defer"])
+def test_a_report_of_a_run_whose_state_is_lost_frees_its_place_on_the_lane(
+    real_redis: Redis, ends: str
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2, max_concurrency=1)
+    (attempt,) = d.start(ref)
+    real_redis.delete(d.keys.state(ref))
+
+    assert getattr(d, ends)(attempt) is None, "it changes nothing of the run"
+
+    assert not real_redis.exists(d.keys.state(ref), d.keys.leases, d.keys.leased)
+    assert real_redis.hget(d.keys.lane("sim:fast"), "inflight") == b"0"
+    other = d.queued_lane(jobs=1, run="r2", max_concurrency=1)
+    assert len(d.start(other)) == 1

@@ -64,6 +64,7 @@ class Event(StrEnum):
     LANE_RATE_CUT = "lane_rate_cut"  # reason
     LANE_PARKED = "lane_parked"  # reason
     LANE_SHARED = "lane_shared"
+    INDEX_RESTORED = "index_restored"  # index, entries
     LANE_RESTORED = "lane_restored"
     LANE_REOPENED = "lane_reopened"
     LANES_JOINED = "lanes_joined"  # connection, lanes
