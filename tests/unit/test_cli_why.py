@@ -93,15 +93,3 @@ def test_an_eta_says_how_sure_it_is() -> None:
     assert eta_in_words(Eta(NOW + 61_000), NOW).startswith("about ")
     assert eta_in_words(Eta(NOW + 61_000, at_least=True), NOW).endswith(", in 1 min")
     assert eta_in_words(Eta(NOW + 61_000, at_least=True), NOW).startswith("at least ")
-
-
-@pytest.mark.parametrize("lost", ["state", "plan", "run_lanes", "spec", "rows", "jobs"])
-def test_a_run_of_which_redis_has_lost_a_part_is_explained_in_words(cli: CommandLine, lost: str) -> None:
-    run = cli.submitted(rows=5)
-    d = cli.stage.deployment
-    (ref,) = d.runs.active()
-    d.redis.delete(getattr(d.keys, lost)(ref))
-    for target in (run, f"{run}/3"):
-        result = cli("why", target)
-        assert result.exit_code in (0, 1)
-        assert result.exception is None or isinstance(result.exception, SystemExit)

@@ -86,7 +86,7 @@ class RunReader:
         pipeline.hgetall(self._keys.state(ref))
         pipeline.exists(self._keys.spec(ref))
         state, waits = pipeline.execute()
-        if state:
+        if b"state" in state:
             return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
@@ -102,7 +102,7 @@ class RunReader:
     def _require_submitted(self, ref: RunRef) -> None:
         """Raise `ResultsLost` for a run that lacks its state and did start."""
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.exists(self._keys.state(ref))
+        pipeline.hexists(self._keys.state(ref), "state")
         pipeline.exists(self._keys.spec(ref))
         ask_started(pipeline, self._keys, ref)
         known, waits, started = pipeline.execute()

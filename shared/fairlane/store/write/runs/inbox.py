@@ -283,7 +283,7 @@ class Inbox:
 
     def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
         """Remove expired runs among ``count`` of the team's index from ``first`` on: the numbers
-        of runs read and removed. Those that have not ended are active again if Redis has lost that.
+        of runs read and removed. Active are those that have not ended, whatever Redis has lost.
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
@@ -294,6 +294,7 @@ class Inbox:
         gone = [run for run, known in found.items() if known is None]
         if gone:
             self._redis.zrem(index, *gone)
+            self._redis.srem(self._keys.active, *(str(RunRef(team, run)) for run in gone))
         running = [RunRef(team, run) for run, known in found.items() if known == b"running"]
         restore_active(self._redis, self._keys, running)
         return len(runs), len(gone)

@@ -58,7 +58,7 @@ class UncalledJobs:
             if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
                 jobs = [str(Entry.parse(entry).job) for entry in found]
                 counts = self.redis.hmget(self.keys.jobs(ref), jobs)
-                return [QueuedJob(queue, *each) for each in zip(found, map(_attempts, counts), strict=True)]
+                return [QueuedJob(queue, *each) for each in zip(found, map(attempts_of, counts), strict=True)]
         return []
 
     def fail(
@@ -94,6 +94,6 @@ class UncalledJobs:
         return int(call.run(self.redis))
 
 
-def _attempts(counts: bytes | None) -> int:
+def attempts_of(counts: bytes | None) -> int:
     """Of a job's counts, "dispatches:attempts:…" (lib/job/attempt_counts.lua); without any, 0."""
     return int(counts.split(b":")[1]) if counts else 0
