@@ -12,10 +12,11 @@ from prometheus_client import CollectorRegistry
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane import JobState, ResultsLost, Run, RunState
+from fairlane import JobState, ResultsLost, Run, RunState, llm_judge
 from fairlane.client.client import Client
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunSpec
+from fairlane.store.read.lost_parts import LOST_RESULT
 from fairlane.store.read.reading import RecordReader, RunReader
 from fairlane.store.run_queries import read_time
 from fairlane.store.write.permits import Offer
@@ -257,3 +258,28 @@ def test_no_call_is_granted_to_a_run_whose_state_is_lost(real_redis: Redis, coun
 
     assert [permit.offer for permit in grant.permits] == [1, 1, 1]
     assert list(grant.queued) == [0, 0], "so the scheduler does not offer it again"
+
+
+def test_a_result_that_is_lost_alone_is_a_failure_that_says_so(stage: Stage) -> None:
+    run = stage.client.submit(
+        [{"q": n} for n in range(ROWS)],
+        "{{ q }}",
+        model="sim:fast",
+        evaluators=[llm_judge("sim:judge", "{{ output }}", choices={"yes": 1.0}, name="j")],
+    )
+    stage.admit()
+    stage.answer(run.id, ROWS)
+    stage.judge(run.id, ROWS)
+    results = stage.keys.results(RunRef("search", run.id))
+    stage.redis.hdel(results, "0", "3")  # the first task, and the second item's evaluation
+
+    first, second, third = run.results()
+
+    assert (first.state, first.error) == (JobState.FAILED, LOST_RESULT)
+    assert (second.state, second.scores, second.score_errors) == (
+        JobState.SUCCEEDED,
+        {"j": None},
+        {"j": LOST_RESULT},
+    )
+    assert (third.state, third.scores) == (JobState.SUCCEEDED, {"j": 1.0})
+    assert [failure.count for failure in run.summary().failures] == [1, 1], "a task's, and an evaluation's"

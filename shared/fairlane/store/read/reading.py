@@ -35,6 +35,7 @@ from fairlane.store.read.lost_parts import (
     ask_results,
     ask_started,
     lost_rows,
+    mark_lost_results,
     require_results,
     require_submitted,
 )
@@ -286,6 +287,7 @@ class RecordReader:
             raise RunArchived(self._ref.run)
         if None in stored:
             RunReader(self._redis, self._keys).require_results(self._ref)
+            stored = mark_lost_results(RunState(state.decode()), stored, steps)
         self._learn_size(stored)
         missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
         return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
