@@ -22,7 +22,7 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 
-local offers, permits, delays, queued, lost = cjson.decode(ARG.offers), {}, { runs = {} }, {}, {}
+local offers, permits, delays, queued = cjson.decode(ARG.offers), {}, { runs = {} }, {}
 local admission, reason, at = open_lane(ARG.shares, tonumber(ARG.room), tonumber(ARG.max_in_flight), now)
 local row, limits = admission.row, admission.limits
 local shut, shut_at = reason, at
@@ -33,8 +33,8 @@ for _, i in ipairs(order) do
   local each = offers[i]
   local offer = open_offer(i, each, #offers, ARG.name, now)
   admission.team = offer.team
-  if offer.bounds.lost then lost[i] = true end
-  for _ = 1, (reason or lost[i]) and 0 or each.most do
+  if offer.bounds.lost then queued[i] = 0 end
+  for _ = 1, (reason or queued[i]) and 0 or each.most do
     local job = next_job(offer, admission, delays)
     if not job then break end
     reason, at = blocked_by(admission, job.reserved, job.margins)
@@ -42,7 +42,7 @@ for _, i in ipairs(order) do
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
 end
-for i = 1, #offers do queued[i] = lost[i] and 0 or queued_jobs(i) end
+for i = 1, #offers do queued[i] = queued[i] or queued_jobs(i) end
 local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0
