@@ -25,6 +25,7 @@ from fairlane.store.write.leader import Leader, LeaderLease, Marks, NotLeader, W
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.registry import Registry
 from fairlane.store.write.runs.inbox import Inbox
+from fairlane.store.write.runs.lost_jobs import LostJobs
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.scopes import Scopes
@@ -55,6 +56,7 @@ from fairlane_scheduler.upkeep.budgets import BudgetWatch
 from fairlane_scheduler.upkeep.deadlines import DelayedJobs, EarlyEnds
 from fairlane_scheduler.upkeep.janitor import Janitor
 from fairlane_scheduler.upkeep.lane_sampler import LaneSampler
+from fairlane_scheduler.upkeep.lost_state import LostState
 from fairlane_scheduler.upkeep.outages import Outages
 from fairlane_scheduler.upkeep.recoverer import Recoverer
 from fairlane_scheduler.upkeep.refusals import Refusals
@@ -176,6 +178,8 @@ class Scheduler:
         self._recoverer = Recoverer(
             redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
         )
+        lease_ms = round(section.lease_seconds * 1000)
+        self._lost_state = LostState(LostJobs(redis, keys), runs, lanes, backlog, self._loader, lease_ms)
         self._budgets = BudgetWatch(
             Budgets(redis, keys, auditor), settings.teams, self._sharing.canonical_lane
         )
@@ -311,6 +315,7 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look for changes that nobody announced; true if there are more runs to load."""
         more = self._loader.refresh()
+        self._registry.restore(lane for lane, queue in self._backlog.lanes() if queue.depth)
         self._unused_lanes.tick(moment, all_loaded=self._loader.complete)
         more = self._outages.tick(moment) or more
         if moment.monotonic_ms >= self._remember_ms:
@@ -322,6 +327,7 @@ class Scheduler:
         self._budgets.tick(moment.server_ms)
         self._lane_sampler.tick(moment, self._registry.names)
         self._janitor.tick()
+        self._lost_state.tick(moment, self._registry.names())
         return more
 
     def _forget_lane(self, lane: str) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import pytest
 from redis import Redis
 
 from fairlane.model.ending import ReadyJob, RecordedJob
-from fairlane.model.job import Attempt, Claim, JobState
+from fairlane.model.job import Attempt, Claim, JobState, Signal
 from fairlane.model.run import RunRef
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
@@ -260,3 +261,19 @@ def test_a_late_report_reaches_the_run_it_names(real_redis: Redis) -> None:
     assert d.finish(attempt) is None
     assert d.count(ref, "late") == 1
     assert real_redis.pttl(d.keys.state(RunRef("search", "r1"))) > 0
+
+
+@pytest.mark.parametrize("signal", ["ok", "limited", "server_error", "none"])
+@pytest.mark.parametrize("ends", ["finish", "defer"])
+def test_a_report_of_a_run_whose_state_is_lost_frees_its_place_on_the_lane(
+    real_redis: Redis, ends: str, signal: Signal
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2, max_concurrency=1)
+    (attempt,) = d.start(ref)
+    real_redis.delete(d.keys.state(ref))
+
+    assert getattr(d, ends)(attempt, signal=signal) is None, "it changes nothing of the run"
+
+    assert not real_redis.exists(d.keys.state(ref), d.keys.leases, d.keys.leased)
+    assert real_redis.hget(d.keys.lane("sim:fast"), "inflight") == b"0"

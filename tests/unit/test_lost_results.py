@@ -12,13 +12,17 @@ from prometheus_client import CollectorRegistry
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane import JobState, ResultsLost, Run, RunState
+from fairlane import JobState, ResultsLost, Run, RunState, llm_judge
 from fairlane.client.client import Client
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunSpec
+from fairlane.store.read.lost_parts import LOST_RESULT
 from fairlane.store.read.reading import RecordReader, RunReader
 from fairlane.store.run_queries import read_time
+from fairlane.store.write.permits import Offer
 from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
+from tests.support.command_line import CommandLine
+from tests.support.deployment import Deployment
 from tests.support.registries import ScheduledMetrics
 from tests.support.stage import Stage
 
@@ -221,3 +225,61 @@ def test_a_run_that_is_admitted_between_two_reads_is_not_lost(
     monkeypatch.setattr(RunReader, "_require_submitted", late)
     assert run.status().state is RunState.SUBMITTED
     assert run.status().state is RunState.RUNNING
+
+
+@pytest.mark.parametrize("counted", [False, True])
+@pytest.mark.parametrize("lost", ["state", "plan", "run_lanes", "spec", "rows", "jobs"])
+def test_a_running_run_of_which_redis_has_lost_a_part_is_shown_in_words(
+    real_redis: Redis, lost: str, counted: bool
+) -> None:
+    cli = CommandLine(real_redis)
+    run, other = cli.submitted(rows=5), cli.submitted(rows=5)
+    keys, ref = cli.stage.keys, RunRef(cli.stage.client.team, run)
+    real_redis.delete(getattr(keys, lost)(ref))
+    if lost == "state" and counted:
+        real_redis.hincrby(keys.state(ref), "retries", 1)  # by a call that was in flight
+
+    for command in (["why", run], ["why", f"{run}/3"], ["status", run]):
+        result = cli(*command)
+        assert result.exception is None or isinstance(result.exception, SystemExit), command
+    assert other in cli.out("runs")
+    assert lost != "state" or "lost how far it had come" in cli.refused("status", run)
+
+
+@pytest.mark.parametrize("counted", [False, True])
+def test_no_call_is_granted_to_a_run_whose_state_is_lost(real_redis: Redis, counted: bool) -> None:
+    d = Deployment(real_redis)
+    lost, whole = d.queued_lane(jobs=3), d.queued_lane(jobs=3, run="r2")
+    real_redis.delete(d.keys.state(lost))
+    if counted:
+        real_redis.hincrby(d.keys.state(lost), "retries", 1)
+
+    grant = d.ask([Offer(lost, 3), Offer(whole, 3)])
+
+    assert [permit.offer for permit in grant.permits] == [1, 1, 1]
+    assert list(grant.queued) == [0, 0], "so the scheduler does not offer it again"
+
+
+def test_a_result_that_is_lost_alone_is_a_failure_that_says_so(stage: Stage) -> None:
+    run = stage.client.submit(
+        [{"q": n} for n in range(ROWS)],
+        "{{ q }}",
+        model="sim:fast",
+        evaluators=[llm_judge("sim:judge", "{{ output }}", choices={"yes": 1.0}, name="j")],
+    )
+    stage.admit()
+    stage.answer(run.id, ROWS)
+    stage.judge(run.id, ROWS)
+    results = stage.keys.results(RunRef("search", run.id))
+    stage.redis.hdel(results, "0", "3")  # the first task, and the second item's evaluation
+
+    first, second, third = run.results()
+
+    assert (first.state, first.error) == (JobState.FAILED, LOST_RESULT)
+    assert (second.state, second.scores, second.score_errors) == (
+        JobState.SUCCEEDED,
+        {"j": None},
+        {"j": LOST_RESULT},
+    )
+    assert (third.state, third.scores) == (JobState.SUCCEEDED, {"j": 1.0})
+    assert [failure.count for failure in run.summary().failures] == [1, 1], "a task's, and an evaluation's"

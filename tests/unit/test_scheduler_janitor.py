@@ -130,3 +130,16 @@ def test_a_tick_takes_a_turn_and_a_sweep_reaches_everything(
         assert inbox.pages > asked, "no tick is without progress"
         ticks += 1
     assert ticks > 4
+
+
+def test_runs_that_have_not_ended_are_active_again_where_redis_has_lost_that(
+    fake_redis: Redis, janitor: Janitor
+) -> None:
+    """A scheduler that begins to lead after the loss knows them from the index alone."""
+    index(fake_redis, "search", {"ended": True, "runs": True, "expired": False})
+    fake_redis.hset(KEYS.state(RunRef("search", "ended")), "state", "completed")
+    fake_redis.hset(KEYS.state(RunRef("search", "runs")), "state", "running")
+
+    janitor.tick()
+
+    assert fake_redis.smembers(KEYS.active) == {b"search/runs"}

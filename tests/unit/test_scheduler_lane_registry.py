@@ -213,3 +213,37 @@ def test_an_item_goes_to_the_lane_that_its_connection_had(lanes: Lanes) -> None:
 def test_an_item_of_a_model_that_is_none_stays_invalid(lanes: Lanes, model: str) -> None:
     with pytest.raises(UnknownModel):
         registry(lanes).lane_of_item(model)
+
+
+def test_lanes_that_redis_has_lost_from_its_set_are_there_again(lanes: Lanes, fake_redis: Redis) -> None:
+    keys = Keys("test")
+    known = registry(lanes, fast={"requests_per_minute": 60})
+    known.reload()
+    known.ensure("sim:other")
+    lanes.limit("sim:fast", {"requests_per_minute": 90})
+    heard = fake_redis.pubsub(ignore_subscribe_messages=True)
+    heard.subscribe(keys.control)
+    heard.get_message(timeout=0)
+    fake_redis.delete(keys.lanes)
+
+    with capture_logs() as logs:
+        known.restore(["sim:queued"])
+        known.restore(["sim:queued"])
+
+    assert lanes.names() == ["sim:fast", "sim:other", "sim:queued"]
+    assert lanes.view("sim:fast").limits.requests_per_minute == 90, "what an operator has set stays"
+    messages = [heard.get_message(timeout=0.1) for _ in range(3)]
+    assert [message and message["data"] for message in messages] == [b"lanes"] * 3, "workers consume them"
+    lines = [line for line in logs if line["event"] == "index_restored"]
+    assert [(line["index"], line["entries"]) for line in lines] == [("lanes", 3)]
+
+
+def test_a_lane_that_is_forgotten_is_not_restored(lanes: Lanes, fake_redis: Redis) -> None:
+    known = registry(lanes)
+    known.ensure("sim:once")
+    fake_redis.srem(Keys("test").lanes, "sim:once")
+    known.forget("sim:once")
+
+    known.restore([])
+
+    assert lanes.names() == []

@@ -46,12 +46,30 @@ def test_a_lane_that_tasks_share_with_judges_is_a_lane_of_tasks(parts: Parts, fa
 def test_a_run_that_has_ended_is_forgotten(parts: Parts, fake_redis: Redis) -> None:
     run = parts.admit(10)
     parts.feed_all()
+    fake_redis.hset(parts.keys.state(run.ref), "state", "completed")
     fake_redis.srem(parts.keys.active, str(run.ref))
 
     parts.loader.refresh()
 
     assert parts.backlog.get(run.ref) is None
     assert parts.backlog.waiting_lanes() == []
+    assert not fake_redis.exists(parts.keys.active)
+
+
+def test_the_set_of_active_runs_is_rebuilt_where_redis_has_lost_it(parts: Parts, fake_redis: Redis) -> None:
+    runs = [parts.admit(3, run=name).ref for name in ("r1", "r2", "r3")]
+    parts.feed_all()
+    fake_redis.hset(parts.keys.state(runs[2]), "state", "cancelled")
+    fake_redis.delete(parts.keys.active)
+
+    with capture_logs() as logs:
+        parts.loader.refresh()
+
+    assert set(parts.runs.active()) == set(runs[:2])
+    assert {run.ref for run in parts.backlog.runs()} == set(runs[:2])
+    assert parts.backlog.queued("sim:fast") == {runs[0]: 3, runs[1]: 3}, "nothing was loaded anew"
+    lines = [line for line in logs if line["event"] == "index_restored"]
+    assert [(line["index"], line["entries"]) for line in lines] == [("active", 2)]
 
 
 def test_many_runs_are_loaded_a_part_at_a_time(

@@ -18,6 +18,7 @@ from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import RunReader
+from fairlane.store.write.runs.run_control import restore_active
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
@@ -48,9 +49,12 @@ class RunLoader:
     def refresh(self) -> bool:
         """Drop runs that have ended and load new ones; true if some are left to load."""
         active = set(self._runs.active())
-        for run in self._backlog.runs():
-            if run.ref not in active:
-                self.forget(run.ref)
+        missing = [run.ref for run in self._backlog.runs() if run.ref not in active]
+        lost = self._restored(missing) if missing else set()
+        active |= lost
+        for ref in missing:
+            if ref not in lost:
+                self.forget(ref)
         self._unreadable &= active
         unknown = [ref for ref in active if self._backlog.get(ref) is None]
         loaded, began_ms = list[bool](), self._clock.monotonic_ms()
@@ -111,6 +115,13 @@ class RunLoader:
         membership = None if of_session else self.session_of(ref, plan, job // plan.spec.steps)
         failed = FinishedJob(error=error, attempts=attempts, unkept=unkept)
         return complete_without_row(plan, job, failed, tokens, membership)
+
+    def _restored(self, missing: list[RunRef]) -> set[RunRef]:
+        """Runs that have not ended, although the set of active runs lacks them: Redis has lost that."""
+        found = set(restore_active(self._runs.redis, self._runs.keys, missing))
+        if found:
+            log.warning(Event.INDEX_RESTORED, index="active", entries=len(found))
+        return found
 
     def _load(self, ref: RunRef) -> bool:
         plan = self.plan(ref)

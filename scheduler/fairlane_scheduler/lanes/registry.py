@@ -133,6 +133,18 @@ class LaneRegistry:
         self._undescribed.discard(lane)
         self._openers.pop(lane, None)
 
+    def restore(self, used: Iterable[str]) -> None:
+        """Add lanes again that Redis has lost from its set of lanes: without it no worker serves them.
+
+        ``used``: lanes with queued jobs, unknown to a scheduler that began to lead after the loss.
+        """
+        lost = {*self._known, *used}.difference(self._lanes.names())
+        for lane in sorted(lost):
+            self._known.discard(lane)
+            self.ensure(lane)
+        if lost:
+            log.warning(Event.INDEX_RESTORED, index="lanes", entries=len(lost))
+
     def forget_opening(self) -> None:
         """Drop the lanes that were named, and whose items never came to be fed."""
         self._opening.clear()

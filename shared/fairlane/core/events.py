@@ -64,6 +64,9 @@ class Event(StrEnum):
     LANE_RATE_CUT = "lane_rate_cut"  # reason
     LANE_PARKED = "lane_parked"  # reason
     LANE_SHARED = "lane_shared"
+    JOBS_LOST = "jobs_lost"  # jobs, reason
+    LANES_RECOUNTED = "lanes_recounted"  # lanes
+    INDEX_RESTORED = "index_restored"  # index, entries
     LANE_RESTORED = "lane_restored"
     LANE_REOPENED = "lane_reopened"
     LANES_JOINED = "lanes_joined"  # connection, lanes

@@ -32,7 +32,7 @@ class AskedRuns:
 
         def read() -> list[Any]:
             pipeline = self.redis.pipeline(transaction=True)
-            pipeline.exists(self.keys.state(ref))
+            pipeline.hexists(self.keys.state(ref), "state")
             pipeline.exists(self.keys.spec(ref))
             pipeline.lrange(self.keys.inbox(ref.team), 0, -1)
             return answers(pipeline)

@@ -6,8 +6,20 @@ from collections.abc import Sequence
 from typing import Any
 
 from fairlane.core.errors import ResultsLost, RunArchived, RunNotFound
+from fairlane.model.job import JobState
+from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
+
+LOST_RESULT = (
+    "Redis has lost this result: it evicts keys unless maxmemory-policy is noeviction. Continue the run to "
+    "call it again"
+)
+_LOST = (
+    TaskResult(JobState.FAILED, error=LOST_RESULT).to_json().encode(),
+    JudgeResult(JobState.FAILED, error=LOST_RESULT).to_json().encode(),
+)
+"""Of a task, and of an evaluation."""
 
 _STORED = ("n:succeeded", "n:failed", "n:invalid")
 """Counters of jobs whose end is stored as a result. Jobs of other states may have ended with their run: those
@@ -50,3 +62,13 @@ def require_submitted(ref: RunRef, started: int) -> None:
     """Raise `ResultsLost` for a run without a state that did start: it does not wait to be admitted."""
     if started:
         raise ResultsLost(ref.run, "how far it had come")
+
+
+def mark_lost_results(state: RunState, stored: Sequence[bytes | None], steps: int) -> Sequence[bytes | None]:
+    """The results of items of a run, ``steps`` of each; a lost one of a completed run is a failure.
+
+    Each job of a completed run had a result.
+    """
+    if state is not RunState.COMPLETED:
+        return stored
+    return [_LOST[place % steps > 0] if each is None else each for place, each in enumerate(stored)]

@@ -57,7 +57,7 @@ def _overview(
     ref: RunRef, state: Mapping[bytes, bytes], plan: bytes | None, written: bytes | None
 ) -> Overview | None:
     spec = _readable_spec(plan, written)
-    if state:
+    if b"state" in state:  # else it has expired, or is lost and a call has counted there since
         return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
     if plan:
         return None

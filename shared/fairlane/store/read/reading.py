@@ -35,6 +35,7 @@ from fairlane.store.read.lost_parts import (
     ask_results,
     ask_started,
     lost_rows,
+    mark_lost_results,
     require_results,
     require_submitted,
 )
@@ -86,7 +87,7 @@ class RunReader:
         pipeline.hgetall(self._keys.state(ref))
         pipeline.exists(self._keys.spec(ref))
         state, waits = pipeline.execute()
-        if state:
+        if b"state" in state:
             return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
@@ -102,7 +103,7 @@ class RunReader:
     def _require_submitted(self, ref: RunRef) -> None:
         """Raise `ResultsLost` for a run that lacks its state and did start."""
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.exists(self._keys.state(ref))
+        pipeline.hexists(self._keys.state(ref), "state")
         pipeline.exists(self._keys.spec(ref))
         ask_started(pipeline, self._keys, ref)
         known, waits, started = pipeline.execute()
@@ -286,6 +287,7 @@ class RecordReader:
             raise RunArchived(self._ref.run)
         if None in stored:
             RunReader(self._redis, self._keys).require_results(self._ref)
+            stored = mark_lost_results(RunState(state.decode()), stored, steps)
         self._learn_size(stored)
         missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
         return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)

@@ -207,6 +207,21 @@ class Lanes(Permits):
         found = script("slots_await").bind(keys, {"names": json.dumps(list(waiting))}).run(self._redis)
         return dict(zip(lanes, map(int, found), strict=True))
 
+    def recount(self, lanes: Sequence[str], epoch: int, lease_ms: int, now_ms: str | int = "") -> int:
+        """Count the calls in flight of all ``lanes`` anew where leases disagree; how many were wrong."""
+        owned = [key for lane in lanes for key in (self._keys.lane(lane), self._keys.in_flight(lane))]
+        call = script("lanes_recount").bind(
+            named_keys(self._keys, lanes=owned),
+            {
+                "now_ms": now_ms,
+                "epoch": epoch,
+                "channel": self._keys.wake,
+                "lease_ms": lease_ms,
+                "names": json.dumps(list(lanes)),
+            },
+        )
+        return int(call.run(self._redis))
+
     def view(self, lane: str, now_ms: str | int = "") -> LaneView:
         """The state of one lane. Raises `LaneNotFound`."""
         if not self.knows(lane):

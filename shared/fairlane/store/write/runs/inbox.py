@@ -17,6 +17,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ask_each, read_hostile
 from fairlane.store.verbs import script
+from fairlane.store.write.runs.run_control import restore_active
 
 UPLOAD_TTL_S = 24 * 3600  # s: an upload that no scheduler admits expires
 READ_AT_ONCE = 100
@@ -282,15 +283,20 @@ class Inbox:
 
     def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
         """Remove expired runs among ``count`` of the team's index from ``first`` on: the numbers
-        of runs read and removed.
+        of runs read and removed. Active are those that have not ended, whatever Redis has lost.
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
         state = self._keys.state
-        found = ask_each(self._redis, runs, lambda ask, run: ask.exists(state(RunRef(team, run))))
-        gone = [run for run, exists in found if not exists]
+        found = dict(
+            ask_each(self._redis, runs, lambda ask, run: ask.hget(state(RunRef(team, run)), "state"))
+        )
+        gone = [run for run, known in found.items() if known is None]
         if gone:
             self._redis.zrem(index, *gone)
+            self._redis.srem(self._keys.active, *(str(RunRef(team, run)) for run in gone))
+        running = [RunRef(team, run) for run, known in found.items() if known == b"running"]
+        restore_active(self._redis, self._keys, running)
         return len(runs), len(gone)
 
     def remember(self, team: str) -> None:

@@ -18,6 +18,20 @@ from fairlane.store.write.audit import UNNAMED, Act, Auditor
 LANE_NOT_NAMED = -2
 
 
+RESTORED_AT_ONCE = 500
+
+
+def restore_active(redis: RedisClient, keys: Keys, refs: Sequence[RunRef]) -> list[RunRef]:
+    """Those of ``refs`` that have not ended, which the set of active runs has from now on."""
+    found: list[RunRef] = []
+    for first in range(0, len(refs), RESTORED_AT_ONCE):
+        some = refs[first : first + RESTORED_AT_ONCE]
+        named = {"active": keys.active, "states": [keys.state(ref) for ref in some]}
+        call = script("active_restore").bind(named, {"refs": json.dumps([str(ref) for ref in some])})
+        found += [ref for ref, active in zip(some, call.run(redis), strict=True) if active]
+    return found
+
+
 class RunControl(RunQueries):
     """Controls running runs, for the leader: every verb is fenced by its epoch."""
 

@@ -40,13 +40,18 @@ local function read_reported(lease)
 end
 
 -- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
--- changes nothing else.
+-- changes nothing else. Where Redis has lost the run's state, the call has ended all the same: its lease, lane and team
+-- hear of it, and the report is late.
 function reported(now)
   CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
   if lease then
     read_reported(lease)
-    return lease, outcome_of(lease, now)
+    local outcome = outcome_of(lease, now)
+    if field_of(KEY.state, 'steps') then return lease, outcome end
+    end_attempt(lease, ARG.attempt, outcome, outcome.used, now)
+    CALL.states = nil -- as drop_fields (lib/run/state_fields.lua): what the lane has learned is not written there
+    return nil
   end
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
 end

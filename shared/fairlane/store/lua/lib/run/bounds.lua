@@ -1,5 +1,6 @@
 -- A run's own bounds, in addition to its lanes' limits: calls at once, how far tasks run ahead of their evaluations,
--- starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts nothing.
+-- starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts nothing, nor does
+-- one of which Redis has lost the state (`lost`): nobody could read what its calls would cost.
 -- GIVES: bounds_of is_task cost_of bound_reached wake_when_released
 -- USES: run/price tokens/expected_lengths
 
@@ -13,8 +14,8 @@ local FIELDS = {
 
 function bounds_of(key, lane)
   local run = { key = key, lane = lane }
-  local marks = redis.call('HMGET', key, 'bounded', 'paused_ms')
-  run.paused = marks[2]
+  local marks = redis.call('HMGET', key, 'bounded', 'paused_ms', 'state')
+  run.paused, run.lost = marks[2], not marks[3]
   if not marks[1] then return run end
   local values = redis.call('HMGET', key, unpack(FIELDS))
   for i, name in ipairs(FIELDS) do run[name] = tonumber(values[i]) end

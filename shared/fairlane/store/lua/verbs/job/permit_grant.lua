@@ -7,7 +7,7 @@
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
 --   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)
---   queued    jobs that are still queued, per offer
+--   queued    jobs that are still queued, per offer; 0 where Redis has lost the run's state
 --   at_ms, reason   when to request permits again (0: when woken), and what blocks the lane ('': nothing)
 --   suspected       whether that may be because one team's calls alone meet 429s (lib/circuit/suspect.lua)
 --   gather_ms       how long its bucket may gather permits until then, where they are short
@@ -33,7 +33,8 @@ for _, i in ipairs(order) do
   local each = offers[i]
   local offer = open_offer(i, each, #offers, ARG.name, now)
   admission.team = offer.team
-  for _ = 1, reason and 0 or each.most do
+  if offer.bounds.lost then queued[i] = 0 end
+  for _ = 1, (reason or queued[i]) and 0 or each.most do
     local job = next_job(offer, admission, delays)
     if not job then break end
     reason, at = blocked_by(admission, job.reserved, job.margins)
@@ -41,7 +42,7 @@ for _, i in ipairs(order) do
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
 end
-for i = 1, #offers do queued[i] = queued_jobs(i) end
+for i = 1, #offers do queued[i] = queued[i] or queued_jobs(i) end
 local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
   reason, at = 'reserved', delays.reserved_until < math.huge and delays.reserved_until or 0

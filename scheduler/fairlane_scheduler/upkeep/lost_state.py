@@ -1,0 +1,97 @@
+"""Notices that Redis has lost a part of what is under way: fails lost jobs, and recounts lanes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import islice
+
+from fairlane.core.events import Event
+from fairlane.model.run import RunRef
+from fairlane.model.tokens import Estimate
+from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.runs.lost_jobs import LostJobs
+from fairlane.store.write.runs.runs import Runs
+from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.feed.run_loader import RunLoader
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.server_time import Moment
+
+EVERY_MS = 10_000
+RUNS_AT_ONCE = 100  # that one look asks for; each costs a look at all leases and delayed jobs
+JOBS_AT_ONCE = 200  # that one look fails, as `uncalled` does
+LOST = (
+    "Redis has lost this job's place in its queue, or the lease of its call. It evicts keys unless "
+    "maxmemory-policy is noeviction. Continue the run to call it"
+)
+
+log = get_logger("scheduler")
+
+
+class LostState:
+    """Looks every ten seconds at runs without queued jobs; a run that waits for nothing has lost some."""
+
+    def __init__(
+        self, jobs: LostJobs, runs: Runs, lanes: Lanes, backlog: Backlog, loader: RunLoader, lease_ms: int
+    ) -> None:
+        self._jobs, self._runs, self._lanes = jobs, runs, lanes
+        self._backlog, self._loader, self._lease_ms = backlog, loader, lease_ms
+        self._due_ms = 0
+        self._first = 0  # the run at which the next look begins, where there are more than it asks for
+
+    def tick(self, moment: Moment, names: Sequence[str]) -> None:
+        """Look if it is time. ``names``: all lanes."""
+        if moment.monotonic_ms < self._due_ms:
+            return
+        self._due_ms = moment.monotonic_ms + EVERY_MS
+        if off := self._lanes.recount(names, moment.epoch, self._lease_ms, moment.argument):
+            log.warning(Event.LANES_RECOUNTED, lanes=off)
+        left = JOBS_AT_ONCE
+        for run in self._idle():
+            left -= self._fail(run, left, moment)
+            if left <= 0:
+                self._due_ms = 0
+                return
+
+    def _idle(self) -> list[ActiveRun]:
+        """Some of the runs that have no queued jobs, others the next time."""
+        queued = {ref for _, lane in self._backlog.lanes() if lane.depth for ref, _ in lane.bounds()}
+        idle = [run for run in self._backlog.runs() if run.ref not in queued and not run.paused]
+        first = self._first if self._first < len(idle) else 0
+        self._first = first + RUNS_AT_ONCE
+        return idle[first : first + RUNS_AT_ONCE]
+
+    def _fail(self, run: ActiveRun, most: int, moment: Moment) -> int:
+        lanes = sorted({*run.task_lanes, *run.plan.eval_lanes, *self._runs.lanes(run.ref)})
+        if not self._jobs.is_stranded(run.ref, lanes, moment.epoch, moment.argument):
+            return 0
+        jobs = self._lost(run, most)
+        failed = 0
+        for job, attempts in zip(jobs, self._jobs.attempts(run.ref, jobs), strict=True):
+            completion = self._loader.completion_of(run.ref, run.plan, job, Estimate(0, 0), LOST, attempts)
+            lane = self._lane_of(run, job)
+            reply = self._jobs.fail(run.ref, job, lane, completion, moment.epoch, moment.argument)
+            failed += reply > 0
+            if reply == 2:
+                self._loader.forget(run.ref)
+            if reply != 1 or completion.session is not None:
+                break  # evaluations of its session may be queued now
+        if failed:
+            self._note(run.ref, failed)
+        return failed
+
+    def _lost(self, run: ActiveRun, most: int) -> list[int]:
+        """Jobs that a stranded run has lost; none where it is not known which items are fed."""
+        spec, cursor = run.plan.spec, self._runs.cursor(run.ref)
+        if run.passes == 2 and cursor < 2 * run.items:
+            return []
+        fed = None if run.by_turns else min(cursor, run.items)
+        return list(islice(self._jobs.unrecorded(run.ref, spec.steps, fed), most))
+
+    def _lane_of(self, run: ActiveRun, job: int) -> str:
+        step = job % run.plan.spec.steps
+        if step:
+            return run.plan.eval_lanes[step - 1]
+        return next(iter(run.task_lanes)) if len(run.task_lanes) == 1 else ""
+
+    def _note(self, ref: RunRef, failed: int) -> None:
+        log.error(Event.JOBS_LOST, run=ref.run, team=ref.team, jobs=failed, reason=LOST)

@@ -1,0 +1,12 @@
+-- Adds runs that have not ended to the set of active runs, from which Redis has lost them.
+-- KEYS: active states*
+-- ARGV: refs
+-- RETURNS: 1 for each of `refs` that is active now, else 0.
+-- `refs` is a JSON list of runs, KEY.states has their states. The set follows the states: a run that ends leaves it in
+-- the same step (lib/run/close.lua). So whoever calls this, leader or not, adds none that has ended.
+local active = {}
+for i, ref in ipairs(cjson.decode(ARG.refs)) do
+  active[i] = redis.call('HGET', KEY.states[i], 'state') == 'running' and 1 or 0
+  if active[i] == 1 then redis.call('SADD', KEY.active, ref) end
+end
+return active
