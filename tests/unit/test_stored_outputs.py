@@ -62,7 +62,7 @@ def test_a_prompt_that_no_first_item_can_fill_is_refused(
 
 
 def test_a_turn_before_the_first_is_named_as_such(stage: Stage) -> None:
-    with pytest.raises(SubmissionError, match="list that is empty.*A first item has no earlier turns"):
+    with pytest.raises(SubmissionError, match=r"list that is empty.*A first item has no earlier turns"):
         submit(stage, "{{ _conversation[-1].output }} {{ q }}")
     with pytest.raises(SubmissionError, match="list that is empty") as refused:
         submit(stage, "{{ tags[0] }} {{ q }}", [{"q": "a", "tags": []}, {"q": "b", "tags": []}])
