@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.model.decision import Finish, RetryPolicy, decide
+from fairlane.model.decision import Defer, RetryPolicy, decide
 from fairlane.model.job import Claim, JobState
 from fairlane.model.outcome import FlawedAnswer, Outcome, PermanentFailure, Success
 from fairlane.model.record import note_of
@@ -154,7 +154,8 @@ def test_an_answer_without_a_text_is_final_and_names_what_it_holds(kind: str, ou
     assert outcome.message.startswith("the answer holds no text, which is all that a record keeps, but ")
     assert kind in outcome.message
     made = decide(outcome, Claim(0, 0, 0), RetryPolicy(), random.Random(0))
-    assert isinstance(made, Finish)
+    assert isinstance(made, Defer)
+    assert made.cost == "rejected", "final where that is the row's own"
     assert made.feedback.refusal == f"200 {outcome.message}", "five alike hold the run"
     assert made.feedback.usage == outcome.usage
 

@@ -60,10 +60,10 @@ def judge(parts: Parts, job: int) -> JudgeResult:
 
 
 def echo(request: Request) -> Outcome:
-    """Judges say yes, the others repeat what they are asked; what is asked with a "!" is refused."""
+    """Judges say yes, the others repeat what they are asked; what is asked with a "!" is refused content."""
     asked = request.messages[-1]["content"]
     if "!" in asked:
-        return PermanentFailure("refused", 400)
+        return PermanentFailure("refused", 400, content=True)
     return Success("yes" if request.model == "judge" else asked.upper())
 
 

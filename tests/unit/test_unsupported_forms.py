@@ -90,6 +90,8 @@ def job(provider: AdaptingProvider, request: Request, attempts: int = 3) -> tupl
         made = decide(outcome, Claim(spent, 0, 0), RetryPolicy(max_attempts=attempts), random.Random(0))
         if not isinstance(made, Defer):
             return outcome, made.attempts
+        if made.cost == "rejected":  # the script finds that it is the row's own
+            return outcome, spent + 1
         spent += made.cost != "nothing"
         if spent >= attempts:
             return outcome, spent

@@ -9,8 +9,8 @@
 --                          no job anything
 --   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
 -- GIVES: weigh_rejection
--- USES: circuit/control circuit/row_constants run/first_constants run/state_fields
--- NEEDS: KEY.lane KEY.state
+-- USES: circuit/control circuit/row_constants run/first_constants run/proven
+-- NEEDS: KEY.lane
 
 local LONGEST = 200 -- bytes of a rejection's words: what follows is mostly of the row
 local MOST_CALLS = 3 -- of a job: the last rows of a run may be rejected, and no answer shows whose fault that is
@@ -64,7 +64,7 @@ function weigh_rejection(lease, spent, refusal)
     lease.alike = past.opened
     return 'unproven'
   end
-  if (lease.learns or not past.shut) and not field_of(KEY.state, 'n:succeeded') then return 'attempt' end
+  if not is_proven(lease, past.shut) then return 'attempt' end
   local later = lease.n < past.answered_n
   local times = own_times(past, words, later or same and not going_on and past.jobs > 0)
   if later or past.shut and (lease.probe or past.opened <= past.answered_n) then return 'attempt' end
