@@ -31,7 +31,8 @@ def install(deployment: Deployment, *, show_text: bool) -> Readers:
     rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
     # The first that fits answers, and the last answers whatever no other does.
     urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
-    Flower.find_handler = find_handler
+    application: Any = Flower
+    application.find_handler = find_handler
     urls.settings["template_loader"] = StackedLoader(urls.settings["template_path"])
     options.format_task = formatter(rows)
     options.tasks_columns = DEFAULT_COLUMNS
