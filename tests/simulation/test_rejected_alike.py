@@ -194,6 +194,22 @@ def test_rejected_rows_at_a_runs_end_fail_in_seconds_and_cost_few_controls(
     assert sum(world.calls.values()) <= ROWS + 2 * 20 + 1.2 * tail
 
 
+@pytest.mark.parametrize("took_s", [0.3, 8.0])
+@pytest.mark.parametrize("most_s", [3, 5, 20])
+def test_a_control_in_flight_is_awaited_beyond_max_outage(
+    real_redis: Redis, took_s: float, most_s: int
+) -> None:
+    """Calls that started before the circuit opened fail meanwhile: they are no probes."""
+    world = World(real_redis, {}, took_s, took_s, 15)
+    world.cap, empty = 10**6, PermanentFailure("text content blocks must be non-empty", 400)
+    world.bad = lambda job: empty if 15 <= job < 30 else None
+    ref = world.cluster.submit(70, bounds={"max_outage": most_s, "max_concurrent": 15})
+    world.cluster.run_until_finished(ref, limit_s=400)
+    assert (world.count(ref, "n:succeeded"), world.count(ref, "n:failed")) == (55, 15)
+    errors = {result.error for result in world.cluster.results(ref).values() if result.error}
+    assert errors == {"text content blocks must be non-empty"}
+
+
 @pytest.mark.parametrize("bad", [10, 40, 90])
 def test_a_cap_in_the_words_of_bad_rows_ends_no_more_rows_than_were_bad(real_redis: Redis, bad: int) -> None:
     world = World(real_redis, {}, 0.3, 0.15, 5)

@@ -195,6 +195,21 @@ def test_leases_without_a_deadline_get_one(parts: Parts) -> None:
     assert parts.runs.queued(run.ref, [LANE]) == {LANE: 3}
 
 
+def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts) -> None:
+    """Else a run with lost calls in all of its places would stand for good."""
+    run, other = parts.admit(9, bounds={"max_concurrent": 3}), parts.admit(4, run="r2")
+    parts.feed_all()
+    start(parts, run.ref, 3)
+    kept = start(parts, other.ref, 2)
+    gone = [each for each in parts.redis.hkeys(parts.keys.leased) if each.startswith(str(run.ref).encode())]
+    parts.redis.hdel(parts.keys.leased, *gone)
+    with capture_logs() as logs:
+        watch(parts).tick(parts.moment(), parts.registry.names())
+    assert [line["runs"] for line in logs if line["event"] == "runs_recounted"] == [1]
+    assert [parts.state(ref)["in_flight"] for ref in (run.ref, other.ref)] == ["0", str(len(kept))]
+    assert len(start(parts, run.ref, 3)) == 3
+
+
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
 @given(
     acts=st.lists(
@@ -232,3 +247,4 @@ def test_whatever_is_lost_every_job_ends_once_and_no_count_stays(acts: list[str 
     assert len(parts.redis.hgetall(parts.keys.results(run.ref))) == 8
     assert int(parts.redis.hget(parts.keys.lane(LANE), "inflight") or 0) == 0
     assert parts.leases.count() == parts.redis.hlen(parts.keys.leased) == 0
+    assert parts.state(run.ref)["in_flight"] == "0"

@@ -1,4 +1,4 @@
-"""Notices that Redis has lost a part of what is under way: fails lost jobs, and recounts lanes."""
+"""Notices that Redis has lost a part of what is under way: fails lost jobs, and recounts lanes and runs."""
 
 from __future__ import annotations
 
@@ -45,6 +45,9 @@ class LostState:
         self._due_ms = moment.monotonic_ms + EVERY_MS
         if off := self._lanes.recount(names, moment.epoch, self._lease_ms, moment.argument):
             log.warning(Event.LANES_RECOUNTED, lanes=off)
+        refs = [run.ref for run in self._backlog.runs()]
+        if refs and (off := self._jobs.recount(refs, moment.epoch, moment.argument)):
+            log.warning(Event.RUNS_RECOUNTED, runs=off)
         left = JOBS_AT_ONCE
         for run in self._idle():
             left -= self._fail(run, left, moment)

@@ -129,7 +129,7 @@ def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
     if not run.has_waited(since_ms, server_ms):
         return False
     rests = lane.probe_ms is not None and lane.probe_ms > server_ms
-    return rests or run.has_waited(since_ms, lane.failed_ms)
+    return rests or run.has_waited(since_ms, lane.probe_failed_ms)
 
 
 def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: int) -> bool:
@@ -138,6 +138,8 @@ def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: 
     After a pause the job is called once more.
     """
     if run.paused or lane.stopped or not spent.failures or not spent.failed_ms:
+        return False
+    if lane.down_ms is not None and lane.probe_ms is None:  # a probe is in flight
         return False
     if spent.last_n <= lane.answered_n or any(until > lane.failed_ms for _, until in run.pauses):
         return False

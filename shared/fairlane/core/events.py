@@ -66,6 +66,7 @@ class Event(StrEnum):
     LANE_SHARED = "lane_shared"
     JOBS_LOST = "jobs_lost"  # jobs, reason
     LANES_RECOUNTED = "lanes_recounted"  # lanes
+    RUNS_RECOUNTED = "runs_recounted"  # runs
     INDEX_RESTORED = "index_restored"  # index, entries
     LANE_RESTORED = "lane_restored"
     LANE_REOPENED = "lane_reopened"

@@ -26,7 +26,17 @@ Limit: TypeAlias = float | bool | str | None
 
 VIEWED_AT_ONCE = 100
 
-_FAILURES = "circuit", "down_ms", "open_ms", "last_error_ms", "last_error", "answered_n", "paused", "parked"
+_FAILURES = (
+    "circuit",
+    "down_ms",
+    "open_ms",
+    "last_error_ms",
+    "last_error",
+    "answered_n",
+    "paused",
+    "parked",
+    "probe_ended_ms",
+)
 
 
 class LaneFailures(NamedTuple):
@@ -36,6 +46,7 @@ class LaneFailures(NamedTuple):
     when it is not probed, ``None`` while a probe is in flight. Its latest failure ended at ``failed_ms``,
     with ``error``. ``answered_n`` is the latest permit whose call succeeded. ``stopped``: paused or parked.
     ``first_ms``: when the first failure ended that no later call has refuted, whatever its circuit is.
+    ``probe_failed_ms``: when its latest probe failed; 0 if none did.
     """
 
     down_ms: int | None
@@ -45,6 +56,7 @@ class LaneFailures(NamedTuple):
     answered_n: int
     stopped: bool
     first_ms: int | None
+    probe_failed_ms: int
 
 
 class Lanes(Permits):
@@ -257,13 +269,16 @@ def _read_failures(
     answered_n: bytes | None,
     paused: bytes | None,
     parked: bytes | None,
+    probed: bytes | None,
 ) -> LaneFailures:
     first_ms = int(down) if down else None
     down_ms = first_ms if circuit not in (None, b"closed") else None
     probe_ms = int(probe) if probe and circuit == b"open" else None
     stopped = paused == b"1" or parked is not None
     words = (error or b"").decode()
-    return LaneFailures(down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped, first_ms)
+    return LaneFailures(
+        down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped, first_ms, int(probed or 0)
+    )
 
 
 def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 
 from fairlane.model.ending import ReadyJob
@@ -25,6 +26,16 @@ class LostJobs:
         arguments = {"now_ms": now_ms, "epoch": epoch, "ref": str(ref)}
         call = script("run_stranded").bind(named_keys(self._keys, ref, queues=queues), arguments)
         return bool(call.run(self._redis) == 1)
+
+    def recount(self, refs: Sequence[RunRef], epoch: int, now_ms: str | int = "") -> int:
+        """Count the calls in flight of all active runs anew where leases disagree; how many were wrong."""
+        states = [self._keys.state(ref) for ref in refs]
+        arguments = {"now_ms": now_ms, "epoch": epoch, "channel": self._keys.wake}
+        refs_json = json.dumps([str(ref) for ref in refs])
+        call = script("runs_recount").bind(
+            named_keys(self._keys, states=states), arguments | {"refs": refs_json}
+        )
+        return int(call.run(self._redis))
 
     def unrecorded(self, ref: RunRef, steps: int, fed: int | None) -> Iterator[int]:
         """Jobs of the first ``fed`` items, or of those in the run's bitmap, that have no record and may run:

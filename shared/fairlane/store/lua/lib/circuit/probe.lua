@@ -2,6 +2,7 @@
 -- longer than calls ever did, or far longer than the outage's calls took to fail, is overdue: another one starts, and
 -- an answer to any of them closes the circuit. In a lane's hash:
 --   overdue_ms    when the latest probe is overdue; empty where nobody knows how long calls take
+--   probe_ended_ms   when the latest probe failed, also one that was overdue
 --   overdue_n     permits up to this one that have not ended are overdue; their failures are counted already
 -- GIVES: begin_probe end_probe
 -- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/openings circuit/unanswered
@@ -42,6 +43,7 @@ function end_probe(row, limits, lease, signal, failed, now)
   if row.circuit ~= 'half-open' then return end
   local overdue = lease.n <= (row.overdue_n or 0)
   if failed then
+    row.probe_ended_ms = now
     if overdue then return end
     row.probes = (row.probes or 0) + 1
     open_circuit(row, limits, now)
