@@ -44,7 +44,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
      "  if most > 0 or guessed > 0 then numbers[5], numbers[6] = most, guessed end\n",
      "  numbers[5], numbers[6], numbers[7] = most, guessed, 7\n"),
     (f"{LUA}/lib/job/attempt_counts.lua", "  redis.call('HSET', jobs",
-     "  if #parts > 4 then parts[14] = '7' end\n"
+     "  if #parts > 4 then parts[14], parts[15] = parts[14] or '0', '7' end\n"
      "  redis.call('HSET', jobs"),
     (f"{LUA}/lib/lane/new_lease.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"
      "  lease.tomorrow = { 1 }\n"),
@@ -57,7 +57,7 @@ MORE: tuple[tuple[str, str, str], ...] = (
 
 LATER_MESSAGES = ("shared/fairlane/model/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")
 LATER_SPECS = (
-    ("shared/fairlane/model/run.py", "SPEC_VERSION = 4", "SPEC_VERSION = 5"),
+    ("shared/fairlane/model/choices.py", "SPEC_VERSION = 4", "SPEC_VERSION = 5"),
     ("shared/fairlane/model/run.py", "version: int = Field(default=1,", "version: int = Field(default=5,"),
 )
 
