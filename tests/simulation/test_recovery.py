@@ -82,14 +82,15 @@ def test_a_job_that_always_fails_ends_as_failed_and_its_judges_as_skipped(real_r
     assert by_state == {JobState.SUCCEEDED: 6, JobState.FAILED: 1, JobState.SKIPPED: 2}
 
 
-def test_a_request_that_is_refused_is_not_tried_again(real_redis: Redis) -> None:
+def test_a_request_that_is_refused_is_called_once_more_at_most(real_redis: Redis) -> None:
+    """Nobody was answered who started later, so the refusal may be the lane's."""
     cluster = Cluster(real_redis, provider=scripted({1: [PermanentFailure("no such model", 404)]}))
     ref = cluster.submit(5)
 
     cluster.run_until_finished(ref)
 
     assert_complete(cluster, ref, JobState.SUCCEEDED, JobState.FAILED)
-    assert len(cluster.starts) == 5
+    assert len(cluster.starts) <= 6
 
 
 def test_items_that_cannot_be_rendered_end_as_invalid_without_a_permit(real_redis: Redis) -> None:
