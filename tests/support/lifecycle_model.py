@@ -32,6 +32,7 @@ class Sleep:
     most: int
     until_ms: int
     rate: float | None
+    window: int
 
 
 class Model:
@@ -153,7 +154,9 @@ class Model:
         if grant.reason or nothing_queued:
             until_ms = grant.at_ms or 2 * FOREVER_MS
             again = [Offer(ref, 9) for ref in self.plans] if nothing_queued else offers
-            self.asleep[lane] = Sleep(again, room - len(taken), most, until_ms, view.learned_per_minute)
+            self.asleep[lane] = Sleep(
+                again, room - len(taken), most, until_ms, view.learned_per_minute, grant.window
+            )
         return taken
 
     def hear(self) -> None:
@@ -167,10 +170,11 @@ class Model:
         """Check that a lane grants nothing more before the time it named, unless the scheduler was woken."""
         self.hear()
         for lane, sleep in self.asleep.items():
-            # If the rate has grown, a job may start earlier than the lane predicted; this wakes nobody.
+            # If the rate or the window has grown, a job may start earlier than predicted; this wakes nobody.
             learned = self.d.lanes.view(lane).learned_per_minute
             if self.d.now_ms < sleep.until_ms and sleep.rate == learned:
-                assert not self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most).permits
+                grant = self.d.ask(sleep.offers, lane, room=sleep.room, max_in_flight=sleep.most)
+                assert not grant.permits or grant.window > sleep.window
 
     def claim(self, attempt: Attempt, worker: str) -> None:
         free = attempt in self.issued and self.holders.get(attempt.id, worker) is None
