@@ -115,6 +115,21 @@ def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real
     assert world.admitted(last) >= 0.7 * 16 * 120
 
 
+@pytest.mark.parametrize("narrow", [4, 7])
+def test_a_window_that_latency_has_narrowed_in_vain_is_wide_again_within_seconds(
+    real_redis: Redis, narrow: int
+) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2000, requests_per_minute=2400)  # 40 a second, so 20 in flight
+    world = HiddenLimit(d, ref, Everything(), latency_ms=lambda n: 500)
+    world.run(5000)
+    d.redis.hset(d.keys.lane("sim:fast"), mapping={"search_window": narrow, "search_by": "latency"})
+    world.run(10_000)
+    since = d.now_ms
+    world.run(5000)
+    assert world.admitted(since) >= 0.95 * 40 * 5
+
+
 @pytest.mark.slow
 def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -> None:
     d = Deployment(real_redis)
@@ -129,7 +144,7 @@ def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -
     world.run(100_000)
     last = d.now_ms
     world.run(60_000)
-    assert world.state("window") == 0
+    assert world.state("search_window") == 0
     assert world.admitted(last) >= 575
 
 
@@ -154,7 +169,7 @@ def test_the_length_of_answers_does_not_look_like_queueing(real_redis: Redis) ->
     )
     for _ in range(10):
         world.run(20_000)
-        assert world.state("window") == 0
+        assert world.state("search_window") == 0
     assert world.admitted() >= 1990
 
 

@@ -25,4 +25,4 @@ def test_models_of_unlike_speed_on_one_lane_do_not_look_like_queueing(real_redis
     began = len(cluster.starts)
     cluster.run_for(60)
     assert len(cluster.starts) - began >= 0.97 * per_s * 60
-    assert float(cluster.redis.hget(cluster.keys.lane("sim:fast"), "window") or 0) == 0
+    assert float(cluster.redis.hget(cluster.keys.lane("sim:fast"), "search_window") or 0) == 0

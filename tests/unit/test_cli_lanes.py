@@ -272,7 +272,7 @@ def test_the_places_of_a_lane_are_reported_with_whose_word_they_are(cli: Command
     for fields, places in (
         ({"concurrency_reported": "8"}, Places(8, "headers")),
         ({"window": "7.5"}, Places(7, "refusals")),
-        ({"window": "6", "window_by": "latency"}, Places(6, "latency")),
+        ({"search_window": "6", "search_by": "latency"}, Places(6, "latency")),
     ):
         d.redis.hset(d.keys.lane("sim:fast"), mapping=fields)
         assert d.lanes.view("sim:fast").places == places

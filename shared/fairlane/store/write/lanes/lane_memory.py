@@ -16,7 +16,7 @@ _OF_AXIS = (
     "reported", "reported_ms", "foreign", "foreign_ms", "fullest",
 )  # fmt: skip
 _OF_LANE = (
-    "window", "window_by", "window_age_ms", "window_step", "late_ms", "search_window",
+    "window", "window_by", "window_age_ms", "window_step", "late_ms", "search_window", "search_by",
     "concurrency_reported", "day_rate",
 )  # fmt: skip
 _OF_DAY = ("day_used", "day_until_ms", "day_shut_ms")

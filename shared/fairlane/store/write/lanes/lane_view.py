@@ -305,11 +305,9 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
         return Places(int(most), "configured")
     if _number(state, "concurrency_reported") == most:
         return Places(int(most), "headers")
-    first = _number(state, "search_window") or limits.first_concurrency
-    if limits.first_concurrency is not None and first == most and _number(state, "window") != most:
-        return Places(int(most), "search")
-    by: Mapping[str | None, Literal["latency", "deadlines"]] = {"latency": "latency", "deadline": "deadlines"}
-    return Places(int(most), by.get(state.get("window_by"), "refusals"))
+    if _number(state, "window") == most:
+        return Places(int(most), "deadlines" if state.get("window_by") == "deadline" else "refusals")
+    return Places(int(most), "latency" if state.get("search_by") == "latency" else "search")
 
 
 def _number(state: Mapping[str, str], name: str) -> float | None:

@@ -1,7 +1,7 @@
 -- The most calls of a lane in flight at once: configured, reported, or detected, and where nobody has said so, those of
--- search_window.lua. What is detected is the window, which concurrency_trial.lua, latency_window.lua, late.lua and
--- overload.lua of this folder narrow. In a lane's hash:
---   window, window_by              the window, and what narrowed it: refusals | latency | overload | deadline
+-- search_window.lua. What is detected is the window, which concurrency_trial.lua, late.lua and overload.lua of this
+-- folder narrow. In a lane's hash:
+--   window, window_by              the window, and what narrowed it: refusals | overload | deadline
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
 --   window_step, window_base       by how much it is widened next, and what it was before it was widened
 --   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
@@ -39,7 +39,7 @@ function widen_window(row, limits, elapsed_ms)
   if not known(row.window_base) then note_widening(row) end
   row.window, row.window_age_ms, row.window_from = row.window + row.window_step, 0, row.granted or 0
   row.floors = 0
-  if row.window_by ~= 'latency' then row.window_step = math.min(2 * row.window_step, row.window) end
+  row.window_step = math.min(2 * row.window_step, row.window)
 end
 
 -- The learned window. A probe needs no room in one that overloads narrowed: a call from before an outage may take long.
@@ -61,7 +61,7 @@ function climb_window(row, limits, lease, now)
   climb_search_window(row, limits, known_limit(row, limits), lease, now)
   if not known(row.window) then return end
   if row.window_by == 'deadline' then return climb_in_time(row, lease, now) end
-  if row.window_by == 'latency' or row.stop ~= 'window' then return end
+  if row.stop ~= 'window' then return end
   local overload = row.window_by == 'overload'
   if lease.n <= ((overload and row.busy_n or row.sign) or 0) then return end
   if known(row.window_base) and lease.inflight > row.window_base then
@@ -73,5 +73,5 @@ end
 
 -- The most calls in flight at once; infinite without a limit.
 function concurrency_limit(row, limits)
-  return math.min(known_limit(row, limits), search_window(row, limits))
+  return math.min(known_limit(row, limits), searched_window(row, limits))
 end

@@ -4,9 +4,9 @@
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
 --       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
 --       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
---       MANY_SAMPLES LEAST_SAMPLES KNEE SHARP_KNEE ROOM EASED FLAT GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS
---       BASE_RISES PACE_CALLS REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN
---       SEARCH_ANSWERS SEARCH_GAIN SEARCH_REST SEARCH_RESTS MOVED CAREFUL UNSURE
+--       MANY_SAMPLES KNEE SHARP_KNEE ROOM GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
+--       REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN SEARCH_ANSWERS SEARCH_GAIN
+--       SEARCH_REST SEARCH_RESTS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often as before
@@ -43,19 +43,16 @@ RANDOM_CALLS = 256 -- calls over which that share is averaged: some ten overload
 RANDOM_BELOW = 4 -- overloads that say nothing of a limit, so many more than others, that show chance (control)
 SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
 
--- concurrency/slowness, latency and latency_window: a provider that queues calls where others reject them.
+-- concurrency/slowness and latency: a provider that queues calls where others reject them.
 FIRST_TOKEN = 20 -- tokens of output that take about as long as the wait for the first one (control)
 SAMPLES = 16 -- calls of which a mean is taken
 MANY_SAMPLES = 64 -- calls after which a doubled latency is no chance
-LEAST_SAMPLES = 2 -- calls of which a mean is taken where the window lets hardly more start at once
 KNEE = 2 -- factor on the usual latency over MANY_SAMPLES calls: Little's law, half of the calls queue
 SHARP_KNEE = 4 -- the same over fewer calls, and where a steady rate limits the lane
 ROOM = 1.25 -- factor on the window that keeps the provider busy, since it is measured with noise
-EASED = 0.8 -- share of the latency at the knee above which the narrower window has not helped
-FLAT = 0.9 -- share of the answers a second before the window was narrowed: with fewer, calls did not queue
 GROWN = 1.1 -- factor on the calls in flight when slow ones started: with more now, the provider does not keep up
 CAUSED = 0.7 -- share of the slowdown by which the calls in flight have grown at least where they are its cause
-QUICK = 1.1 -- factor on the usual latency below which nothing queues, and a narrower window is doubled
+QUICK = 1.1 -- factor on the usual latency below which nothing queues, and a wider window is tried at once
 LEAST_QUEUE = 4 -- calls in flight: fewer do not queue
 BASE_FALLS = 0.5 -- share of the difference by which the usual latency follows a lower mean (control)
 BASE_RISES = 0.02 -- the same for a higher mean: a queue must not become usual (control)

@@ -1,25 +1,20 @@
--- Detects a concurrency limit of a provider that queues calls instead of rejecting them: latency grows with the calls
--- in flight, while no more answers come back a second. In a lane's hash:
---   lat_base, lat_usual      how much slower than their kind its calls usually are, and how many are in flight then
+-- Detects a concurrency limit of a provider that queues calls: latency grows with the calls in flight, and no more
+-- answers come back a second. From the window that this suggests, wider ones are searched. In a lane's hash:
+--   lat_base, lat_usual      how much slower than their kind its calls usually are, and how many are in flight then:
+--                            at least as many as Little's law has shown to be served so
 --   lat_n, lat_sum, lat_places, lat_from_ms   calls since a time, the sums of their slowness and of the calls in flight
+--   knee_factor              2 once a wider window was of use: a queue must be twice as slow from then on
 -- GIVES: watch_latency
--- USES: concurrency/detector_constants concurrency/latency_window concurrency/slowness lane/state
+-- USES: concurrency/detector_constants concurrency/slowness lane/state
 
--- Whether a success says nothing: it started before the last change of the window or while Redis was away, or the
--- lane was rejected lately.
+-- Whether a success says nothing: it started before the window was full or while Redis was away, a window is tried, or
+-- a call was rejected lately.
 local function says_nothing(row, lease, now)
-  if lease.granted_ms < math.max(row.knee_ms or 0, row.ramp_ms or 0) then return true end
-  return not narrowed(row) and now < (row.last_ms or -REFUSED_LATELY_MS) + REFUSED_LATELY_MS
-end
-
--- Whether so many calls decide: few where a window holds calls back, so that it is widened soon. A window that is tried
--- has helped only after two calls in each of its places, since the quick ones end first: until then few may refute it.
-local function enough(row, count, mean, slow)
-  if narrowed(row) then
-    local helps = row.knee == 1 and mean <= EASED * row.knee_mean
-    return count >= math.max(LEAST_SAMPLES, helps and 2 * row.window or math.min(SAMPLES, row.window))
+  if lease.granted_ms < (row.ramp_ms or 0) or lease.n <= (row.search_n or 0) then return true end
+  if known(row.search_window) and row.stop == 'window' and (known(row.search_base) or not known(row.search_rest)) then
+    return true
   end
-  return count >= ((slow or not row.lat_base) and SAMPLES or MANY_SAMPLES)
+  return now < (row.rejected_ms or -REFUSED_LATELY_MS) + REFUSED_LATELY_MS
 end
 
 -- Whether slow calls queue. Then latency has grown no more than the calls in flight: where it has, the provider, the
@@ -39,10 +34,17 @@ local function knee_of(row, count)
   return (closed and count >= MANY_SAMPLES and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
 end
 
--- Watches how much slower successes are than usual.
+-- From this window on, concurrency/search_window searches: as many calls are in flight, and more.
+local function search_from(row, window, now)
+  row.search_window, row.search_by, row.search_base, row.search_rest = window, 'latency', '', ''
+  row.search_n, row.search_ms, row.search_count, row.search_took_ms = row.granted, now, 0, 0
+end
+
+-- Watches how much slower successes are than usual. What a window holds does not become usual.
 function watch_latency(row, lease, used, now)
   if says_nothing(row, lease, now) then return end
-  local slower = slowness(row, lease, used, now, narrowed(row))
+  local narrowed = row.search_by == 'latency' and row.stop == 'window'
+  local slower = slowness(row, lease, used, now, narrowed)
   if not slower then
     if not row.lat_n then row.lat_base, row.lat_usual = 1, math.max(row.lat_usual or 0, lease.inflight) end
     return
@@ -51,22 +53,21 @@ function watch_latency(row, lease, used, now)
   local places, from_ms = (row.lat_places or 0) + lease.inflight, row.lat_from_ms or now
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
   local slow, follow = mean > knee_of(row, count) * base, mean < base and BASE_FALLS or BASE_RISES
-  if not enough(row, count, mean, slow) or from_ms > lease.granted_ms then
+  local enough = (slow or not row.lat_base) and SAMPLES or MANY_SAMPLES
+  if count < enough or from_ms > lease.granted_ms then
     row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = count, sum, places, from_ms
     return
   end
   row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
-  if row.knee == 1 and narrowed(row) then
-    row.lat_base = judge_narrower(row, in_flight, mean, base, now)
-    return
-  elseif slow and queues(row, in_flight, mean / base) then
-    return try_narrower(row, in_flight, mean, base, now)
+  if slow and queues(row, in_flight, mean / base) then
+    return search_from(row, math.ceil(in_flight * base / mean * ROOM), now)
   elseif slow then
     follow = 1
-  elseif narrowed(row) then
-    widen_by_latency(row, mean, base, now)
+  elseif narrowed then
+    if mean < QUICK * base then row.search_rest = '' end
     follow = mean < base and follow or 0
   end
+  local usual = row.lat_usual or in_flight
   row.lat_base = base + follow * (mean - base)
-  row.lat_usual = (row.lat_usual or in_flight) + follow * (in_flight - (row.lat_usual or in_flight))
+  row.lat_usual = math.max(usual + follow * (in_flight - usual), in_flight * base / mean)
 end

@@ -1,17 +1,17 @@
 -- The window of a lane whose number of calls at once nobody has said, as long as it is no known limit: few to begin
--- with, and wider while more calls in flight bring more answers a second. In a lane's hash:
+-- with, or what latency suggests, and wider while more calls in flight bring more answers a second. In a lane's hash:
 --   search_window                  the window; without it, `first_concurrency` of its limits
+--   search_by                      'latency' where latency has set it (concurrency/latency)
 --   search_base, search_flow       the window before it was widened, and its answers a ms; empty where nothing is tried
 --   search_n, search_ms            the latest permit, and the time, from before the window was full
 --   search_count, search_took_ms   answers since, and the sum of their times
 --   search_rest                    answers for each call of the window, after which the next try begins
--- GIVES: search_window climb_search_window
+-- GIVES: searched_window climb_search_window
 -- USES: concurrency/detector_constants lane/state
 
 -- The window; infinite on a lane that has none.
-function search_window(row, limits)
-  local first = tonumber(limits.first_concurrency or '')
-  return first and (known(row.search_window) or first) or math.huge
+function searched_window(row, limits)
+  return known(row.search_window) or tonumber(limits.first_concurrency or '') or math.huge
 end
 
 -- Sets the window. Calls that start until as many are in flight show nothing of it.
@@ -30,7 +30,7 @@ end
 -- Notes an answer, where no narrower window limits the lane (`most`: the others). By Little's law a full window has
 -- answers a second as it has calls, divided by how long they take.
 function climb_search_window(row, limits, most, lease, now)
-  local window, base = search_window(row, limits), known(row.search_base)
+  local window, base = searched_window(row, limits), known(row.search_base)
   if window == math.huge or row.stop ~= 'window' then return end
   local narrower, refused = most < window, (known(row.last_ms) or 0) > (row.search_ms or now)
   if base and (narrower or refused) then return take_back(row, now) end
@@ -41,6 +41,6 @@ function climb_search_window(row, limits, most, lease, now)
   if row.search_count < (rest or SEARCH_ANSWERS) * window then return end
   local flow = window * row.search_count / row.search_took_ms
   if base and flow < (1 + SEARCH_GAIN * (window / base - 1)) * row.search_flow then return take_back(row, now) end
-  if base then row.search_rest = '' end
+  if base then row.search_rest, row.knee_factor = '', 2 end
   set_search_window(row, rest and math.ceil(1.5 * window) or 2 * window, window, flow, now)
 end

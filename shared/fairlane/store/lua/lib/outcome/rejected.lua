@@ -35,6 +35,7 @@ end
 -- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many, and
 -- a limit on growth has lowered it already (refusal/growth).
 function rejected(row, limits, lease, hints, wait_ms, now)
+  row.rejected_ms = now
   if wait_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + wait_ms) end
   if lease.of_growth or hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
