@@ -115,6 +115,28 @@ def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real
     assert world.admitted(last) >= 0.7 * 16 * 120
 
 
+@pytest.mark.parametrize(("by", "after_ms"), [("overload", 4000), ("refusals", 30_000)])
+def test_a_window_is_widened_in_time_while_its_only_call_goes_on(
+    real_redis: Redis, by: str, after_ms: int
+) -> None:
+    """A call may take ten minutes: the leader is told when to ask again, as no answer wakes it."""
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=20, requests_per_minute=6000)
+    state = {"window": 1, "window_by": by, "window_age_ms": 0, "window_step": 1, "widen_ms": 4000}
+    d.redis.hset(d.keys.lane("sim:fast"), mapping=state)
+    assert len(d.ask(ref).permits) == 1
+    began_ms = d.now_ms
+    for number in (1, 2):  # one call more, then two more
+        grant = d.ask(ref)
+        while not grant.permits and d.now_ms < began_ms + 10 * after_ms:
+            assert grant.reason == "window"
+            assert d.now_ms < grant.at_ms <= d.now_ms + after_ms
+            d.advance(grant.at_ms - d.now_ms)
+            grant = d.ask(ref)
+        assert len(grant.permits) == number
+    assert d.now_ms == began_ms + 2 * after_ms
+
+
 @pytest.mark.parametrize("narrow", [4, 7])
 def test_a_window_that_latency_has_narrowed_in_vain_is_wide_again_within_seconds(
     real_redis: Redis, narrow: int

@@ -100,28 +100,3 @@ def test_quick_calls_that_end_first_do_not_make_the_others_look_slow(
         cluster.run_for(1)
         lane = cluster.redis.hgetall(cluster.keys.lane(LANE))
         assert lane.get(b"search_by") != b"latency"
-
-
-@pytest.mark.parametrize("seed", [1, 3])
-def test_calls_that_end_while_a_lane_is_blocked_do_not_look_like_queueing(
-    real_redis: Redis, seed: int
-) -> None:
-    """Quick calls end first, so those that end during a block are the slow ones of a lane that has grown."""
-    rng = random.Random(seed)
-
-    def seconds(_cluster: Cluster, _attempt: Attempt) -> float:
-        if seed == 1:
-            return 0.4 * (10 if rng.random() < 0.1 else 1) * rng.uniform(0.8, 1.2)
-        return rng.lognormvariate(-0.7, 0.8)
-
-    cluster = _running(real_redis, {}, seconds, slots=30)
-    for _ in range(6):
-        cluster.run_for(rng.uniform(0.5, 2.0))
-        until_ms = cluster.now_ms + rng.randrange(500, 2500)
-        cluster.redis.hset(cluster.keys.lane(LANE), "blocked_ms", until_ms)
-        cluster.workers[0].slots = int(cluster.workers[0].slots * rng.uniform(1, 1.5))
-        cluster.beat(cluster.workers[0], changed=True)
-        cluster.run_for((until_ms - cluster.now_ms) / 1000)
-        lane = cluster.redis.hgetall(cluster.keys.lane(LANE))
-        assert not lane.get(b"window")
-        assert not lane.get(b"search_by")

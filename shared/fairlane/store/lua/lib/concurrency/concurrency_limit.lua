@@ -8,7 +8,7 @@
 --   window_top                     up to where successes widen it after an overload
 --   at_once_named                  the limit that the latest 429 for it named, if any
 --   widen_ms                       for how long it limits jobs after an overload, or such a 429, until it is widened
--- GIVES: climb_window narrow_window widen_window concurrency_limit
+-- GIVES: climb_window narrow_window widened_at widen_window concurrency_limit
 -- USES: concurrency/deadline_window concurrency/detector_constants concurrency/lasting_429s concurrency/search_window
 --       lane/state rate/constants
 
@@ -25,20 +25,28 @@ local function note_widening(row)
   row.window_base, row.fitted = row.window, row.window
 end
 
+local function widened_after_ms(row)
+  local waits = row.window_by == 'overload' or row.window_by == 'refusals' and known(row.at_once_named)
+  return waits and row.widen_ms or WIDEN_MS
+end
+
+-- When a window that limits jobs is widened if no call ends before; 0 if only an answer widens it.
+function widened_at(row, now)
+  if not known(row.window) or too_late_to_widen(row) then return 0 end
+  return now + math.max(0, widened_after_ms(row) - (row.window_age_ms or 0))
+end
+
 -- Widens a window that has limited jobs for a while: it may be too narrow by now. The refusal budget pays for a 429
 -- every 1 / budget calls, except for one that names the limit again.
 function widen_window(row, limits, elapsed_ms)
-  if not known(row.window) then return end
-  if too_late_to_widen(row) then return end
-  row.window_age_ms = row.window_age_ms + elapsed_ms
-  local calls = (row.granted or 0) - (row.window_from or row.granted or 0)
-  local refused, named = row.window_by == 'refusals', known(row.at_once_named)
-  local paid = refused and not named and calls >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
-  local wanted_ms = (row.window_by == 'overload' or refused and named) and row.widen_ms or WIDEN_MS
-  if row.window_age_ms < wanted_ms and not paid then return end
+  if not known(row.window) or too_late_to_widen(row) then return end
+  local granted, age_ms = row.granted or 0, (row.window_age_ms or 0) + elapsed_ms
+  local guessed = row.window_by == 'refusals' and not known(row.at_once_named)
+  local paid = guessed and granted - (row.window_from or granted) >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
+  row.window_age_ms = age_ms
+  if age_ms < widened_after_ms(row) and not paid then return end
   if not known(row.window_base) then note_widening(row) end
-  row.window, row.window_age_ms, row.window_from = row.window + row.window_step, 0, row.granted or 0
-  row.floors = 0
+  row.window, row.window_age_ms, row.window_from, row.floors = row.window + row.window_step, 0, granted, 0
   row.window_step = math.min(2 * row.window_step, row.window)
 end
 

@@ -4,7 +4,7 @@
 -- GIVES: STEADY_FLOORS FLOORS UNPROVOKED BEYOND STRAGGLERS WORTH UNDER MANY_UNDER LATENCIES LEAST_FIRST FEW_TRIES
 --       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
 --       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
---       MANY_SAMPLES KNEE SHARP_KNEE ROOM GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
+--       MANY_SAMPLES NEARLY_ALL KNEE SHARP_KNEE ROOM GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
 --       REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN SEARCH_ANSWERS SEARCH_GAIN
 --       SEARCH_REST SEARCH_RESTS MOVED CAREFUL UNSURE
 
@@ -47,6 +47,7 @@ SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobod
 FIRST_TOKEN = 20 -- tokens of output that take about as long as the wait for the first one (control)
 SAMPLES = 16 -- calls of which a mean is taken
 MANY_SAMPLES = 64 -- calls after which a doubled latency is no chance
+NEARLY_ALL = 0.9 -- share of such calls that are to end: a few may hang
 KNEE = 2 -- factor on the usual latency over MANY_SAMPLES calls: Little's law, half of the calls queue
 SHARP_KNEE = 4 -- the same over fewer calls, and where a steady rate limits the lane
 ROOM = 1.25 -- factor on the window that keeps the provider busy, since it is measured with noise

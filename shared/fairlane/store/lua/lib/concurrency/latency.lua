@@ -2,7 +2,9 @@
 -- answers come back a second. From the window that this suggests, wider ones are searched. In a lane's hash:
 --   lat_base, lat_usual      how much slower than their kind its calls usually are, and how many are in flight then:
 --                            at least as many as Little's law has shown to be served so
---   lat_n, lat_sum, lat_places, lat_from_ms   calls since a time, the sums of their slowness and of the calls in flight
+--   lat_from                 the permits granted before MANY_SAMPLES others, of which nearly all are to end: the quick
+--                            calls end first, and while the lane is blocked only slow ones are left to end
+--   lat_n, lat_sum, lat_places   how many of them have ended, the sums of their slowness and of the calls in flight
 --   knee_factor              2 once a wider window was of use: a queue must be twice as slow from then on
 -- GIVES: watch_latency
 -- USES: concurrency/detector_constants concurrency/slowness lane/state
@@ -31,7 +33,7 @@ end
 local function knee_of(row, count)
   local starting = known(row.requests_est) and not known(row.requests_age_ms)
   local closed = row.stop == 'window' or row.stop == 'slots' or starting
-  return (closed and count >= MANY_SAMPLES and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
+  return (closed and count >= NEARLY_ALL * MANY_SAMPLES and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
 end
 
 -- From this window on, concurrency/search_window searches: as many calls are in flight, and more.
@@ -49,16 +51,17 @@ function watch_latency(row, lease, used, now)
     if not row.lat_n then row.lat_base, row.lat_usual = 1, math.max(row.lat_usual or 0, lease.inflight) end
     return
   end
+  local from = row.lat_from or lease.n - 1
+  if lease.n <= from or lease.n > from + MANY_SAMPLES then return end
   local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + slower
-  local places, from_ms = (row.lat_places or 0) + lease.inflight, row.lat_from_ms or now
+  local places = (row.lat_places or 0) + lease.inflight
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
   local slow, follow = mean > knee_of(row, count) * base, mean < base and BASE_FALLS or BASE_RISES
-  local enough = (slow or not row.lat_base) and SAMPLES or MANY_SAMPLES
-  if count < enough or from_ms > lease.granted_ms then
-    row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = count, sum, places, from_ms
+  if count < ((slow or not row.lat_base) and SAMPLES or NEARLY_ALL * MANY_SAMPLES) then
+    row.lat_n, row.lat_sum, row.lat_places, row.lat_from = count, sum, places, from
     return
   end
-  row.lat_n, row.lat_sum, row.lat_places, row.lat_from_ms = 0, 0, 0, now
+  row.lat_n, row.lat_sum, row.lat_places, row.lat_from = 0, 0, 0, row.granted
   if slow and queues(row, in_flight, mean / base) then
     return search_from(row, math.ceil(in_flight * base / mean * ROOM), now)
   elseif slow then

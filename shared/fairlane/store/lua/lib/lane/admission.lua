@@ -21,7 +21,7 @@ local function limit_reached(admission, reserved, margins, trial)
   if admission.shut and not trial then return admission.shut, admission.shut_at end
   if admission.probing and admission.taken > 0 then return 'probing', 0 end
   local window = not (trial or admission.probing) and admission.window or admission.limits.max_concurrency or math.huge
-  if (row.inflight or 0) >= window then return 'window', 0 end
+  if (row.inflight or 0) >= window then return 'window', widened_at(row, now) end
   if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
   local day_ends = admission.day_shut or admission.day_used >= admission.day and admission.day_until
