@@ -97,7 +97,8 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
             if len(cells) != len(header):
                 if delimiter == "," and len(header) == 1 and (other := other_separator(*header)):
                     raise other
-                problem = f"line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
+                found = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+                problem = f"line {reader.line_num} has {found}, the header has {len(header)}"
                 raise Broken(
                     problem, f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
                 )
