@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from fairlane.apps.report.gathering import Gathering
 from fairlane.client.views.tally import summarise
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.job import JobState
-from fairlane.model.moments import Moments, OpenRows
 from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import Scores

@@ -78,6 +78,19 @@ def test_memory_grows_with_the_turns_and_not_with_their_square() -> None:
     on_loop(scene)
 
 
+def test_a_serial_run_reads_for_an_item_its_own_conversation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = lambda request: Success("y")
+        monkeypatch.setattr(parts.scheduler.runs, "memory", lambda ref: pytest.fail("reads all of them"))
+        rows = [row for who in "abc" for row in rows_of(2, who)]
+        records = await played(parts, talk(parts, rows, order={"turns": False, "serial": True}))
+        assert [each.state for each in records] == [JobState.SUCCEEDED] * 6
+        asked = [each.messages[0]["content"] for each in parts.provider.requests]
+        assert asked == ["0", "y,1"] * 3
+
+    on_loop(scene)
+
+
 def test_a_long_name_of_a_conversation_is_not_repeated_with_each_turn() -> None:
     async def scene(parts: WorkerParts) -> None:
         run = talk(parts, rows_of(6, "w" * 5000))

@@ -9,8 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from fairlane.client.views.summary import TASK
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.job import JobState
-from fairlane.model.moments import Moments, OpenRows
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
 

@@ -14,7 +14,7 @@ from fairlane.client.views.html import Cell, note, number, table
 from fairlane.client.views.student import critical
 from fairlane.core.errors import FairlaneError, SubmissionError
 from fairlane.evaluators.scorers import as_text
-from fairlane.model.moments import Moments
+from fairlane.export.moments import Moments
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 

@@ -10,10 +10,10 @@ from contextlib import suppress
 from fairlane.client.views.summary import TASK, Endings, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.export.finish_reasons import Ending, ending_of
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS
-from fairlane.model.moments import Moments, OpenRows
 from fairlane.model.record import PROMPT_CUT, Record
 from fairlane.model.run import RunSpec, RunState
 from fairlane.model.run_status import Scores
