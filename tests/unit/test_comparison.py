@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import random
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -18,6 +20,7 @@ from fairlane.model.run import RunSpec
 from tests.support.records import make_record, spec_of
 
 scores = st.floats(-1e3, 1e3) | st.none()
+finite = st.floats(allow_nan=False, allow_infinity=False)
 pairs = st.tuples(st.integers(0, 4), scores, scores)
 
 
@@ -64,6 +67,23 @@ def test_the_change_is_the_second_mean_minus_the_first(found: list[tuple[int, An
     assert each.second_mean is not None
     assert each.second_mean - each.first_mean == pytest.approx(each.mean, abs=1e-9)
     assert each.pairs == each.better + each.worse + each.equal
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), finite, finite), min_size=1, max_size=9))
+def test_scores_at_the_ends_of_a_float_are_compared(found: list[tuple[int, float, float]]) -> None:
+    each = compared(found)
+    rounding = max(abs(score) for _, *both in found for score in both) * 1e-12
+    assert each.first_mean == pytest.approx(sum(_means(found, 1)), abs=rounding)
+    assert each.second_mean == pytest.approx(sum(_means(found, 2)), abs=rounding)
+    figures = (each.first_mean, each.second_mean, each.mean, each.standard_error)
+    assert all(figure is None or math.isfinite(figure) for figure in figures)
+
+
+def _means(found: list[tuple[int, float, float]], place: int) -> Iterator[float]:
+    """Parts of the mean over rows of their means, none of which is beyond a float."""
+    rows = Counter(row for row, *_ in found)
+    for each in found:
+        yield each[place] / rows[each[0]] / len(rows)
 
 
 def test_rows_with_unequal_numbers_of_pairs_have_equal_weight() -> None:

@@ -206,7 +206,7 @@ def test_a_number_that_json_lacks_is_refused_in_a_file(tmp_path: Path, number: s
         ("r.json", "", 1, "no JSON array"),
         ("r.json", '{"rows": []}', 1, "no JSON array"),
         ("r.json", b'[{"a": "\xff"}]', 1, "UTF-8"),
-        ("r.csv", "a,b\n1,2\n3\n", 2, "line 3 has 1 cells"),
+        ("r.csv", "a,b\n1,2\n3\n", 2, "line 3 has 1 cell, the header has 2"),
         ("r.csv", "a,b\n1,2,3\n", 1, "3 cells"),
         ("r.csv", "a,a\n1,2\n", 1, "two columns"),
         ("r.csv", "a,\n1,2\n", 1, "column 2"),

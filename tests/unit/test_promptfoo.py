@@ -201,6 +201,17 @@ def test_a_stored_output_is_there_for_later_tests_and_serial_ones_go_first(folde
     assert "no variable 'reply' is set here" in problem
 
 
+@pytest.mark.parametrize("reads", ["{{ reply }}", "{{ reply | default('', true) }}", ["a", "{{ reply }}"]])
+def test_only_prompts_read_a_stored_output(folder: Folder, reads: Any) -> None:
+    first = {"vars": {"word": "a"}, "options": {"storeOutputAs": "reply"}}
+    for second in (
+        {"vars": {"word": reads, "reply": "own"}},
+        {"vars": {"word": "b", "reply": "own"}, "assert": [{"type": "contains-any", "value": reads}]},
+    ):
+        (problem,) = folder.refusals(config(tests=[first, second], prompts=["{{ word }}"]))
+        assert "reads 'reply', which a test stores: only prompts read it" in problem
+
+
 def test_a_delay_is_a_gap_between_calls_that_go_one_at_a_time(folder: Folder) -> None:
     options = folder.read(config(evaluateOptions={"delay": 1500, "maxConcurrency": 8})).runs[0].options
     assert (options["delay"], options["max_concurrent"]) == (1.5, 1)

@@ -13,7 +13,7 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from redis import Redis
 
@@ -298,6 +298,15 @@ def test_examples_are_the_worst_and_the_best() -> None:
     assert [record.item for record in gathering.chosen()] == [0, 1, 48, 49]
 
 
+def test_scores_at_the_end_of_a_float_have_their_place_among_the_examples() -> None:
+    gathering = Gathering(examples=2)
+    some = [
+        replace(each, item=n, scores={"s": n * 8e307, "t": n * 8e307}) for n, each in enumerate(records(3))
+    ]
+    assert len(list(gathering.passing(some))) == 3
+    assert [record.item for record in gathering.chosen()] == [0, 2]
+
+
 def test_models_without_end_are_bounded() -> None:
     gathering = Gathering()
     some = (replace(next(records()), item=n, model=f"sim:m{n}") for n in range(MOST_CELLS + 9))
@@ -307,6 +316,7 @@ def test_models_without_end_are_bounded() -> None:
 
 
 @given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), logarithmic=st.booleans())
+@example(values=[*(n * 1e-9 for n in range(20)), 1e306], logarithmic=False)
 def test_every_value_is_in_one_bin(values: list[float], logarithmic: bool) -> None:
     if logarithmic:
         values = [abs(value) + 0.1 for value in values]

@@ -53,7 +53,6 @@ def test_judges_are_named_and_a_run_whose_models_have_one_name_keeps_nothing() -
         await played(parts, parts.scheduler.admit(1, judges=["sim:judge"]))
         await played(parts, parts.scheduler.admit(1, judges=["sim:judge"], run="r2"))
         assert (kept(parts), kept(parts, "r2")) == ({"sim:judge": ("judge-2026",)}, {})
-        assert not parts.scheduler.redis.exists(parts.keys.memory(RunRef("search", "r2")))
 
     on_loop(scene)
 
@@ -70,6 +69,17 @@ def test_a_provider_that_makes_names_up_fills_no_memory(monkeypatch: pytest.Monk
     on_loop(scene)
 
 
+def test_names_that_many_workers_add_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(serving, "MOST_NAMES", 1000)  # as if each of many workers added a few
+
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = served_by(*(f"v{n:03}" for n in (*range(80), 0)))
+        await played(parts, parts.scheduler.admit(81))
+        assert kept(parts) == {"sim:fast": tuple(f"v{n:03}" for n in range(64))}
+
+    on_loop(scene)
+
+
 def test_a_conversation_reads_no_names_of_models() -> None:
     async def scene(parts: WorkerParts) -> None:
         parts.provider.answer = served_by("v1", "v2", "v3")
@@ -80,5 +90,7 @@ def test_a_conversation_reads_no_names_of_models() -> None:
         asked = [request.messages[-1]["content"] for request in parts.provider.requests]
         assert asked == ["1", "1 yes", "1 yes yes"]
         assert kept(parts) == {"sim:fast": ("v1", "v2", "v3")}
+        turns = parts.keys.memory(RunRef("search", "r1"))
+        assert not parts.scheduler.redis.exists(turns), "its records have the outputs"
 
     on_loop(scene)

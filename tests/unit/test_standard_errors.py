@@ -13,8 +13,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.apps.report.gathering import Gathering
-from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.client.views.tally import summarise
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.run import RunState

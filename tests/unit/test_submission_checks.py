@@ -163,12 +163,13 @@ def test_a_single_row_is_called_so(stage: Stage) -> None:
     assert "the only row has no value in this field" in str(error)
 
 
+@pytest.mark.parametrize("answer", ["2", "2,5"])
 @pytest.mark.parametrize(("mark", "word"), [(";", "semicolon"), ("\t", "tab"), ("|", "bar")])
 def test_a_table_that_is_separated_otherwise_is_reported(
-    stage: Stage, tmp_path: Path, mark: str, word: str
+    stage: Stage, tmp_path: Path, mark: str, word: str, answer: str
 ) -> None:
     table = tmp_path / "rows.csv"
-    table.write_text(f"question{mark}answer\n1 + 1?{mark}2\n")
+    table.write_text(f"question{mark}answer\n1 + 1?{mark}{answer}\n")
     assert re.search(f"single column.*{word}.*the separator", str(refused(stage, table)))
 
 

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 
 from fairlane.model.choices import SPEC_VERSION, TURN_FIELDS, Message
 from fairlane.model.job import JobState
-from fairlane.model.outcome import Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Order
 from fairlane.pipeline import conversation
+from fairlane.store.read.reading import RecordReader
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played
 from tests.support.worker_parts import WorkerParts, on_loop
@@ -43,6 +44,23 @@ def memory(parts: WorkerParts, run: Any) -> dict[bytes, bytes]:
     return parts.scheduler.runs.memory(run.ref)
 
 
+async def remembered(parts: WorkerParts, run: Any) -> dict[bytes, bytes]:
+    """Play a run; what it kept at its last call, which its end deletes."""
+    found: dict[bytes, bytes] = {}
+    given_answer = parts.provider.answer
+
+    def looking(request: Request) -> Outcome:
+        found.update(memory(parts, run))
+        return given_answer(request) if callable(given_answer) else given_answer
+
+    parts.provider.answer = looking
+    await played(parts, run)
+    parts.provider.answer = given_answer
+    assert found
+    assert not memory(parts, run)
+    return found
+
+
 def rows_of(count: int, who: str = "a", **fields: Any) -> list[dict[str, Any]]:
     return [{"q": str(n), "who": who, **fields} for n in range(count)]
 
@@ -52,10 +70,23 @@ def test_memory_grows_with_the_turns_and_not_with_their_square() -> None:
         parts.provider.answer = lambda request: Success("y" * 400)
         sizes = []
         for count in (10, 40):
-            run = talk(parts, rows_of(count), run=f"r{count}")
-            await played(parts, run)
-            sizes.append(sum(len(name) + len(value) for name, value in memory(parts, run).items()))
+            run = talk(parts, rows_of(count + 1), run=f"r{count}")
+            kept = await remembered(parts, run)
+            sizes.append(sum(len(name) + len(value) for name, value in kept.items()))
         assert sizes[1] < 4.5 * sizes[0] < 4.5 * 10 * 600
+
+    on_loop(scene)
+
+
+def test_a_serial_run_reads_for_an_item_its_own_conversation_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = lambda request: Success("y")
+        monkeypatch.setattr(parts.scheduler.runs, "memory", lambda ref: pytest.fail("reads all of them"))
+        rows = [row for who in "abc" for row in rows_of(2, who)]
+        records = await played(parts, talk(parts, rows, order={"turns": False, "serial": True}))
+        assert [each.state for each in records] == [JobState.SUCCEEDED] * 6
+        asked = [each.messages[0]["content"] for each in parts.provider.requests]
+        assert asked == ["0", "y,1"] * 3
 
     on_loop(scene)
 
@@ -63,8 +94,9 @@ def test_memory_grows_with_the_turns_and_not_with_their_square() -> None:
 def test_a_long_name_of_a_conversation_is_not_repeated_with_each_turn() -> None:
     async def scene(parts: WorkerParts) -> None:
         run = talk(parts, rows_of(6, "w" * 5000))
-        await played(parts, run)
-        assert all(len(name) < 60 for name in memory(parts, run) if name.startswith(b"turn:"))
+        turns = [name for name in await remembered(parts, run) if name.startswith(b"turn:")]
+        assert len(turns) == 5
+        assert all(len(name) < 60 for name in turns)
 
     on_loop(scene)
 
@@ -100,8 +132,7 @@ def test_a_run_of_an_earlier_version_keeps_its_one_field(version: int) -> None:
     async def scene(parts: WorkerParts) -> None:
         order = {"turn_fields": EVERY}
         run = talk(parts, rows_of(3), version=version, order=order)
-        await played(parts, run)
-        assert not [name for name in memory(parts, run) if name.startswith(b"turn:")]
+        assert not [name for name in await remembered(parts, run) if name.startswith(b"turn:")]
 
     on_loop(scene)
 
@@ -166,10 +197,11 @@ def test_a_continued_run_of_an_earlier_version_keeps_its_turns_apart() -> None:
         parts.provider.answer = answer
         first = talk(parts, rows_of(3), version=IN_ONE_FIELD)
         before = await played(parts, first)
-        again = continued(parts, first)
-        after = await played(parts, again)
+        again = continued(parts, first, rows_of(4))
+        kept = await remembered(parts, again)
+        after = RecordReader(parts.scheduler.redis, parts.keys, again.plan.spec).records(range(3))
         assert [each.output for each in after] == [each.output for each in before]
         assert again.plan.spec.version == SPEC_VERSION
-        assert len([name for name in memory(parts, again) if name.startswith(b"turn:")]) == 3
+        assert len([name for name in kept if name.startswith(b"turn:")]) == 3
 
     on_loop(scene)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeAlias
 
 from redis.exceptions import RedisError
 
@@ -27,12 +27,13 @@ from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.conversation import missing_turn, recalled, turn_asked
+from fairlane.pipeline.conversation import missing_turn, read_fields, recalled, turn_asked, turn_fields
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.sandbox.pieces import ReadPage, RenderCall
 from fairlane.sandbox.pool import Pool
+from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.child_work import ChildWork, WorkAwaited
@@ -57,6 +58,10 @@ log = get_logger("rows")
 Row = dict[str, Any]
 _Page = list[Row | str] | list[bytes]
 _Key = tuple[RunRef, int]
+
+
+Memory: TypeAlias = Callable[[RunItem], Mapping[bytes, bytes]]
+"""What an item may read of earlier ones."""
 
 
 class PageAwaited(Exception):
@@ -193,7 +198,7 @@ class Placement:
         placed: list[PlacedItem] = []
         position, stop, stopped = run.cursor, 0, False
         self.unconnected.pop(run.ref, None)
-        memory = self._runs.memory(run.ref) if run.plan.spec.order.remembers else None
+        memory, read = self._memory_of(run), dict[bytes, bytes]()
         while position < upto and not (position > run.cursor and enough()):
             try:
                 one = self._place_one(run, position, memory)
@@ -213,13 +218,15 @@ class Placement:
                 one = None
             position += 1
             if one is not None and not stopped:
-                placed.append(as_turn(one, memory))
+                own = None if memory is None else memory(one.item)
+                placed.append(as_turn(one, own))
+                read |= own or {}
                 if run.serial:
                     break
         if stopped:
             self._asked_until[run.ref] = max(position, self._asked_until.get(run.ref, 0))
         batch = FeedBatch()
-        fed = len(self._queue_or_record(run, placed, memory or {}, batch, in_order=True))
+        fed = len(self._queue_or_record(run, placed, read, batch, in_order=True))
         if fed < len(placed):
             return batch, placed[fed].position
         return batch, stop if stopped else position
@@ -243,9 +250,26 @@ class Placement:
         pieces = 0 if self._work is None else self._work.cut_off.pop(ref, 0)
         return self._pages.cut_off.pop(ref, 0) + pieces
 
-    def _place_one(
-        self, run: ActiveRun, position: int, memory: Mapping[bytes, bytes] | None
-    ) -> PlacedItem | None:
+    def _memory_of(self, run: ActiveRun) -> Memory | None:
+        """Reads what an item may read of earlier ones, once; ``None`` in a run whose items read nothing."""
+        if not run.plan.spec.order.remembers:
+            return None
+        read, reader = dict[int, Mapping[bytes, bytes]](), TurnReader(self._runs.redis, self._runs.keys)
+
+        def memory(item: RunItem) -> Mapping[bytes, bytes]:
+            if item.number not in read:
+                fields = read_fields(item.rendering, item.cell, item.row)
+                if fields is None:
+                    read[item.number] = self._runs.memory(run.ref)
+                else:
+                    found = reader.memory(run.ref, fields)
+                    turns = reader.memory(run.ref, turn_fields(item.rendering, fields, found))
+                    read[item.number] = found | turns
+            return read[item.number]
+
+        return memory
+
+    def _place_one(self, run: ActiveRun, position: int, memory: Memory | None) -> PlacedItem | None:
         """An item to feed; ``None`` if it belongs to another turn.
 
         Raises `PageAwaited`, `WorkAwaited` and `ConnectionAwaited`.
@@ -267,10 +291,11 @@ class Placement:
             if self._work is None or has_linear_model(item):
                 model = rendering.model(item.cell, row)
                 self._lane_of(run, model)
-            if memory is not None and (gap := missing_turn(rendering, item.cell, row, memory)):
+            stored = None if memory is None else memory(item)
+            if stored is not None and (gap := missing_turn(rendering, item.cell, row, stored)):
                 return PlacedItem(item, position, problem=gap, model=model)
-            call = self._call(run, item, memory)
-            return PlacedItem(item, position, self._lane_of(run, call.model), call, memory=memory)
+            call = self._call(run, item, stored)
+            return PlacedItem(item, position, self._lane_of(run, call.model), call, memory=stored)
         except (TemplateError, UnknownModel, UnreadableRow, CutOff, WorkRaised) as error:
             return PlacedItem(item, position, problem=str(error), model=model)
         except (PageAwaited, WorkAwaited, ConnectionAwaited, NoChild, RedisError, OSError, MemoryError):

@@ -51,7 +51,7 @@ class TurnPlacement(Placement):
     def _place_turn(self, run: ActiveRun, item: int, own: dict[bytes, bytes]) -> PlacedItem | None:
         """An item with its conversation's memory; ``None`` for one that a child or a connection holds up."""
         try:
-            one = self._place_one(run, item, own)
+            one = self._place_one(run, item, lambda _: own)
         except ConnectionAwaited as awaited:
             self.unconnected[run.ref] = awaited.connection
         except (PageAwaited, WorkAwaited):

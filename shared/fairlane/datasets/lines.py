@@ -13,6 +13,7 @@ MAX_ROW_CHARS = 16 * 1024 * 1024
 
 
 _NAMES = {",": "commas", "\t": "tabs"}
+_OTHERS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 
 class Broken(Exception):
@@ -94,7 +95,10 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
             if not any(cell.strip() for cell in cells):
                 continue
             if len(cells) != len(header):
-                problem = f"line {reader.line_num} has {len(cells)} cells, the header has {len(header)}"
+                if delimiter == "," and len(header) == 1 and (other := other_separator(*header)):
+                    raise other
+                found = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
+                problem = f"line {reader.line_num} has {found}, the header has {len(header)}"
                 raise Broken(
                     problem, f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
                 )
@@ -111,6 +115,17 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
 def read_tabs(file: BinaryIO) -> Iterator[object]:
     """`read_table` of cells that tabs separate. Raises `Broken`."""
     return read_table(file, "\t")
+
+
+def other_separator(column: str) -> Broken | None:
+    """The error for a CSV file with this column alone, where another mark than a comma separates columns."""
+    mark = next((mark for mark in _OTHERS if mark in column), None)
+    if mark is None:
+        return None
+    return Broken(
+        f"has a single column, {column!r}: is {_OTHERS[mark]} the separator?",
+        f"Separate columns by commas, or pass csv.DictReader(file, delimiter={mark!r}) from Python.",
+    )
 
 
 def _header(cells: list[str]) -> list[str]:

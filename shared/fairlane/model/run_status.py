@@ -62,7 +62,7 @@ class Scores:
     """One evaluator's scores over the ``count`` items that have one; ``missing`` have none, for any reason.
 
     ``standard_error`` is that of the mean over ``rows``, which count as independent: repetitions, prompts and
-    models of one row do not. It is cluster-robust (`fairlane.client.views.moments`), which with one item a
+    models of one row do not. It is cluster-robust (`fairlane.export.moments`), which with one item a
     row is ``s / √count`` with ``s² = Σ(x − mean)² / (count − 1)``. There is none for fewer than two rows.
     ``rows`` is 0 in what an earlier version stored.
     """

@@ -119,7 +119,7 @@ class Keys:
         return self._run(ref, f"fresh:{lane}")
 
     def memory(self, ref: RunRef) -> str:
-        """Hash: values that later items read of earlier ones, and which models answered (`served_field`)."""
+        """Hash: values that later items read of earlier ones, until the run ends."""
         return self._run(ref, "memory")
 
     def sessions(self, ref: RunRef) -> str:
@@ -173,8 +173,8 @@ def digest_field(page: int) -> str:
 
 
 def served_field(asked: str, served: str) -> str:
-    """The field, in a run's memory, which says that a call to model ``asked`` was answered by ``served``."""
-    return f"{_SERVED}{json.dumps([asked, served], ensure_ascii=False)}"
+    """The field, in a run's state, which says that a call to model ``asked`` was answered by ``served``."""
+    return f"{_SERVED}{json.dumps([asked, served])}"
 
 
 def served_models(field: bytes) -> tuple[str, str] | None:

@@ -214,7 +214,7 @@ class Reporter:
         ``wire_ms``: from its permit to its call; ``elapsed_ms``: the duration of the call.
         """
         fields = _fields(attempt, inputs)
-        served: Mapping[str, str] = {}
+        served = ""
         if inputs is not None and isinstance(outcome, Success) and outcome.model:
             served = self._served.news(attempt, inputs.call.model, outcome.model)
         call = self._attempts.finish(
@@ -224,9 +224,10 @@ class Reporter:
             completion.state,
             completion.payload,
             completion.follow,
-            memory={**completion.memory, **served},
+            memory=completion.memory,
             joined=completion.session,
             took_ms=elapsed_ms or None,
+            served=served,
         )
         sent, ready = timestamp(), [each for each in completion.follow if isinstance(each, ReadyJob)]
         answered = decision.error is None and isinstance(outcome, Success)

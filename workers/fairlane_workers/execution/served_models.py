@@ -6,8 +6,6 @@ names once.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from fairlane.core.lru import Lru
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
@@ -26,16 +24,16 @@ class ServedModels:
     def __init__(self) -> None:
         self._added = Lru[RunRef, set[str]](RUNS_KEPT)
 
-    def news(self, attempt: Attempt, asked: str, served: str) -> Mapping[str, str]:
-        """The field that a job's report adds to its run's memory; empty if there is nothing to add."""
+    def news(self, attempt: Attempt, asked: str, served: str) -> str:
+        """The field that a job's report adds to its run; empty if there is nothing to add."""
         if served == asked.partition(":")[2]:
-            return {}
+            return ""
         field, added = served_field(asked, served[:MOST_CHARS]), self._added.get(_ref(attempt)) or set()
-        return {} if field in added or len(added) >= MOST_NAMES else {field: ""}
+        return "" if field in added or len(added) >= MOST_NAMES else field
 
-    def added(self, attempt: Attempt, news: Mapping[str, str]) -> None:
-        """Note that a report with these fields was in time."""
-        self._added.get_or_make(_ref(attempt), set).update(news)
+    def added(self, attempt: Attempt, news: str) -> None:
+        """Note that a report with this field was in time."""
+        self._added.get_or_make(_ref(attempt), set).add(news)
 
 
 def _ref(attempt: Attempt) -> RunRef:

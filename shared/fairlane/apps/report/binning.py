@@ -69,8 +69,7 @@ def nice_steps(most: float) -> list[float]:
 
 def _number_of_bins(ordered: Sequence[float]) -> int:
     spread = quantile(ordered, 0.75) - quantile(ordered, 0.25)
-    if spread <= 0:
-        return LEAST_BINS * 2
     width = 2 * spread / math.pow(len(ordered), 1 / 3)
-    wanted = math.ceil((ordered[-1] - ordered[0]) / width)
-    return max(LEAST_BINS, min(MOST_BINS, wanted))
+    if width <= 0:
+        return LEAST_BINS * 2
+    return math.ceil(max(LEAST_BINS, min(MOST_BINS, (ordered[-1] - ordered[0]) / width)))

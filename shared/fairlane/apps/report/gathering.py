@@ -7,10 +7,9 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from statistics import fmean
 
-from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.client.views.summary import TASK
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -115,7 +114,7 @@ class Gathering:
         if not self.examples:
             return
         known = [value for value in record.scores.values() if value is not None]
-        rank = fmean(known) if known else -math.inf
+        rank = sum(value / len(known) for value in known) if known else -math.inf
         _push(self._lowest, (-rank, -record.item, record), self.examples)
         if known:
             _push(self._highest, (rank, -record.item, record), self.examples // 2)

@@ -8,9 +8,9 @@ from contextlib import suppress
 from redis.exceptions import RedisError
 
 from fairlane.client.deployment import Deployment, Wait
-from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.client_side import ClientScorer, scored
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs.client_scores import write_client_scores

@@ -28,6 +28,7 @@ from fairlane.config.problems import did_you_mean
 from fairlane.config.settings import Settings
 from fairlane.core.errors import MissingExtra, SubmissionError, TemplateError
 from fairlane.core.version import __version__
+from fairlane.datasets.lines import other_separator
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.model.choices import Source
@@ -47,8 +48,6 @@ FIRST_ROWS = 100
 SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
 FIELDS_SHOWN = 8
 
-
-_SEPARATORS = {";": "a semicolon", "\t": "a tab", "|": "a bar"}
 
 LISTED = 8
 """Models that an error names."""
@@ -113,12 +112,8 @@ def _check_separator(row: Row, path: str | None) -> None:
     """Refuse a CSV file whose columns were read as one, since another mark than a comma separates them."""
     if path is None or not path.lower().endswith(".csv") or len(row) != 1:
         return
-    (column,) = row
-    mark = next((mark for mark in _SEPARATORS if mark in column), None)
-    if mark is not None:
-        problem = f"has a single column, {column!r}: is {_SEPARATORS[mark]} the separator?"
-        remedy = f"Separate columns by commas, or pass csv.DictReader(file, delimiter={mark!r}) from Python."
-        raise SubmissionError(FIELD, path, problem, remedy)
+    if (found := other_separator(*row)) is not None:
+        raise SubmissionError(FIELD, path, str(found), found.remedy)
 
 
 class _Trial:

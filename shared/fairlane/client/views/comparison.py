@@ -14,6 +14,7 @@ from fairlane.client.views.html import Cell, note, number, table
 from fairlane.client.views.student import critical
 from fairlane.core.errors import FairlaneError, SubmissionError
 from fairlane.evaluators.scorers import as_text
+from fairlane.export.moments import Moments
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 
@@ -28,7 +29,8 @@ class Difference:
     ``pairs`` items have a score in both runs; ``rows`` distinct rows have such an item. ``mean`` is the mean
     over rows of each row's mean difference: repetitions, prompts and models of one row are not independent.
     ``first_mean`` and ``second_mean`` are over the same rows and pairs, so that ``mean`` is their difference.
-    ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows.
+    ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows. What leaves
+    the range of a float is ``None``, too.
     ``better``, ``worse`` and ``equal`` count pairs. ``missing`` matched items lack a score in either run.
     """
 
@@ -231,7 +233,7 @@ class _Paired:
     """Sums up pairs of scores, and their differences by row."""
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, tuple[float, float, float, int]] = {}
+        self._rows: dict[bytes, tuple[int, float, float]] = {}
         self._signs: Counter[int] = Counter()
         self._missing = 0
 
@@ -241,34 +243,38 @@ class _Paired:
             self._missing += 1
             return
         self._signs[(second > first) - (second < first)] += 1
-        before, after, change, count = self._rows.get(row, (0.0, 0.0, 0.0, 0))
-        self._rows[row] = (before + first, after + second, change + (second - first), count + 1)
+        count, before, after = self._rows.get(row, (0, 0.0, 0.0))
+        count += 1
+        self._rows[row] = (
+            count,
+            before + (first / count - before / count),
+            after + (second / count - after / count),
+        )
 
     def difference(self) -> Difference:
         """All pairs so far."""
-        rows = self._rows.values()
-        means = [change / count for _, _, change, count in rows]
-        mean = _mean(means)
-        error = None
-        if mean is not None and len(means) > 1:
-            squares = math.fsum((each - mean) ** 2 for each in means)
-            error = math.sqrt(squares / (len(means) - 1) / len(means))
+        sums = (Moments(), Moments(), Moments())
+        for _, before, after in self._rows.values():
+            for moments, mean in zip(sums, (before, after, after - before), strict=True):
+                moments.add(mean)
+                moments.end_row(1, mean)
+        firsts, seconds, changes = (moments.scores(len(self._rows)) for moments in sums)
         return Difference(
             pairs=self._signs.total(),
-            rows=len(means),
+            rows=len(self._rows),
             missing=self._missing,
-            first_mean=_mean([before / count for before, _, _, count in rows]),
-            second_mean=_mean([after / count for _, after, _, count in rows]),
-            mean=mean,
-            standard_error=error,
+            first_mean=firsts.mean,
+            second_mean=seconds.mean,
+            mean=_finite(changes.mean),
+            standard_error=changes.standard_error,
             better=self._signs[1],
             worse=self._signs[-1],
             equal=self._signs[0],
         )
 
 
-def _mean(values: Sequence[float]) -> float | None:
-    return math.fsum(values) / len(values) if values else None
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None
 
 
 def _with_sentences(found: Comparison) -> Comparison:

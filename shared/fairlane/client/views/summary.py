@@ -95,7 +95,7 @@ class Summary:
     the tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models
     some of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
     ``served`` has the models that answered this run's calls, by the model that was asked, where the provider
-    names another; a run in the archive has none.
+    names another, while Redis has the run or its stub.
     """
 
     run: str

@@ -7,10 +7,10 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import suppress
 
-from fairlane.client.views.moments import Moments, OpenRows
 from fairlane.client.views.summary import TASK, Endings, Failure, Spending, Summary
 from fairlane.core.errors import RunArchived
 from fairlane.export.finish_reasons import Ending, ending_of
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.model.evaluators import CallSpec
 from fairlane.model.job import JobState
 from fairlane.model.lane import FUNCTIONS

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from statistics import fmean, stdev
 from typing import Any
 
 from fairlane.export.extras import library
 from fairlane.export.finish_reasons import openai_reason
+from fairlane.export.moments import Moments, OpenRows
 from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as_text, plain
 from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
@@ -70,7 +69,7 @@ def _log(run: ExportedRun, variant: Variant, records: Sequence[Record], created:
             metadata={"fairlane_run": spec.run, "fairlane_team": spec.team, "prompt": variant[1]},
         ),
         results=log.EvalResults(
-            total_samples=len(records), completed_samples=len(done), scores=list(_means(records))
+            total_samples=len(records), completed_samples=len(done), scores=list(_means(run, records))
         ),
         stats=log.EvalStats(
             started_at=created.isoformat(),
@@ -135,20 +134,27 @@ def _scores(record: Record) -> dict[str, Any]:
     }
 
 
-def _means(records: Sequence[Record]) -> Iterable[Any]:
+def _means(run: ExportedRun, records: Sequence[Record]) -> Iterable[Any]:
+    """Means, with their standard errors over rows as in a summary: epochs of a row are one observation."""
     log = library("inspect_ai.log", "", "inspect")
-    names = dict.fromkeys(name for record in records for name in record.scores)
-    for name in names:
-        values = [value for record in records if (value := record.scores.get(name)) is not None]
-        metrics = {"mean": fmean(values)} if values else {}
-        if len(values) > 1:
-            metrics["stderr"] = stdev(values) / math.sqrt(len(values))
+    sums = {name: Moments() for record in records for name in record.scores}
+    rows = OpenRows(run.spec.repetitions)
+    for record in records:
+        found = [(sums[name], value) for name, value in record.scores.items() if value is not None]
+        rows.add(run.row_number(record) * run.spec.repetitions, found)
+    for name, moments in sums.items():
+        scores = moments.scores(len(records), rows.of(moments))
+        metrics = {"mean": scores.mean, "stderr": scores.standard_error}
         yield log.EvalScore(
             name=name,
             scorer=name,
-            scored_samples=len(values),
-            unscored_samples=len(records) - len(values),
-            metrics={key: log.EvalMetric(name=key, value=value) for key, value in metrics.items()},
+            scored_samples=scores.count,
+            unscored_samples=scores.missing,
+            metrics={
+                key: log.EvalMetric(name=key, value=value)
+                for key, value in metrics.items()
+                if value is not None
+            },
         )
 
 

@@ -171,7 +171,7 @@ class RunReader:
     def served(self, ref: RunRef) -> dict[str, tuple[str, ...]]:
         """The models that answered, by the model that was asked, where a provider names another."""
         found: dict[str, list[str]] = {}
-        for pair in filter(None, map(served_models, self._redis.hgetall(self._keys.memory(ref)))):
+        for pair in filter(None, map(served_models, self._redis.hgetall(self._keys.state(ref)))):
             found.setdefault(pair[0], []).append(pair[1])
         return {asked: tuple(sorted(names)) for asked, names in sorted(found.items())}
 

@@ -150,10 +150,12 @@ class Attempts:
         memory: Mapping[str, str] | None = None,
         joined: SessionCompletion | None = None,
         took_ms: int | None = None,
+        served: str = "",
     ) -> Call:
         """End the attempt with its job's terminal record. ``memory`` holds the values that later items of the
         run read of this one; ``joined`` is the item's session, if any. ``took_ms``: the call's duration by
-        the worker's monotonic clock; without it, the time from its claim counts.
+        the worker's monotonic clock; without it, the time from its claim counts. ``served`` is the
+        `served_field` of the model that answered, if any.
         """
         ref = RunRef(attempt.team, attempt.run)
         placed = self._place(
@@ -175,6 +177,7 @@ class Attempts:
                 "memory": json.dumps(dict(memory or {})),
                 "joined": joined.to_json() if joined else "",
                 "took_ms": "" if took_ms is None else took_ms,
+                "served": served,
             },
         )
 

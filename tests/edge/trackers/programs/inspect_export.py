@@ -3,12 +3,29 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
-from inspect_ai.log import list_eval_logs, read_eval_log
+from inspect_ai.log import list_eval_logs, read_eval_log, recompute_metrics
 
-from fairlane.export.trackers.exported import find_exporter
-from tests.edge.trackers.programs.example import RECORDS, RUN
+from fairlane.export.trackers.exported import ExportedRun, find_exporter
+from tests.edge.trackers.programs.example import RECORDS, RUN, SPEC
+
+
+def check_repeated(folder: Path) -> None:
+    """Four epochs of each of five rows: Inspect computes the standard error that the log has."""
+    spec = SPEC.model_copy(update={"models": ("sim:small",), "rows": 5, "repetitions": 4})
+    repeated = [
+        replace(RECORDS[0], item=n, repetition=n % 4, scores={"exact_match": n // 4 % 2}) for n in range(20)
+    ]
+    find_exporter("inspect")(ExportedRun(spec), iter(repeated), str(folder))
+    log = read_eval_log(list_eval_logs(str(folder))[0])
+    assert log.results is not None
+    errors = [log.results.scores[0].metrics["stderr"].value]
+    recompute_metrics(log)
+    errors.append(log.results.scores[0].metrics["stderr"].value)
+    assert abs(errors[0] - errors[1]) < 1e-9 < errors[0], errors
+
 
 if __name__ == "__main__":
     folder = Path(sys.argv[1]) / "logs"
@@ -37,3 +54,4 @@ if __name__ == "__main__":
     failed = (large.samples or [])[1]
     assert failed.error is not None
     assert failed.error.message == "400: refused"
+    check_repeated(Path(sys.argv[1]) / "repeated")

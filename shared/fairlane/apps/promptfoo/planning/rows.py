@@ -20,7 +20,7 @@ from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, MEDIA, Files
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
-from fairlane.apps.promptfoo.reading.templates import compiled, filled, rendered
+from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
 from fairlane.apps.promptfoo.subjects import transformed
 from fairlane.evaluators.assertions import NOT
 from fairlane.pipeline.conversation import CONVERSATION
@@ -57,6 +57,7 @@ class RowMaker:
             written = ((case, raw) for case in cases for raw, _ in self.combinations(case, prompts))
             cases = list(self.hooks.cases(written))
         made = [(case, names) for case in cases for _, names in self.combinations(case, prompts)]
+        self._check_stored(cases)
         self._check(made, prompts)
         self.cases = [case for case, _ in made]
         self.names = [names for _, names in made]
@@ -67,6 +68,14 @@ class RowMaker:
             for row in rows:
                 row.setdefault(CONVERSATION_ID, "")  # promptfoo's tests without an id are one conversation
         return rows
+
+    def _check_stored(self, cases: Sequence[Case]) -> None:
+        """Note variables and assertions that read what a test stores: they are filled before any call."""
+        stored = {str(store) for case in cases if (store := case.options.get("storeOutputAs"))}
+        for case in cases if stored else ():
+            for value, place in (*case.variables.values(), *case.assertions):
+                for name in sorted(stored & read_by(value)):
+                    self.problems.add(place, f"reads {name!r}, which a test stores: only prompts read it")
 
     def _check(self, made: Sequence[tuple[Case, dict[str, Any]]], prompts: Sequence[PromptText]) -> None:
         """Render every prompt for every row, in the order in which they will be asked."""

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.core.errors import TemplateError
-from fairlane.templates.template import Template
+from fairlane.templates.template import Template, check_templates
 
 _INSTEAD = {
     "'nl2br'": "leave it out",
@@ -63,6 +64,16 @@ def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problem
     if isinstance(value, Mapping):
         return {name: filled(each, names, place / name, problems) for name, each in value.items()}
     return value
+
+
+def read_by(value: Any) -> frozenset[str]:
+    """Variables that the texts in ``value`` read; none of a text that is no template."""
+    if isinstance(value, str):
+        with suppress(TemplateError):
+            return check_templates({"": translated(value)})
+        return frozenset()
+    parts = value.values() if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return frozenset().union(*map(read_by, parts))
 
 
 def _explained(error: TemplateError) -> str:

@@ -4,7 +4,7 @@
 -- NEEDS: KEY.active KEY.done KEY.fed KEY.finished KEY.jobs KEY.memory KEY.plan KEY.results KEY.rows KEY.run_lanes
 --       KEY.sessions KEY.spec KEY.state
 
--- Moves a run to a terminal state; sets the expiry of everything that it owns.
+-- Moves a run to a terminal state; sets the expiry of everything that it owns. Nothing reads earlier items any more.
 function close_run(ref, state, now)
   write_states()
   redis.call('HSET', KEY.state, 'state', state, 'finished_ms', whole(now), 'in_flight', 0)
@@ -12,9 +12,10 @@ function close_run(ref, state, now)
   local ttl = redis.call('HGET', KEY.state, 'ttl_ms')
   local owned = {
     KEY.state, KEY.plan, KEY.results, KEY.finished, KEY.done, KEY.jobs, KEY.run_lanes, KEY.spec, KEY.rows,
-    KEY.memory, KEY.sessions, KEY.fed,
+    KEY.sessions, KEY.fed,
   }
   for _, key in ipairs(owned) do redis.call('PEXPIRE', key, ttl) end
+  redis.call('UNLINK', KEY.memory)
 end
 
 -- Completes a run that gets no more rows once every item and every session has ended.
