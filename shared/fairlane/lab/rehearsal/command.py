@@ -11,9 +11,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say, took
-from fairlane.cli.runs.submitting import options as submitting
-from fairlane.cli.runs.submitting.assignments import read_params
-from fairlane.cli.runs.submitting.inputs import collect_prompts
+from fairlane.cli.runs.submitting.inputs import Asked, prompt_option
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.plan import (
@@ -38,22 +36,18 @@ ASSUMED_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS = 200, 256
 @with_settings
 def rehearse(
     invocation: Invocation,
+    *,
     dataset: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="Rows, as for submit; or give --jobs.", show_default=False),
     ] = None,
-    model: submitting.ModelsOption = None,
-    prompt: submitting.PromptsOption = None,
-    prompt_file: submitting.PromptFilesOption = None,
-    messages_file: submitting.MessagesFilesOption = None,
-    param: submitting.ParamsOption = None,
-    repetitions: submitting.RepetitionsOption = 1,
+    asked: Asked,
     jobs: Annotated[
-        int | None, submitting.prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
+        int | None, prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
     ] = None,
     input_tokens: Annotated[
         int | None,
-        submitting.prompt_option(
+        prompt_option(
             metavar="N",
             min=1,
             help="Tokens of each prompt, with --jobs.",
@@ -62,7 +56,7 @@ def rehearse(
     ] = None,
     output_tokens: Annotated[
         float | None,
-        submitting.prompt_option(
+        prompt_option(
             metavar="N", min=1, help="Mean tokens of an answer.", show_default=str(ASSUMED_OUTPUT_TOKENS)
         ),
     ] = None,
@@ -104,16 +98,15 @@ def rehearse(
     This runs the real scheduler. It knows the limits in your settings, and detects all others.
     """
     settings = invocation.settings()
-    params = read_params("--param", param or ())
+    params = asked.params()
     if (dataset is None) == (jobs is None):
         raise typer.BadParameter("give one of FILE and --jobs N")
     if dataset is not None:
-        if not model:
+        if not asked.model:
             raise typer.BadParameter("give --model MODEL")
-        prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [])
-        work = work_of_dataset(dataset, prompts, model, params, repetitions)
+        work = work_of_dataset(dataset, asked.prompts(), asked.model, params, asked.repetitions)
     else:
-        work = [_counted(name, jobs or 0, input_tokens, params) for name in model or [NO_MODEL]]
+        work = [_counted(name, jobs or 0, input_tokens, params) for name in asked.model or [NO_MODEL]]
     options = {
         "requests_per_minute": rpm,
         "tokens_per_minute": tpm,
