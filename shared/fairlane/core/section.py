@@ -2,7 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, NamedTuple
+import ast
+import inspect
+from collections.abc import Mapping
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
+from textwrap import dedent
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
@@ -66,14 +73,30 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
         return field, value, str(context["problem"]), str(context["remedy"])
     problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
     problem = problem.replace("a valid tuple", "a list")
-    remedy = (known and known.description) or ""
+    remedy = descriptions(model).get(path[0], "") if path else ""
     if known is not None and len(path) == 1 and not known.is_required():
         remedy = f"{remedy} Left out, it is {known.get_default(call_default_factory=True)!r}.".strip()
     return field, value, problem.removeprefix("Value error, "), remedy or "See docs/configuration.md."
 
 
+@cache
+def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
+    """What the docstrings below a model's fields say, each on one line; nothing where its source is missing.
+
+    The source is read when they are first asked for, which takes milliseconds that few processes need.
+    """
+    found = {name: field.description for name, field in model.model_fields.items() if field.description}
+    with suppress(OSError):
+        (statement,) = ast.parse(dedent(inspect.getsource(model))).body
+        for pair in pairwise(cast(ast.ClassDef, statement).body):
+            match pair:
+                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
+                    found[name] = " ".join(words.split())
+    return found
+
+
 class Section(BaseModel, metaclass=InWords):
-    """A table of the configuration."""
+    """A table of the configuration. The docstring of a field is its line in docs/configuration.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
