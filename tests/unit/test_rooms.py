@@ -18,6 +18,7 @@ DATA = "a table of another's facts, which changes when they do"
 REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
+    "shared/fairlane/core/docstrings.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,

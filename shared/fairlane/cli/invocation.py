@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 import typer
 
@@ -115,7 +115,8 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
 
     Options after the command's name win over those before it. The callback of a group of commands runs only
-    where no command of the group follows. A parameter whose type is a dataclass is an option for each field.
+    where no command of the group follows. A parameter whose type is a dataclass is an option for each field,
+    whose docstring is its help.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
@@ -144,4 +145,11 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
 def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
     if not is_dataclass(parameter.annotation):
         return [parameter]
-    return list(inspect.signature(cast(type, parameter.annotation), eval_str=True).parameters.values())
+    from fairlane.core.docstrings import docstrings_of
+
+    bundle = cast(type, parameter.annotation)
+    options = list(inspect.signature(bundle, eval_str=True).parameters.values())
+    for each in options:
+        _, option = get_args(each.annotation)
+        option.help = docstrings_of(bundle).get(each.name)
+    return options

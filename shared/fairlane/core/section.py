@@ -2,18 +2,13 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 from collections.abc import Mapping
-from contextlib import suppress
-from functools import cache
-from itertools import pairwise
-from textwrap import dedent
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from fairlane.core.docstrings import docstrings_of
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import MASK, mask_value, shown_url
 
@@ -79,20 +74,10 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
     return field, value, problem.removeprefix("Value error, "), remedy or "See docs/configuration.md."
 
 
-@cache
 def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
-    """What the docstrings below a model's fields say, each on one line; nothing where its source is missing.
-
-    The source is read when they are first asked for, which takes milliseconds that few processes need.
-    """
-    found = {name: field.description for name, field in model.model_fields.items() if field.description}
-    with suppress(OSError):
-        (statement,) = ast.parse(dedent(inspect.getsource(model))).body
-        for pair in pairwise(cast(ast.ClassDef, statement).body):
-            match pair:
-                case ast.AnnAssign(target=ast.Name(name)), ast.Expr(ast.Constant(str(words))):
-                    found[name] = " ".join(words.split())
-    return found
+    """What the fields of a model are, each on one line, as the docstrings below them say."""
+    stated = {name: field.description for name, field in model.model_fields.items() if field.description}
+    return {**docstrings_of(model), **stated}
 
 
 class Section(BaseModel, metaclass=InWords):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -135,7 +136,7 @@ def rehearse(
     scenario = {
         "name": "rehearsal",
         "models": {name: guess.model_dump(mode="json") for name, guess in models.items()},
-        "loads": [_load(each) for each in work],
+        "loads": [asdict(each) for each in work],
         "lanes": _known_limits(settings, names),
         "workers": workers,
         "slots": slots or settings.worker.slots,
@@ -151,15 +152,6 @@ def _counted(model: str, jobs: int, input_tokens: int | None, params: Mapping[st
     limit = params.get("max_tokens")
     most = limit if isinstance(limit, int) and limit > 0 else DEFAULT_OUTPUT_TOKENS
     return Work(model, jobs, input_tokens or ASSUMED_INPUT_TOKENS, most)
-
-
-def _load(work: Work) -> dict[str, Any]:
-    return {
-        "model": work.model,
-        "jobs": work.jobs,
-        "input_tokens": work.input_tokens,
-        "max_tokens": work.max_tokens,
-    }
 
 
 def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:

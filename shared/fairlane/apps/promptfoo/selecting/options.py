@@ -15,51 +15,46 @@ from fairlane.core.errors import SubmissionError
 
 _filter = partial(typer.Option, rich_help_panel="Only some of it")
 
-_RESULTS = "File of results, of `fairlane eval -o FILE.jsonl` or promptfoo's own .json"
-
 
 @dataclass(frozen=True, slots=True)
 class Chosen:
     """The options that choose tests, prompts and providers, as they are written."""
 
-    filter_pattern: Annotated[
-        str | None, _filter(metavar="REGEX", help="Tests whose description matches.")
-    ] = None
-    filter_metadata: Annotated[
-        list[str] | None, _filter(metavar="KEY=VALUE", help="Tests whose metadata has the value. Repeatable.")
-    ] = None
-    filter_first_n: Annotated[
-        int | None, _filter("--filter-first-n", "-n", metavar="N", min=1, help="The first N tests.")
-    ] = None
-    filter_range: Annotated[
-        str | None, _filter(metavar="START:END", help="Tests by place, from 0, without the end: 10:20.")
-    ] = None
-    filter_sample: Annotated[int | None, _filter(metavar="N", min=1, help="N tests at random.")] = None
-    filter_sample_seed: Annotated[
-        int | None, _filter(metavar="SEED", help="Makes --filter-sample repeatable.")
-    ] = None
-    filter_prompts: Annotated[str | None, _filter(metavar="REGEX", help="Prompts whose label matches.")] = (
-        None
-    )
+    filter_pattern: Annotated[str | None, _filter(metavar="REGEX")] = None
+    """Tests whose description matches."""
+
+    filter_metadata: Annotated[list[str] | None, _filter(metavar="KEY=VALUE")] = None
+    """Tests whose metadata has the value. Repeatable."""
+
+    filter_first_n: Annotated[int | None, _filter("--filter-first-n", "-n", metavar="N", min=1)] = None
+    """The first N tests."""
+
+    filter_range: Annotated[str | None, _filter(metavar="START:END")] = None
+    """Tests by place, from 0, without the end: 10:20."""
+
+    filter_sample: Annotated[int | None, _filter(metavar="N", min=1)] = None
+    """N tests at random."""
+
+    filter_sample_seed: Annotated[int | None, _filter(metavar="SEED")] = None
+    """Makes --filter-sample repeatable."""
+
+    filter_prompts: Annotated[str | None, _filter(metavar="REGEX")] = None
+    """Prompts whose label matches."""
+
     filter_providers: Annotated[
-        str | None,
-        _filter(
-            "--filter-providers",
-            "--filter-targets",
-            metavar="REGEX",
-            help="Providers whose id or label matches.",
-        ),
+        str | None, _filter("--filter-providers", "--filter-targets", metavar="REGEX")
     ] = None
-    filter_failing: Annotated[
-        Path | None,
-        _filter(metavar="FILE", help=f"Tests that did not pass or ended in an error. {_RESULTS}."),
-    ] = None
-    filter_failing_only: Annotated[
-        Path | None, _filter(metavar="FILE", help="Like --filter-failing, without errors.")
-    ] = None
-    filter_errors_only: Annotated[
-        Path | None, _filter(metavar="FILE", help="Like --filter-failing, errors alone.")
-    ] = None
+    """Providers whose id or label matches."""
+
+    filter_failing: Annotated[Path | None, _filter(metavar="FILE")] = None
+    """Tests that did not pass or ended in an error. File of results, of `fairlane eval -o FILE.jsonl` or
+    promptfoo's own .json."""
+
+    filter_failing_only: Annotated[Path | None, _filter(metavar="FILE")] = None
+    """Like --filter-failing, without errors."""
+
+    filter_errors_only: Annotated[Path | None, _filter(metavar="FILE")] = None
+    """Like --filter-failing, errors alone."""
 
     def filters(self) -> Filters:
         """What the options choose. Raises `SubmissionError`."""

@@ -64,40 +64,23 @@ class Prompts(NamedTuple):
 class Asked:
     """The options that say what is asked of which models, as ``submit`` takes them."""
 
-    model: Annotated[
-        list[str] | None,
-        prompt_option(
-            "--model", "-m", metavar="MODEL", help='"<connection>:<model>", or a template for it. Repeatable.'
-        ),
-    ] = None
-    prompt: Annotated[
-        list[str] | None,
-        prompt_option("--prompt", metavar="TEXT", help="Jinja2 template over a row. Repeatable."),
-    ] = None
-    prompt_file: Annotated[
-        list[Path] | None,
-        prompt_option("--prompt-file", metavar="FILE", help="A prompt from a file. Repeatable."),
-    ] = None
-    messages_file: Annotated[
-        list[Path] | None,
-        prompt_option(
-            "--messages-file",
-            metavar="FILE",
-            help="JSON array of messages with role and content (a template). Repeatable.",
-        ),
-    ] = None
-    param: Annotated[
-        list[str] | None,
-        prompt_option(
-            "--param",
-            metavar="K=V",
-            help="A parameter of the provider, like max_tokens=64; values are JSON or plain words. "
-            "Repeatable.",
-        ),
-    ] = None
-    repetitions: Annotated[
-        int, prompt_option(metavar="N", min=1, max=10_000, help="Calls for each prompt.")
-    ] = 1
+    model: Annotated[list[str] | None, prompt_option("--model", "-m", metavar="MODEL")] = None
+    """"<connection>:<model>", or a template for it. Repeatable."""
+
+    prompt: Annotated[list[str] | None, prompt_option("--prompt", metavar="TEXT")] = None
+    """Jinja2 template over a row. Repeatable."""
+
+    prompt_file: Annotated[list[Path] | None, prompt_option("--prompt-file", metavar="FILE")] = None
+    """A prompt from a file. Repeatable."""
+
+    messages_file: Annotated[list[Path] | None, prompt_option("--messages-file", metavar="FILE")] = None
+    """JSON array of messages with role and content (a template). Repeatable."""
+
+    param: Annotated[list[str] | None, prompt_option("--param", metavar="K=V")] = None
+    """A parameter of the provider, like max_tokens=64; values are JSON or plain words. Repeatable."""
+
+    repetitions: Annotated[int, prompt_option(metavar="N", min=1, max=10_000)] = 1
+    """Calls for each prompt."""
 
     def params(self) -> dict[str, Any]:
         """The provider's parameters. Raises `SubmissionError`."""

@@ -22,32 +22,27 @@ Texts = list[str] | None
 class Scored:
     """The options that say what scores the outputs."""
 
-    evaluator: Annotated[
-        Texts,
-        _score_option(
-            metavar="SPEC",
-            help="exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, "
-            "regex:pattern=PATTERN, json_valid:required=KEY,KEY, similarity:model=MODEL,expected=FIELD; more "
-            "options after commas. Repeatable.",
-        ),
-    ] = None
-    judge_model: Annotated[
-        str | None, _score_option(metavar="MODEL", help="Model that judges each output.")
-    ] = None
-    judge_template: Annotated[
-        str | None,
-        _score_option(metavar="TEXT", help="Prompt of the judge: a template over the row and {{ output }}."),
-    ] = None
-    judge_template_file: Annotated[
-        Path | None, _score_option(metavar="FILE", help="Prompt of the judge, from a file.")
-    ] = None
+    evaluator: Annotated[Texts, _score_option(metavar="SPEC")] = None
+    """exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, regex:pattern=PATTERN,
+    json_valid:required=KEY,KEY, similarity:model=MODEL,expected=FIELD; more options after commas.
+    Repeatable."""
+
+    judge_model: Annotated[str | None, _score_option(metavar="MODEL")] = None
+    """Model that judges each output."""
+
+    judge_template: Annotated[str | None, _score_option(metavar="TEXT")] = None
+    """Prompt of the judge: a template over the row and {{ output }}."""
+
+    judge_template_file: Annotated[Path | None, _score_option(metavar="FILE")] = None
+    """Prompt of the judge, from a file."""
+
     judge_choices: Annotated[
-        str | None,
-        _score_option(
-            metavar="JSON", help="The judge's answers and their scores.", show_default='{"yes": 1, "no": 0}'
-        ),
+        str | None, _score_option(metavar="JSON", show_default='{"yes": 1, "no": 0}')
     ] = None
-    judge_param: Annotated[Texts, _score_option(metavar="K=V", help="As --param.")] = None
+    """The judge's answers and their scores."""
+
+    judge_param: Annotated[Texts, _score_option(metavar="K=V")] = None
+    """As --param."""
 
     def evaluators(self) -> list[EvaluatorSpec]:
         """The evaluators, and the judge if one is described. Raises `SubmissionError`.
