@@ -16,7 +16,7 @@ from typing import cast
 def docstrings_of(kind: type) -> Mapping[str, str]:
     """Each field's docstring on one line; nothing where the source is missing. It takes milliseconds."""
     found = {}
-    with suppress(OSError):
+    with suppress(OSError, TypeError):
         (statement,) = ast.parse(dedent(inspect.getsource(kind))).body
         for pair in pairwise(cast(ast.ClassDef, statement).body):
             match pair:
