@@ -102,7 +102,7 @@ def _row(key: Key) -> str:
     if key.name.endswith(ENTRY):  # pydantic describes such names by a pattern, if there is one
         schema = schema.get("additionalProperties") or next(iter(schema["patternProperties"].values()))
         default = "none"
-    cells = [f"`{key.name}`", _type(schema), default, f"`{key.variable}`", field.description or ""]
+    cells = [f"`{key.name}`", _type(schema), default, f"`{key.variable}`", key.description]
     escaped = [cell.replace("|", r"\|") for cell in cells]
     return f"| {' | '.join(escaped)} |"
 

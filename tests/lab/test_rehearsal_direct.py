@@ -8,7 +8,7 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from fairlane.lab.rehearsal.virtual.direct import DirectRedis
+from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.store.verbs import load_all, script
 
 

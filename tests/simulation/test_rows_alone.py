@@ -97,9 +97,14 @@ def test_the_last_row_ends_soon_after_the_others(real_redis: Redis, failure: str
     assert {job for job, result in cluster.results(ref).items() if result.state is JobState.FAILED} == {BAD}
 
 
-@pytest.mark.parametrize("limit", ["no limit", "an unknown limit", "20 a second"])
-@pytest.mark.parametrize("failure", ["500", "fast 500", "cut connection", "garbage"])
-@pytest.mark.parametrize("every", [3, 10])
+@pytest.mark.parametrize(
+    ("failure", "limit", "every"),
+    [
+        (failure, limit, (3, 10)[(row + column) % 2])
+        for row, failure in enumerate(["500", "fast 500", "cut connection", "garbage"])
+        for column, limit in enumerate(["no limit", "an unknown limit", "20 a second"])
+    ],
+)
 def test_many_rows_that_no_server_can_answer_hold_up_no_other_and_end(
     real_redis: Redis, every: int, failure: str, limit: str
 ) -> None:
@@ -124,8 +129,7 @@ def test_a_tenth_of_the_rows_that_is_always_rejected_holds_up_no_other(
     run_until(cluster, lambda: count(cluster, ref, "n:succeeded") == good, 2 * usual_s + 40)
 
 
-@pytest.mark.parametrize("limit", LIMITS)
-@pytest.mark.parametrize("failure", ["503", "429"])
+@pytest.mark.parametrize(("failure", "limit"), list(zip(["503", "429"] * 2, LIMITS, strict=True)))
 def test_a_third_of_the_rows_that_is_always_rejected_holds_up_no_other_and_ends(
     real_redis: Redis, failure: str, limit: str
 ) -> None:

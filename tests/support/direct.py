@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from redis import Redis
 
-from fairlane.lab.rehearsal.virtual.direct import DirectRedis
+from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from tests.support.redis import emptied
 
 

@@ -11,8 +11,7 @@ import pytest
 
 from fairlane.apps.promptfoo.reading import remote
 from fairlane_workers.providers.auth.authorizer import CredentialError
-from fairlane_workers.providers.auth.google import GoogleToken
-from fairlane_workers.providers.auth.google_requests import GoogleRequests
+from fairlane_workers.providers.auth.google import GoogleRequests, GoogleToken
 
 
 @pytest.mark.parametrize("content", [None, "no certificate"])

@@ -12,8 +12,7 @@ import pytest
 from redis import Redis
 
 from fairlane.flower.installing import routes, task_routes
-from fairlane.flower.web.pages import STATIC
-from fairlane.flower.web.templating import OURS
+from fairlane.flower.web.pages import OURS, STATIC
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from tests.support.flower_app import Served, served

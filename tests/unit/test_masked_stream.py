@@ -8,8 +8,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from fairlane.core.masked_stream import MaskedStream
 from fairlane.core.redaction import MASK, RUN, Secrets
+from fairlane_workers.providers.answers.pieces import MaskedStream
 from tests.unit.test_secret_masks import KEY, KEYS, SEPARATED, WAYS, runs_of
 
 SPELLINGS = {**WAYS, **SEPARATED}

@@ -18,8 +18,7 @@ from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.outcome import AccessDenied, NetworkFailure, Outcome, Success
 from fairlane_workers.providers.auth.authorizer import CredentialError
-from fairlane_workers.providers.auth.google import RENEW_MS, GoogleToken, google_token
-from fairlane_workers.providers.auth.google_requests import GoogleRequests
+from fairlane_workers.providers.auth.google import RENEW_MS, GoogleRequests, GoogleToken, google_token
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.transport import TransportError
 from tests.support.provider_calls import ask

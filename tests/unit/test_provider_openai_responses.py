@@ -22,7 +22,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.responses import OpenAIResponses
-from fairlane_workers.providers.protocols.openai.responses_input import input_items
+from fairlane_workers.providers.protocols.openai.responses_request import input_items
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import event, http
 from tests.support.wires.openai_responses import OpenAIResponsesWire

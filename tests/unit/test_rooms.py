@@ -16,9 +16,9 @@ PROCESS = "a process or a plug-in of another program starts it by its name"
 ALONE = "its one job has nothing in common with its neighbours"
 DATA = "a table of another's facts, which changes when they do"
 REASONS = {
-    "shared/fairlane/apps/archive/opening.py": PROCESS,
     "shared/fairlane/client/apps.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
+    "shared/fairlane/core/docstrings.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,

@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from fairlane_workers.transport import TransportError
-from fairlane_workers.transport.packing import ENOUGH, opened, unpacked
+from fairlane_workers.transport.reply import ENOUGH, opened, unpacked
 
 NO_NAMES = (
     "utf-8",

@@ -120,17 +120,9 @@ class Dispatcher:
         self._team_shares = team_shares
         self._handover = handover
         self._settings = settings
-        self._lane_limits = lane_limits
-        self._slots = Slots(
-            lanes,
-            capacity,
-            team_shares.weight,
-            settings.max_in_flight,
-            settings.reserved_slots_percent,
-        )
+        self._slots = Slots(lanes, capacity, team_shares.weight, settings, lane_limits)
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
-        self._windows: dict[str, int] = {}  # as each lane reported last
         self._few_models: set[str] = set()  # lanes whose calls wait for their models in turn
         self._out_of_budget: list[RunRef] = []
         self._logs_permits = logs_calls(Event.ACQUIRED)
@@ -144,7 +136,7 @@ class Dispatcher:
     def forget(self, lane: str) -> None:
         """Drop what is kept of a lane that is forgotten."""
         self._turns.pop(lane, None)
-        self._windows.pop(lane, None)
+        self._slots.forget(lane)
         self._few_models.discard(lane)
         self._timetable.forget(lane)
 
@@ -264,7 +256,8 @@ class Dispatcher:
             turn.short = room == 0
             grant = self._ask(lane, ask, moment)
             self._apply(lane, turn, ask.offers, grant, quotas, moment)
-            if turn.failing and not each_team and _leaves_out(ask.offers, queue):
+            offered = {offer.ref.team for offer in ask.offers}
+            if turn.failing and not each_team and len(queue.waiting) > len(offered):
                 continue
             if grant.reason:
                 turn.ask_ms = None
@@ -338,12 +331,11 @@ class Dispatcher:
         """Note what a grant reports, throttle runs at their bounds, charge teams and publish attempts."""
         for team, off in grant.owed.items():
             turn.shares.correct(team, off)
-        self._slots.note(lane, grant.in_flight - grant.pending)
+        self._slots.note(lane, grant.in_flight - grant.pending, grant.window)
         turn.last, turn.reason, turn.suspected = len(grant.permits), grant.reason, grant.suspected
         if grant.permits:
             turn.granted_ms = moment.monotonic_ms
         turn.window = grant.window if grant.reason == "window" else 0
-        self._windows[lane] = grant.window
         if grant.few_models:
             self._few_models.add(lane)
         for offer, left in zip(offers, grant.queued, strict=True):
@@ -397,19 +389,8 @@ class Dispatcher:
             return configured
         if not self._few_models.isdisjoint(run.plan.eval_lanes):
             return 0
-        return AHEAD_FACTOR * max(self._most_in_flight(lane) for lane in set(run.plan.eval_lanes))
-
-    def _most_in_flight(self, lane: str) -> int:
-        """Most calls that a lane can have in flight now. Its window: reported last, else configured."""
-        limits = self._lane_limits.get(lane)
-        configured = limits.max_concurrency if limits else None
-        return self._slots.most_in_flight(lane, self._windows.get(lane, configured))
+        return AHEAD_FACTOR * max(map(self._slots.most_in_flight, set(run.plan.eval_lanes)))
 
     def _priority(self, ref: RunRef) -> int:
         run = self._backlog.get(ref)
         return run.priority if run else 0
-
-
-def _leaves_out(offers: Sequence[Offer], queue: LaneQueue) -> bool:
-    """Whether a team with queued jobs is offered nothing."""
-    return len(queue.waiting) > len({offer.ref.team for offer in offers})

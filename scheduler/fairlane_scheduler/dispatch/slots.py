@@ -14,8 +14,8 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from fairlane.broker.bundle import MOST, READS_BUNDLES
-from fairlane.config.sections import TeamSettings
-from fairlane.model.lane import FUNCTIONS
+from fairlane.config.sections import SchedulerSettings, TeamSettings
+from fairlane.model.lane import FUNCTIONS, LaneLimits
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import ReservedShare
 from fairlane.store.write.registry import TeamRecord
@@ -173,14 +173,16 @@ class Slots:
         lanes: Lanes,
         capacity: Capacity,
         weight_of: Callable[[str], float],
-        max_in_flight: int,
-        reserved_percent: int,
+        settings: SchedulerSettings,
+        limits: Mapping[str, LaneLimits],
     ) -> None:
         self._lanes = lanes
+        self._limits = limits
+        self._windows: dict[str, int] = {}  # as each lane reported last
         self._capacity = capacity
         self._weight_of = weight_of
-        self._max_in_flight = max_in_flight
-        self._reserved_percent = reserved_percent
+        self._max_in_flight = settings.max_in_flight
+        self._reserved_percent = settings.reserved_slots_percent
         self._on_slots: dict[str, int] = {}
         self._held: dict[
             str, dict[str, int]
@@ -194,9 +196,13 @@ class Slots:
         """What teams hold is counted anew when it is asked for."""
         self._held.clear()
 
-    def note(self, lane: str, on_slots: int) -> None:
-        """A lane reported how many of its calls hold a slot."""
-        self._on_slots[lane] = on_slots
+    def note(self, lane: str, on_slots: int, window: int) -> None:
+        """A lane reported how many of its calls hold a slot, and its window."""
+        self._on_slots[lane], self._windows[lane] = on_slots, window
+
+    def forget(self, lane: str) -> None:
+        """Drop the window of a lane that is forgotten."""
+        self._windows.pop(lane, None)
 
     def take(self, lane: str, team: str) -> None:
         """A team was granted a permit of a lane."""
@@ -221,8 +227,10 @@ class Slots:
         """Most calls in flight over all lanes, without those that are reserved for small teams."""
         return _less(self._max_in_flight, self._reserved_percent)
 
-    def most_in_flight(self, lane: str, window: int | None) -> int:
-        """Most calls that a lane can have in flight, at most its window if there is one; at least one."""
+    def most_in_flight(self, lane: str) -> int:
+        """Most calls that a lane can have in flight: its window, reported or configured; at least 1."""
+        limits = self._limits.get(lane)
+        window = self._windows.get(lane, limits.max_concurrency if limits else None)
         most = min(self._max_in_flight, self._capacity.serving(lane))
         return max(1, most if window is None else min(most, window))
 

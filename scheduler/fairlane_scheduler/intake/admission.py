@@ -6,18 +6,16 @@ import re
 from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
 
 from fairlane.config import sections
 from fairlane.config.connections.connection import Connection
-from fairlane.config.sections import SchedulerSettings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
+from fairlane.datasets.references import lies_in
 from fairlane.evaluators.builders import check_names
 from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.run import Plan, RunRef, RunSpec, most_chars
@@ -203,21 +201,9 @@ def check_source(spec: RunSpec, allowed: Sequence[str]) -> None:
     if not spec.open:
         raise ValueError("source: a run whose rows the scheduler reads is open at first")
     url = spec.source.url
-    if not any(_lies_in(url, place) for place in allowed):
+    if not any(lies_in(url, place) for place in allowed):
         remedy = "the operator names the places in scheduler.datasets"
         raise ValueError(f"dataset: {url!r} does not lie where this deployment reads datasets; {remedy}")
-
-
-def _lies_in(url: str, place: str) -> bool:
-    there, here = urlsplit(url), urlsplit(place)
-    if there.scheme not in ("", "file"):
-        inside = url.startswith(place if place.endswith("/") else f"{place}/")
-        return inside and ".." not in unquote(there.path).split("/")
-    # A plain path is opened as a whole: what looks like a host, a query or a fragment is part of it.
-    path = Path(there.path if there.scheme else url)
-    return here.scheme in ("", "file") and path.resolve().is_relative_to(
-        Path(here.path if here.scheme else place).resolve()
-    )
 
 
 def _texts(value: Any) -> Iterator[str]:
@@ -241,7 +227,7 @@ class Admission:
         backlog: Backlog,
         lanes: LaneRegistry,
         limits: PayloadLimits,
-        settings: SchedulerSettings,
+        settings: sections.SchedulerSettings,
         connections: Mapping[str, Connection],
         prices: Mapping[str, Price],
         pool: Pool | None = None,

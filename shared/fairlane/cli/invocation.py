@@ -7,9 +7,9 @@ import inspect
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 
 import typer
 
@@ -115,8 +115,11 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
 
     Options after the command's name win over those before it. The callback of a group of commands runs only
-    where no command of the group follows.
+    where no command of the group follows. A parameter whose type is a dataclass is an option for each field,
+    whose docstring is its help.
     """
+    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
 
     @functools.wraps(command)
     def run(
@@ -125,13 +128,28 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
         invocation = Invocation(config, redis, team).or_else(before)
         remember(ctx, invocation)
+        for name, bundle in bundles.items():
+            options[name] = bundle(**{each.name: options.pop(each.name) for each in fields(bundle)})
         return None if ctx.invoked_subcommand else command(invocation, **options)
 
     keyword = inspect.Parameter.KEYWORD_ONLY
-    own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     shared = [inspect.Parameter(n, keyword, default=None, annotation=a) for n, a in _SHARED.items()]
     context = inspect.Parameter("ctx", keyword, annotation=typer.Context)
-    parameters = [context, *(parameter.replace(kind=keyword) for parameter in own), *shared]
+    flat = [part for each in own for part in _options_of(each)]
+    parameters = [context, *(parameter.replace(kind=keyword) for parameter in flat), *shared]
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    if not is_dataclass(parameter.annotation):
+        return [parameter]
+    from fairlane.core.docstrings import docstrings_of
+
+    bundle = cast(type, parameter.annotation)
+    options = list(inspect.signature(bundle, eval_str=True).parameters.values())
+    for each in options:
+        _, option = get_args(each.annotation)
+        option.help = docstrings_of(bundle).get(each.name)
+    return options

@@ -175,7 +175,7 @@ class Patience:
     """
 
     def __init__(
-        self, url: str, clock: Clock, checkpoint: Callable[[], None] = lambda: None, run: str | None = None
+        self, url: str, clock: Clock, checkpoint: Callable[[], object] = bool, run: str | None = None
     ) -> None:
         """``run``: the run that is waited for."""
         self._url, self._clock, self._checkpoint, self._run = url, clock, checkpoint, run
@@ -230,14 +230,6 @@ class Patience:
         return answer
 
 
-def _server_time() -> str:
-    return ""
-
-
-def _go_on() -> None:
-    """Nobody asks this process to give up what it does."""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class Deployment:
     """A deployment's Redis, the settings in force, and readers of both. May be shared by threads.
@@ -254,8 +246,8 @@ class Deployment:
     waiter: Waiter = field(default_factory=SystemWaiter)
     archive: Archive[Deployment] | None = None
     auditor: Auditor = UNNAMED
-    script_time: Callable[[], str | int] = _server_time
-    checkpoint: Callable[[], None] = _go_on
+    script_time: Callable[[], str | int] = str
+    checkpoint: Callable[[], object] = bool
     keys: Keys = field(init=False)
     url: str = field(init=False)
 

@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
 from fairlane.config.settings import Settings
+from fairlane.core.section import descriptions
 
 ENTRY = "<name>"
 """Placeholder in a path for the name that a user gives to a connection, a lane or a team."""
@@ -38,6 +39,11 @@ class Key:
     def name(self) -> str:
         """What it is called in its section: ``url``, or ``headers.<name>`` where users choose the names."""
         return ".".join(self.path[len(self.table) :])
+
+    @property
+    def description(self) -> str:
+        """What it does, on one line."""
+        return descriptions(self.section).get(self.path[len(self.table)], "")
 
     @property
     def variable(self) -> str:

@@ -127,7 +127,7 @@ def _meaning(key: Key | None) -> str:
         return ""
     required = key.field.is_required() or key.field.default_factory
     default = None if required else key.field.default
-    return f"{key.field.description}{'' if default is None else f' Default: {json.dumps(default)}.'}"
+    return f"{key.description}{'' if default is None else f' Default: {json.dumps(default)}.'}"
 
 
 def _shown(name: str, value: object) -> object:

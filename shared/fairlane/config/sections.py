@@ -20,16 +20,13 @@ class RedisSettings(Section):
     """The Redis with the live state."""
 
     url: str = Field(
-        default="redis://127.0.0.1:6379/0",
-        pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://",
-        description="Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://; "
-        "redis+sentinel://HOST,HOST/SERVICE, redis+cluster://HOST,HOST.",
+        default="redis://127.0.0.1:6379/0", pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"
     )
-    deployment: str = Field(
-        default="main",
-        pattern=_NAME,
-        description="Prefix of this deployment's keys, so that several deployments can share one Redis.",
-    )
+    """Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://; redis+sentinel://HOST,HOST/SERVICE,
+    redis+cluster://HOST,HOST."""
+
+    deployment: str = Field(default="main", pattern=_NAME)
+    """Prefix of this deployment's keys, so that several deployments can share one Redis."""
 
     @field_validator("url")
     @classmethod
@@ -40,11 +37,9 @@ class RedisSettings(Section):
 class CelerySettings(Section):
     """The broker that carries attempts to the workers."""
 
-    broker_url: str | None = Field(
-        default=None,
-        description="Celery's broker: Redis as above, except a cluster, or RabbitMQ (amqp:// or amqps://). "
-        "Default: the Redis with the live state.",
-    )
+    broker_url: str | None = None
+    """Celery's broker: Redis as above, except a cluster, or RabbitMQ (amqp:// or amqps://). Default: the
+    Redis with the live state."""
 
     @field_validator("broker_url")
     @classmethod
@@ -55,13 +50,20 @@ class CelerySettings(Section):
 class Budget(Section):
     """The most that a team may use in a day or a month, on one lane or on all."""
 
-    lane: str = Field(default="*", min_length=1, description='A lane as `fairlane lanes` names it; "*": all.')
-    per: Literal["day", "month"] = Field(description='"day" or "month", each in UTC.')
-    requests: int | None = Field(default=None, gt=0, le=10**12, description="Calls.")
-    tokens: int | None = Field(default=None, gt=0, le=10**12, description="Input and output together.")
-    usd: float | None = Field(
-        default=None, gt=0, le=10**6, description="Dollars, by `prices`; a model without one costs nothing."
-    )
+    lane: str = Field(default="*", min_length=1)
+    """A lane as `fairlane lanes` names it; "*": all."""
+
+    per: Literal["day", "month"]
+    """"day" or "month", each in UTC."""
+
+    requests: int | None = Field(default=None, gt=0, le=10**12)
+    """Calls."""
+
+    tokens: int | None = Field(default=None, gt=0, le=10**12)
+    """Input and output together."""
+
+    usd: float | None = Field(default=None, gt=0, le=10**6)
+    """Dollars, by `prices`; a model without one costs nothing."""
 
     @property
     def limits(self) -> dict[str, float]:
@@ -79,28 +81,22 @@ class Budget(Section):
 class TeamSettings(Section):
     """A team's share of the lanes that it uses with other teams, and its budgets."""
 
-    weight: float = Field(default=1.0, gt=0, le=1000, description="Its share, relative to the other teams'.")
-    lendable_percent: float = Field(
-        default=100.0,
-        ge=0,
-        le=100,
-        description="Percent of its share that other teams may use while it does not. The rest is reserved.",
-    )
-    borrowing_limit_percent: float | None = Field(
-        default=None,
-        ge=0,
-        le=MOST_COUNT,
-        description="Percent of its share that it may take on top of it, while other teams do not use "
-        "theirs. Default: no limit.",
-    )
-    max_percent: float | None = Field(
-        default=None, gt=0, le=100, description="Most percent of a lane that it may take. Default: all of it."
-    )
-    budgets: tuple[Budget, ...] = Field(
-        default=(),
-        description='The most it may use: `lane` ("*": all), `per` ("day" or "month", UTC), and `requests`, '
-        "`tokens` or `usd`. Jobs beyond it wait for the next period.",
-    )
+    weight: float = Field(default=1.0, gt=0, le=1000)
+    """Its share, relative to the other teams'."""
+
+    lendable_percent: float = Field(default=100.0, ge=0, le=100)
+    """Percent of its share that other teams may use while it does not. The rest is reserved."""
+
+    borrowing_limit_percent: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Percent of its share that it may take on top of it, while other teams do not use theirs. Default: no
+    limit."""
+
+    max_percent: float | None = Field(default=None, gt=0, le=100)
+    """Most percent of a lane that it may take. Default: all of it."""
+
+    budgets: tuple[Budget, ...] = ()
+    """The most it may use: `lane` ("*": all), `per` ("day" or "month", UTC), and `requests`, `tokens` or
+    `usd`. Jobs beyond it wait for the next period."""
 
     @property
     def restricted(self) -> bool:
@@ -111,127 +107,83 @@ class TeamSettings(Section):
 class ArchiveSettings(Section):
     """The database that keeps finished runs."""
 
-    url: SecretStr | None = Field(
-        default=None,
-        description="SQLAlchemy URL of a database: sqlite:///runs.db, postgresql+psycopg://… The scheduler "
-        "moves finished runs there. Default: none; they stay in Redis until they expire.",
-    )
-    after_seconds: float = Field(
-        default=86_400.0,
-        ge=0,
-        le=MOST_KEPT_S,
-        description="Seconds that a finished run stays in Redis before it moves. "
-        "A new run can continue it there.",
-    )
-    hold_seconds: float = Field(
-        default=30 * 86_400.0,
-        ge=0,
-        le=MOST_KEPT_S,
-        description="Seconds after its end for which a run stays in Redis that could not be moved, at least: "
-        "it does not expire meanwhile, unless Redis is nearly full.",
-    )
+    url: SecretStr | None = None
+    """SQLAlchemy URL of a database: sqlite:///runs.db, postgresql+psycopg://… The scheduler moves finished
+    runs there. Default: none; they stay in Redis until they expire."""
+
+    after_seconds: float = Field(default=86_400.0, ge=0, le=MOST_KEPT_S)
+    """Seconds that a finished run stays in Redis before it moves. A new run can continue it there."""
+
+    hold_seconds: float = Field(default=30 * 86_400.0, ge=0, le=MOST_KEPT_S)
+    """Seconds after its end for which a run stays in Redis that could not be moved, at least: it does not
+    expire meanwhile, unless Redis is nearly full."""
 
 
 class AuditSettings(Section):
     """The log of who changed what."""
 
-    keep: int = Field(
-        default=100_000, ge=1, le=MOST_COUNT, description="Number of entries to keep, approximately."
-    )
+    keep: int = Field(default=100_000, ge=1, le=MOST_COUNT)
+    """Number of entries to keep, approximately."""
 
 
 class PayloadLimits(Section):
     """Limits of what a team may submit; the scheduler rejects more, with a message."""
 
-    row_bytes: int = Field(
-        default=1024 * 1024,
-        ge=1,
-        le=MOST_COUNT,
-        description="Largest row as JSON, in bytes. The items of a larger row fail. A rendered prompt has "
-        "at most twice as many characters, or 1,048,576 if that is more.",
-    )
-    run_bytes: int = Field(
-        default=1024**3, ge=1, le=MOST_COUNT, description="Most bytes of a run's rows in Redis, compressed."
-    )
-    spec_bytes: int = Field(
-        default=4 * 1024 * 1024,
-        ge=1,
-        le=MOST_COUNT,
-        description="Largest submission without its rows, in bytes: prompts, parameters, evaluators.",
-    )
-    waiting_requests: int = Field(
-        default=10_000,
-        ge=1,
-        le=MOST_COUNT,
-        description="Most unread requests of a team: with more, its clients submit nothing and raise "
-        "`InboxFull`. Clients use their own value.",
-    )
-    active_runs: int = Field(
-        default=10_000, ge=1, le=MOST_COUNT, description="Most unfinished runs of a team."
-    )
-    lanes: int = Field(
-        default=200,
-        ge=1,
-        le=1000,
-        description="Most lanes that a team opens by using models that `[lanes]` does not describe. Items "
-        "for further models fail. A lane that is not used for a week is forgotten; where there are many, "
-        "after an hour.",
-    )
+    row_bytes: int = Field(default=1024 * 1024, ge=1, le=MOST_COUNT)
+    """Largest row as JSON, in bytes. The items of a larger row fail. A rendered prompt has at most twice as
+    many characters, or 1,048,576 if that is more."""
+
+    run_bytes: int = Field(default=1024**3, ge=1, le=MOST_COUNT)
+    """Most bytes of a run's rows in Redis, compressed."""
+
+    spec_bytes: int = Field(default=4 * 1024 * 1024, ge=1, le=MOST_COUNT)
+    """Largest submission without its rows, in bytes: prompts, parameters, evaluators."""
+
+    waiting_requests: int = Field(default=10_000, ge=1, le=MOST_COUNT)
+    """Most unread requests of a team: with more, its clients submit nothing and raise `InboxFull`. Clients
+    use their own value."""
+
+    active_runs: int = Field(default=10_000, ge=1, le=MOST_COUNT)
+    """Most unfinished runs of a team."""
+
+    lanes: int = Field(default=200, ge=1, le=1000)
+    """Most lanes that a team opens by using models that `[lanes]` does not describe. Items for further models
+    fail. A lane that is not used for a week is forgotten; where there are many, after an hour."""
 
 
 class SchedulerSettings(Section):
     """The scheduler: global bounds and intervals."""
 
-    max_concurrent: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_COUNT,
-        description="Most calls in flight over all lanes while a run is active that was admitted under this "
-        "limit. Default: only max_in_flight limits them.",
-    )
-    datasets: tuple[str, ...] = Field(
-        default=(),
-        description="Places of datasets that runs may name and the scheduler reads: folders, or "
-        "prefixes of URLs.",
-    )
-    max_in_flight: int = Field(
-        default=1000, ge=1, le=MOST_COUNT, description="Most calls in flight over all lanes."
-    )
-    first_calls: int = Field(
-        default=5,
-        ge=0,
-        le=MOST_COUNT,
-        description="Calls of a run to one model that start in its first 250 ms while none is answered, so "
-        "that a wrong request costs few calls. Time alone then lets more start. 0: any number.",
-    )
-    reserved_slots_percent: int = Field(
-        default=5,
-        ge=0,
-        le=50,
-        description="Percentage of the workers' slots, and of max_in_flight, that only teams may take which "
-        "hold fewer: calls of one team that hang cannot stop the others. 0: none.",
-    )
-    leader_lease_seconds: float = Field(
-        default=3.0,
-        ge=0.5,
-        le=MOST_LEASE_S,
-        description="Seconds of silence after which another scheduler replaces the leader.",
-    )
-    lease_seconds: float = Field(
-        default=15.0,
-        ge=1.0,
-        le=MOST_LEASE_S,
-        description="Seconds without a heartbeat after which an attempt is requeued.",
-    )
-    worker_timeout_seconds: float = Field(
-        default=5.0,
-        ge=1.0,
-        le=MOST_LEASE_S,
-        description="Seconds without a heartbeat after which a worker counts as dead.",
-    )
-    finished_ttl_seconds: float = Field(
-        default=7 * 86_400, ge=1, le=MOST_KEPT_S, description="Seconds that a finished run stays in Redis."
-    )
+    max_concurrent: int | None = Field(default=None, ge=1, le=MOST_COUNT)
+    """Most calls in flight over all lanes while a run is active that was admitted under this limit. Default:
+    only max_in_flight limits them."""
+
+    datasets: tuple[str, ...] = ()
+    """Places of datasets that runs may name and the scheduler reads: folders, or prefixes of URLs."""
+
+    max_in_flight: int = Field(default=1000, ge=1, le=MOST_COUNT)
+    """Most calls in flight over all lanes."""
+
+    first_calls: int = Field(default=5, ge=0, le=MOST_COUNT)
+    """Calls of a run to one model that start in its first 250 ms while none is answered, so that a wrong
+    request costs few calls. Time alone then lets more start. 0: any number."""
+
+    reserved_slots_percent: int = Field(default=5, ge=0, le=50)
+    """Percentage of the workers' slots, and of max_in_flight, that only teams may take which hold fewer:
+    calls of one team that hang cannot stop the others. 0: none."""
+
+    leader_lease_seconds: float = Field(default=3.0, ge=0.5, le=MOST_LEASE_S)
+    """Seconds of silence after which another scheduler replaces the leader."""
+
+    lease_seconds: float = Field(default=15.0, ge=1.0, le=MOST_LEASE_S)
+    """Seconds without a heartbeat after which an attempt is requeued."""
+
+    worker_timeout_seconds: float = Field(default=5.0, ge=1.0, le=MOST_LEASE_S)
+    """Seconds without a heartbeat after which a worker counts as dead."""
+
+    finished_ttl_seconds: float = Field(default=7 * 86_400, ge=1, le=MOST_KEPT_S)
+    """Seconds that a finished run stays in Redis."""
+
     limits: PayloadLimits = PayloadLimits()
 
     @property
@@ -255,99 +207,72 @@ MOST_SLOTS = 5000
 class WorkerSettings(Section):
     """A worker process."""
 
-    slots: int = Field(
-        default=1000,
-        ge=1,
-        le=MOST_SLOTS,
-        description="Most concurrent calls of one worker. It begins with 100, and takes more while they are "
-        "used and its event loop is in time. With modules it stays at 100.",
-    )
-    lanes: tuple[str, ...] = Field(
-        default=(), description="Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."
-    )
-    beat_seconds: float = Field(default=1.0, gt=0, le=30, description="Seconds between two heartbeats.")
-    shutdown_grace_seconds: float = Field(
-        default=20.0,
-        ge=0,
-        le=7 * MOST_LEASE_S,
-        description="Seconds that calls in flight have to end on a warm stop.",
-    )
-    modules: tuple[str, ...] = Field(
-        default=(),
-        description="Python modules whose functions runs may call here, submodules included. "
-        "A worker without any takes no calls of functions.",
-    )
-    max_response_bytes: int = Field(
-        default=16 * 1024 * 1024,
-        ge=1024,
-        le=MOST_COUNT,
-        description="Largest response that is read, in bytes. A rendered template of a judge or an agent may "
-        "have as many characters more than a prompt.",
-    )
+    slots: int = Field(default=1000, ge=1, le=MOST_SLOTS)
+    """Most concurrent calls of one worker. It begins with 100, and takes more while they are used and its
+    event loop is in time. With modules it stays at 100."""
+
+    lanes: tuple[str, ...] = ()
+    """Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."""
+
+    beat_seconds: float = Field(default=1.0, gt=0, le=30)
+    """Seconds between two heartbeats."""
+
+    shutdown_grace_seconds: float = Field(default=20.0, ge=0, le=7 * MOST_LEASE_S)
+    """Seconds that calls in flight have to end on a warm stop."""
+
+    modules: tuple[str, ...] = ()
+    """Python modules whose functions runs may call here, submodules included. A worker without any takes no
+    calls of functions."""
+
+    max_response_bytes: int = Field(default=16 * 1024 * 1024, ge=1024, le=MOST_COUNT)
+    """Largest response that is read, in bytes. A rendered template of a judge or an agent may have as many
+    characters more than a prompt."""
 
 
 class SandboxSettings(Section):
     """Child processes that decode rows for schedulers, and render, score and decode for workers."""
 
-    processes: int = Field(
-        default=2,
-        ge=1,
-        le=64,
-        description="Most child processes of a scheduler, and of a worker. They start with the first work "
-        "for them. A team uses at most half of them at a time.",
-    )
-    cpu_seconds: float = Field(
-        default=2.0,
-        gt=0,
-        le=60,
-        description="CPU seconds that one rendering, score or page of rows may take.",
-    )
-    wall_seconds: float = Field(
-        default=20.0, gt=0, le=600, description="Seconds that it may take in all, on a machine that is busy."
-    )
-    memory_mb: int = Field(
-        default=512,
-        ge=64,
-        le=65_536,
-        description="MiB of memory that it may take beyond those of an idle child.",
-    )
-    hold_after: int = Field(
-        default=3,
-        ge=1,
-        le=MOST_COUNT,
-        description="A run is paused once a process had to end so many pieces of its work.",
-    )
+    processes: int = Field(default=2, ge=1, le=64)
+    """Most child processes of a scheduler, and of a worker. They start with the first work for them. A team
+    uses at most half of them at a time."""
+
+    cpu_seconds: float = Field(default=2.0, gt=0, le=60)
+    """CPU seconds that one rendering, score or page of rows may take."""
+
+    wall_seconds: float = Field(default=20.0, gt=0, le=600)
+    """Seconds that it may take in all, on a machine that is busy."""
+
+    memory_mb: int = Field(default=512, ge=64, le=65_536)
+    """MiB of memory that it may take beyond those of an idle child."""
+
+    hold_after: int = Field(default=3, ge=1, le=MOST_COUNT)
+    """A run is paused once a process had to end so many pieces of its work."""
 
 
 class LogSettings(Section):
     """Structured logs on standard error."""
 
-    format: Literal["console", "json"] = Field(default="console", description="Form of a log line.")
-    level: Literal["debug", "info", "warning", "error"] = Field(
-        default="info", description="Lowest level that is written."
-    )
-    calls: Literal["all", "ends", "none"] = Field(
-        default="ends",
-        description='Lines about each call at level "info". "all": queueing, acquired and released, which '
-        'show what was in flight at any time. "ends": released alone. Each line costs CPU time.',
-    )
+    format: Literal["console", "json"] = "console"
+    """Form of a log line."""
+
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Lowest level that is written."""
+
+    calls: Literal["all", "ends", "none"] = "ends"
+    """Lines about each call at level "info". "all": queueing, acquired and released, which show what was in
+    flight at any time. "ends": released alone. Each line costs CPU time."""
 
 
 class DefaultsSettings(Section):
     """What holds where nobody has said otherwise. A profile takes over the habits of another tool."""
 
-    profile: Literal["promptfoo", "evaluation"] | None = Field(
-        default=None,
-        description='"promptfoo": four calls at once on lanes that nobody has described. "evaluation": '
-        "MAX_CONCURRENT_LLM_CALLS is 1 to 50, by default 5. Default: neither.",
-    )
-    max_concurrency: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_COUNT,
-        description="Calls at once on a lane without a table in `[lanes]`, where its provider's preset names "
-        "no number. Default: that of the profile, else none: the lane detects its limit.",
-    )
+    profile: Literal["promptfoo", "evaluation"] | None = None
+    """"promptfoo": four calls at once on lanes that nobody has described. "evaluation":
+    MAX_CONCURRENT_LLM_CALLS is 1 to 50, by default 5. Default: neither."""
+
+    max_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
+    """Calls at once on a lane without a table in `[lanes]`, where its provider's preset names no number.
+    Default: that of the profile, else none: the lane detects its limit."""
 
     @property
     def calls_at_once(self) -> int | None:
@@ -360,35 +285,25 @@ class DefaultsSettings(Section):
 class MetricsSettings(Section):
     """The HTTP server of schedulers and workers for Prometheus and probes: /metrics, /healthz, /readyz."""
 
-    enabled: bool = Field(default=True, description="Start this server.")
-    host: str = Field(
-        default="127.0.0.1",
-        min_length=1,
-        description="Address to listen on. The metrics show the names of lanes and teams. "
-        "0.0.0.0: all addresses of this machine; :: also those of IPv6.",
-    )
-    scheduler_port: int = Field(
-        default=9460,
-        ge=0,
-        le=65_535,
-        description="Port of a scheduler. If it is taken, the next free one of twenty; 0: any free port. "
-        "The log shows which.",
-    )
-    worker_port: int = Field(
-        default=9480, ge=0, le=65_535, description="Port of a worker, chosen in the same way."
-    )
-    lanes: int = Field(
-        default=200,
-        ge=1,
-        le=2000,
-        description='Most lanes with a label of their own. The others share "(other)".',
-    )
-    teams: int = Field(
-        default=100,
-        ge=1,
-        le=2000,
-        description='Most teams with a label of their own. The others share "(other)".',
-    )
+    enabled: bool = True
+    """Start this server."""
+
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on. The metrics show the names of lanes and teams. 0.0.0.0: all addresses of this
+    machine; :: also those of IPv6."""
+
+    scheduler_port: int = Field(default=9460, ge=0, le=65_535)
+    """Port of a scheduler. If it is taken, the next free one of twenty; 0: any free port. The log shows
+    which."""
+
+    worker_port: int = Field(default=9480, ge=0, le=65_535)
+    """Port of a worker, chosen in the same way."""
+
+    lanes: int = Field(default=200, ge=1, le=2000)
+    """Most lanes with a label of their own. The others share "(other)"."""
+
+    teams: int = Field(default=100, ge=1, le=2000)
+    """Most teams with a label of their own. The others share "(other)"."""
 
     @field_validator("host")
     @classmethod
@@ -401,9 +316,8 @@ class MetricsSettings(Section):
 class TracingSettings(Section):
     """OpenTelemetry spans of calls. Workers send them as the variables OTEL_* say. Needs the extra `otel`."""
 
-    enabled: bool = Field(
-        default=False, description="Workers add spans to the trace in which a run was submitted."
-    )
-    items_per_run: int = Field(
-        default=1000, ge=1, le=MOST_COUNT, description="Most traced items of a run, evenly spread."
-    )
+    enabled: bool = False
+    """Workers add spans to the trace in which a run was submitted."""
+
+    items_per_run: int = Field(default=1000, ge=1, le=MOST_COUNT)
+    """Most traced items of a run, evenly spread."""

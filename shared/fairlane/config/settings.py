@@ -48,8 +48,11 @@ class Settings(Section):
     tracing: TracingSettings = TracingSettings()
     log: LogSettings = LogSettings()
     defaults: DefaultsSettings = DefaultsSettings()
-    team: TeamName = Field(default="default", description="Team for which a client submits.")
-    config_file: str | None = Field(default=None, description="The file that these settings were read from.")
+    team: TeamName = "default"
+    """Team for which a client submits."""
+
+    config_file: str | None = None
+    """The file that these settings were read from."""
 
     @property
     def broker_url(self) -> str:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails, InitErrorDetails, PydanticCustomError
 
+from fairlane.core.docstrings import docstrings_of
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import MASK, mask_value, shown_url
 
@@ -66,14 +68,20 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
         return field, value, str(context["problem"]), str(context["remedy"])
     problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
     problem = problem.replace("a valid tuple", "a list")
-    remedy = (known and known.description) or ""
+    remedy = descriptions(model).get(path[0], "") if path else ""
     if known is not None and len(path) == 1 and not known.is_required():
         remedy = f"{remedy} Left out, it is {known.get_default(call_default_factory=True)!r}.".strip()
     return field, value, problem.removeprefix("Value error, "), remedy or "See docs/configuration.md."
 
 
+def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
+    """What the fields of a model are, each on one line, as the docstrings below them say."""
+    stated = {name: field.description for name, field in model.model_fields.items() if field.description}
+    return {**docstrings_of(model), **stated}
+
+
 class Section(BaseModel, metaclass=InWords):
-    """A table of the configuration."""
+    """A table of the configuration. The docstring of a field is its line in docs/configuration.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO, Literal, TypeAlias, cast
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.row_json import FIELD
@@ -122,3 +122,16 @@ class SourcePages:
             self._pages = None
             raise
         return page
+
+
+def lies_in(url: str, place: str) -> bool:
+    """Whether a dataset lies in a place: a folder, or the prefix of URLs."""
+    there, here = urlsplit(url), urlsplit(place)
+    if there.scheme not in ("", "file"):
+        inside = url.startswith(place if place.endswith("/") else f"{place}/")
+        return inside and ".." not in unquote(there.path).split("/")
+    # A plain path is opened as a whole: what looks like a host, a query or a fragment is part of it.
+    path = Path(there.path if there.scheme else url)
+    return here.scheme in ("", "file") and path.resolve().is_relative_to(
+        Path(here.path if here.scheme else place).resolve()
+    )

@@ -4,22 +4,26 @@ loader, its task formatter and its options.
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import Any
 
 from flower import urls
 from flower.app import Flower
 from flower.options import options
-from flower.views.tasks import TASK_COLUMNS
+from flower.views.tasks import TASK_COLUMNS, TasksDataTable, TaskView
+from redis.exceptions import RedisError
 from tornado.routing import URLSpec
 from tornado.web import url
 
 from fairlane.client.deployment import Deployment
+from fairlane.core.errors import FairlaneError
 from fairlane.flower.readings.readers import Readers
-from fairlane.flower.tasks.task_pages import LearningTask, LearningTasks
+from fairlane.flower.readings.run_list import LISTED
 from fairlane.flower.tasks.task_rows import COLUMNS, DEFAULT_COLUMNS, TaskRows
 from fairlane.flower.web import data, pages
 from fairlane.flower.web.guarded import find_handler
-from fairlane.flower.web.templating import StackedLoader
+from fairlane.flower.web.pages import StackedLoader
 
 RUN = r"([^/]+)/([A-Za-z0-9_-]{1,64})"
 ITEM = r"(\d{1,15})"
@@ -74,3 +78,31 @@ def routes(readers: Readers) -> list[URLSpec]:
         url(rf"/fairlane/run/{RUN}/(cancel|pause|resume)", data.RunAction, shared),
         url(r"/fairlane/static/(.*)", pages.Assets, {"path": str(pages.STATIC)}, name="fairlane-static"),
     ]
+
+
+class Learning:
+    """Before a page of tasks is made, the shapes of the latest runs are read, off the loop."""
+
+    readers: Readers
+    rows: TaskRows
+
+    def initialize(self, readers: Readers, rows: TaskRows) -> None:
+        """Keep the shared readers and the formatter of tasks."""
+        self.readers, self.rows = readers, rows
+
+    async def prepare(self) -> None:
+        """Without Redis the page comes all the same, with fewer words."""
+        with suppress(RedisError, FairlaneError, OSError):
+            await asyncio.shield(asyncio.wrap_future(self.readers.readings.read(self._learn)))
+
+    def _learn(self) -> None:
+        reader = self.readers.deployment.reader
+        self.rows.learn(reader.newest_runs(reader.teams(), LISTED))
+
+
+class LearningTasks(Learning, TasksDataTable):
+    """The rows of Flower's table of tasks."""
+
+
+class LearningTask(Learning, TaskView):
+    """Flower's page of one task."""

@@ -34,105 +34,72 @@ class LaneLimits(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
-    requests_per_minute: float | None = Field(
-        default=None, ge=0, le=MOST_COUNT, description="Requests a minute. 0: no limit. Default: detected."
-    )
-    tokens_per_minute: float | None = Field(
-        default=None, ge=0, le=MOST_COUNT, description="Input plus output tokens a minute. 0: no limit."
-    )
-    input_tokens_per_minute: float | None = Field(
-        default=None, ge=0, le=MOST_COUNT, description="Input tokens a minute. 0: no limit."
-    )
-    output_tokens_per_minute: float | None = Field(
-        default=None, ge=0, le=MOST_COUNT, description="Output tokens a minute. 0: no limit."
-    )
-    requests_per_day: int | None = Field(
-        default=None,
-        ge=0,
-        le=MOST_COUNT,
-        description="Requests a day, which ends at midnight UTC. 0: no limit.",
-    )
-    exact: bool = Field(
-        default=False,
-        description="Use exactly these limits, and ignore what the lane learns. Otherwise they are ceilings.",
-    )
-    charge: Charge = Field(
-        default="used",
-        description='Tokens that the provider charges: "used", or "reserved": the prompt and `max_tokens`.',
-    )
-    output_factor: float = Field(
-        default=1.0,
-        gt=0,
-        le=100,
-        description="How many tokens an output token counts as in the token limits.",
-    )
-    cache_reads: CacheReads = Field(
-        default="free", description="Whether input that was read from a cache is charged like the rest."
-    )
-    burst_seconds: float = Field(
-        default=1.0, gt=0, le=3600, description="How many seconds of unused rate may be spent at once."
-    )
-    max_concurrency: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_COUNT,
-        description="Most calls in flight at once. Default: as many as the workers' slots.",
-    )
-    first_concurrency: int | None = Field(
-        default=None,
-        ge=1,
-        le=MOST_COUNT,
-        description="Calls at once with which the lane begins. More follow while more answers a second come "
-        "back. Default: 4 on an endpoint without `max_concurrency`, else as many as the other limits allow.",
-    )
-    models_at_once: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="Models that the server holds at once, such as 1 for a single GPU. Calls of others wait "
-        "while these have jobs, for `model_seconds` at most. Default: any number.",
-    )
-    model_seconds: float = Field(
-        default=60.0,
-        gt=0,
-        le=86_400,
-        description="Seconds for which calls of other models wait, with `models_at_once`. A change costs a "
-        "load, so make it several times as long as a load.",
-    )
-    min_gap_ms: int = Field(
-        default=0,
-        ge=0,
-        le=1000 * MOST_LEASE_S,
-        description="Least time between two starts, in milliseconds.",
-    )
-    outage_failures: int = Field(
-        default=5,
-        ge=1,
-        le=1000,
-        description="Failures in a row, started apart in time, after which the lane counts as down.",
-    )
-    outage_delay: float = Field(
-        default=1.0, gt=0, le=3600, description="Seconds until the first probe of a lane that is down."
-    )
-    outage_growth: float = Field(
-        default=1.25, ge=1, le=100, description="Factor on that delay for each probe in vain."
-    )
-    outage_longest_delay: float = Field(
-        default=60.0, gt=0, le=86_400, description="Most seconds between two probes of a lane that is down."
-    )
-    longest_wait_seconds: float = Field(
-        default=3600.0,
-        ge=1,
-        le=7 * 86_400,
-        description="Longest wait for which a provider may block the lane. One that asks for more holds it: "
-        "a probe asks again each time these seconds have passed.",
-    )
-    refusal_budget: float = Field(
-        default=0.005,
-        gt=0,
-        le=0.1,
-        description="Share of calls that may be rejected while the lane probes for more than it has learned.",
-    )
+    requests_per_minute: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Requests a minute. 0: no limit. Default: detected."""
+
+    tokens_per_minute: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Input plus output tokens a minute. 0: no limit."""
+
+    input_tokens_per_minute: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Input tokens a minute. 0: no limit."""
+
+    output_tokens_per_minute: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Output tokens a minute. 0: no limit."""
+
+    requests_per_day: int | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Requests a day, which ends at midnight UTC. 0: no limit."""
+
+    exact: bool = False
+    """Use exactly these limits, and ignore what the lane learns. Otherwise they are ceilings."""
+
+    charge: Charge = "used"
+    """Tokens that the provider charges: "used", or "reserved": the prompt and `max_tokens`."""
+
+    output_factor: float = Field(default=1.0, gt=0, le=100)
+    """How many tokens an output token counts as in the token limits."""
+
+    cache_reads: CacheReads = "free"
+    """Whether input that was read from a cache is charged like the rest."""
+
+    burst_seconds: float = Field(default=1.0, gt=0, le=3600)
+    """How many seconds of unused rate may be spent at once."""
+
+    max_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
+    """Most calls in flight at once. Default: as many as the workers' slots."""
+
+    first_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
+    """Calls at once with which the lane begins. More follow while more answers a second come back. Default: 4
+    on an endpoint without `max_concurrency`, else as many as the other limits allow."""
+
+    models_at_once: int | None = Field(default=None, ge=1, le=100)
+    """Models that the server holds at once, such as 1 for a single GPU. Calls of others wait while these have
+    jobs, for `model_seconds` at most. Default: any number."""
+
+    model_seconds: float = Field(default=60.0, gt=0, le=86_400)
+    """Seconds for which calls of other models wait, with `models_at_once`. A change costs a load, so make it
+    several times as long as a load."""
+
+    min_gap_ms: int = Field(default=0, ge=0, le=1000 * MOST_LEASE_S)
+    """Least time between two starts, in milliseconds."""
+
+    outage_failures: int = Field(default=5, ge=1, le=1000)
+    """Failures in a row, started apart in time, after which the lane counts as down."""
+
+    outage_delay: float = Field(default=1.0, gt=0, le=3600)
+    """Seconds until the first probe of a lane that is down."""
+
+    outage_growth: float = Field(default=1.25, ge=1, le=100)
+    """Factor on that delay for each probe in vain."""
+
+    outage_longest_delay: float = Field(default=60.0, gt=0, le=86_400)
+    """Most seconds between two probes of a lane that is down."""
+
+    longest_wait_seconds: float = Field(default=3600.0, ge=1, le=7 * 86_400)
+    """Longest wait for which a provider may block the lane. One that asks for more holds it: a probe asks
+    again each time these seconds have passed."""
+
+    refusal_budget: float = Field(default=0.005, gt=0, le=0.1)
+    """Share of calls that may be rejected while the lane probes for more than it has learned."""
 
 
 def split_model(reference: str) -> tuple[str, str]:

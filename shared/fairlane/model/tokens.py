@@ -259,20 +259,17 @@ class Entry(NamedTuple):
 class Price(Section):
     """Prices of a model's tokens, in USD per million. There are no tiers by the length of a prompt."""
 
-    input: float = Field(ge=0, le=MOST_COUNT, description="Input tokens.")
-    output: float = Field(ge=0, le=MOST_COUNT, description="Output tokens.")
-    cached_input: float | None = Field(
-        default=None,
-        ge=0,
-        le=MOST_COUNT,
-        description="Input tokens read from a cache. Default: the price of other input.",
-    )
-    cache_write: float | None = Field(
-        default=None,
-        ge=0,
-        le=MOST_COUNT,
-        description="Input tokens written to a cache. Default: the price of other input.",
-    )
+    input: float = Field(ge=0, le=MOST_COUNT)
+    """Input tokens."""
+
+    output: float = Field(ge=0, le=MOST_COUNT)
+    """Output tokens."""
+
+    cached_input: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Input tokens read from a cache. Default: the price of other input."""
+
+    cache_write: float | None = Field(default=None, ge=0, le=MOST_COUNT)
+    """Input tokens written to a cache. Default: the price of other input."""
 
 
 def price_of(model: str, prices: Mapping[str, Price]) -> Price | None:

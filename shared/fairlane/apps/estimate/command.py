@@ -9,26 +9,10 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
-from fairlane.cli.runs.submitting.assignments import read_options, read_params
-from fairlane.cli.runs.submitting.inputs import LimitOption, open_dataset, portion_of, read_calls
-from fairlane.cli.runs.submitting.options import (
-    MaxConcurrentOption,
-    MessagesFilesOption,
-    ModelsOption,
-    ParamsOption,
-    PromptFilesOption,
-    PromptsOption,
-    RepetitionsOption,
-)
-from fairlane.cli.runs.submitting.scoring import (
-    EvaluatorsOption,
-    JudgeChoicesOption,
-    JudgeModelOption,
-    JudgeParamsOption,
-    JudgeTemplateFileOption,
-    JudgeTemplateOption,
-    read_evaluators,
-)
+from fairlane.cli.runs.submitting.assignments import read_options
+from fairlane.cli.runs.submitting.inputs import Asked, LimitOption, open_dataset, portion_of
+from fairlane.cli.runs.submitting.options import MaxConcurrentOption
+from fairlane.cli.runs.submitting.scoring import Scored
 from fairlane.cli.runs.submitting.submit import MoreOption
 from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
@@ -45,20 +29,11 @@ _LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
 @with_settings
 def estimate(
     invocation: Invocation,
+    *,
     dataset: Annotated[str, typer.Argument(metavar="FILE", help="Rows, as for submit.")],
     limit: LimitOption = None,
-    model: ModelsOption = None,
-    prompt: PromptsOption = None,
-    prompt_file: PromptFilesOption = None,
-    messages_file: MessagesFilesOption = None,
-    param: ParamsOption = None,
-    repetitions: RepetitionsOption = 1,
-    evaluator: EvaluatorsOption = None,
-    judge_model: JudgeModelOption = None,
-    judge_template: JudgeTemplateOption = None,
-    judge_template_file: JudgeTemplateFileOption = None,
-    judge_choices: JudgeChoicesOption = None,
-    judge_param: JudgeParamsOption = None,
+    asked: Asked,
+    scored: Scored,
     max_concurrent: MaxConcurrentOption = None,
     option: MoreOption = None,
     rows: Annotated[
@@ -80,17 +55,12 @@ def estimate(
 
     Takes what submit takes, and submits nothing. The prices in the settings give the cost.
     """
-    calls = read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
-    evaluators = read_evaluators(
-        evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
-    )
+    calls, evaluators = asked.calls(read_options(option or ())), scored.evaluators()
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
             _Rows(portion_of(open_dataset(dataset), limit, None, 0)),
             rows=rows,
             answer_tokens=answer_tokens,
-            params=read_params("--param", param or ()),
-            repetitions=repetitions,
             evaluators=evaluators,
             max_concurrent=max_concurrent,
             **calls,

@@ -13,7 +13,7 @@ from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluati
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Tally
-from fairlane.apps.promptfoo.selecting import options as chosen
+from fairlane.apps.promptfoo.selecting.options import Chosen
 from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
@@ -34,6 +34,7 @@ SHOWN_REASONS = 160
 @with_settings
 def evaluate(
     invocation: Invocation,
+    *,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A promptfoo configuration.")] = Path(
         "promptfooconfig.yaml"
     ),
@@ -67,17 +68,7 @@ def evaluate(
     ] = None,
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
-    filter_pattern: chosen.PatternOption = None,
-    filter_metadata: chosen.MetadataOption = None,
-    filter_first_n: chosen.FirstOption = None,
-    filter_range: chosen.RangeOption = None,
-    filter_sample: chosen.SampleOption = None,
-    filter_sample_seed: chosen.SeedOption = None,
-    filter_prompts: chosen.PromptsOption = None,
-    filter_providers: chosen.ProvidersOption = None,
-    filter_failing: chosen.FailingOption = None,
-    filter_failing_only: chosen.FailingOnlyOption = None,
-    filter_errors_only: chosen.ErrorsOnlyOption = None,
+    chosen: Chosen,
     check: Annotated[
         bool, typer.Option("--check", help="Print what would run, or what is not supported; run nothing.")
     ] = False,
@@ -93,19 +84,7 @@ def evaluate(
     if output is not None:
         format_of(output)
     given = _read_map(map_provider or [])
-    filters = chosen.filters_of(
-        pattern=filter_pattern,
-        metadata=filter_metadata,
-        first=filter_first_n,
-        places=filter_range,
-        sample=filter_sample,
-        seed=filter_sample_seed,
-        prompts=filter_prompts,
-        providers=filter_providers,
-        failing=filter_failing,
-        failing_only=filter_failing_only,
-        errors_only=filter_errors_only,
-    )
+    filters = chosen.filters()
     if filters.failing == []:
         say("no result of that file asks for another try: nothing was run")
         return

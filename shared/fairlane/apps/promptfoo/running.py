@@ -8,7 +8,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.answering import answers, as_called, unscored
 from fairlane.apps.promptfoo.evaluation import Evaluation
-from fairlane.apps.promptfoo.grading.calls import Calls
+from fairlane.apps.promptfoo.grading.asks import Calls
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.planning.rows import PROMPT
 from fairlane.apps.promptfoo.programs.programs import Programs

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
@@ -25,6 +26,62 @@ Limit = str | None
 """A limit as it is written: a number or a word, or "none"."""
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
+
+
+@dataclass(frozen=True, slots=True)
+class NewLimits:
+    """The limits to change, each as it is written; ``None`` stays as it is."""
+
+    requests_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
+    """0: no limit; none: detected."""
+
+    tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Input and output together."""
+
+    input_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Input tokens alone."""
+
+    output_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Output tokens alone."""
+
+    requests_per_day: Annotated[Limit, typer.Option(metavar="N")] = None
+    """A day ends at midnight UTC."""
+
+    exact: Annotated[Limit, typer.Option(metavar="BOOL")] = None
+    """true: use exactly these limits, not what the lane learns."""
+
+    charge: Annotated[Limit, typer.Option(metavar="HOW")] = None
+    """used, or reserved: the prompt and max_tokens."""
+
+    output_factor: Annotated[Limit, typer.Option(metavar="X")] = None
+    """How many tokens an output token counts as."""
+
+    cache_reads: Annotated[Limit, typer.Option(metavar="HOW")] = None
+    """free or counted: input read from a cache."""
+
+    burst_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
+    """Seconds of unused rate that may be spent at once."""
+
+    max_concurrency: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Most calls in flight."""
+
+    first_concurrency: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Calls in flight with which the lane begins."""
+
+    models_at_once: Annotated[Limit, typer.Option(metavar="N")] = None
+    """Models that the server holds at once."""
+
+    model_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
+    """Seconds for which calls of other models wait."""
+
+    min_gap_ms: Annotated[Limit, typer.Option(metavar="MS")] = None
+    """Least time between two starts."""
+
+    refusal_budget: Annotated[Limit, typer.Option(metavar="SHARE")] = None
+    """Share of calls that may be rejected by probes."""
+
+    longest_wait_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
+    """Longest wait for which a provider may block the lane."""
 
 
 @group.callback(invoke_without_command=True)
@@ -61,67 +118,11 @@ def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False
 def set_limits(
     invocation: Invocation,
     lane: LaneArgument,
-    requests_per_minute: Annotated[
-        Limit, typer.Option(metavar="N", help="0: no limit; none: detected.")
-    ] = None,
-    tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Input and output together.")] = None,
-    input_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Input tokens alone.")] = None,
-    output_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N", help="Output tokens alone.")] = None,
-    requests_per_day: Annotated[Limit, typer.Option(metavar="N", help="A day ends at midnight UTC.")] = None,
-    exact: Annotated[
-        Limit, typer.Option(metavar="BOOL", help="true: use exactly these limits, not what the lane learns.")
-    ] = None,
-    charge: Annotated[
-        Limit, typer.Option(metavar="HOW", help="used, or reserved: the prompt and max_tokens.")
-    ] = None,
-    output_factor: Annotated[
-        Limit, typer.Option(metavar="X", help="How many tokens an output token counts as.")
-    ] = None,
-    cache_reads: Annotated[
-        Limit, typer.Option(metavar="HOW", help="free or counted: input read from a cache.")
-    ] = None,
-    burst_seconds: Annotated[
-        Limit, typer.Option(metavar="S", help="Seconds of unused rate that may be spent at once.")
-    ] = None,
-    max_concurrency: Annotated[Limit, typer.Option(metavar="N", help="Most calls in flight.")] = None,
-    first_concurrency: Annotated[
-        Limit, typer.Option(metavar="N", help="Calls in flight with which the lane begins.")
-    ] = None,
-    models_at_once: Annotated[
-        Limit, typer.Option(metavar="N", help="Models that the server holds at once.")
-    ] = None,
-    model_seconds: Annotated[
-        Limit, typer.Option(metavar="S", help="Seconds for which calls of other models wait.")
-    ] = None,
-    min_gap_ms: Annotated[Limit, typer.Option(metavar="MS", help="Least time between two starts.")] = None,
-    refusal_budget: Annotated[
-        Limit, typer.Option(metavar="SHARE", help="Share of calls that may be rejected by probes.")
-    ] = None,
-    longest_wait_seconds: Annotated[
-        Limit, typer.Option(metavar="S", help="Longest wait for which a provider may block the lane.")
-    ] = None,
+    limits: NewLimits,
     new: Annotated[bool, typer.Option("--new", help="Add the lane if it is not known yet.")] = False,
 ) -> None:
     """Change a lane's limits within a second, while it runs; "none" removes one."""
-    given = {
-        "requests_per_minute": requests_per_minute,
-        "tokens_per_minute": tokens_per_minute,
-        "input_tokens_per_minute": input_tokens_per_minute,
-        "output_tokens_per_minute": output_tokens_per_minute,
-        "requests_per_day": requests_per_day,
-        "exact": exact,
-        "charge": charge,
-        "output_factor": output_factor,
-        "cache_reads": cache_reads,
-        "burst_seconds": burst_seconds,
-        "max_concurrency": max_concurrency,
-        "first_concurrency": first_concurrency,
-        "models_at_once": models_at_once,
-        "model_seconds": model_seconds,
-        "min_gap_ms": min_gap_ms,
-        "refusal_budget": refusal_budget,
-        "longest_wait_seconds": longest_wait_seconds,
-    }
+    given = asdict(limits)
     changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
     if not changes:
         options = ", ".join(_option(name) for name in given)

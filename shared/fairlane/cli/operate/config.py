@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
-from typing import Annotated
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Annotated, Any, NamedTuple
 
 import typer
+from pydantic import BaseModel
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_table, say
-from fairlane.config.effective import DEFAULT, Effective, effective
+from fairlane.config.keys import find_key, variable_name
+from fairlane.config.problems import Layer, dotted
+from fairlane.config.settings import Settings
+from fairlane.core.redaction import MASK, mask_value, shown_url
+from fairlane.core.section import SERVER_URLS
 
 app = typer.Typer()
 
@@ -48,3 +54,67 @@ def config(
 def _row(setting: Effective) -> tuple[str, str, str]:
     value = setting.value
     return setting.key, "–" if value is None else json.dumps(value, ensure_ascii=False), setting.source
+
+
+DEFAULT, PRESET = "default", "preset"
+
+
+class Effective(NamedTuple):
+    """A setting: its key as TOML writes it, its value without secrets, its source, and its variable."""
+
+    key: str
+    value: Any
+    source: str
+    variable: str | None
+
+
+def effective(settings: Settings, layers: Sequence[Layer]) -> Iterator[Effective]:
+    """Each setting of ``settings``, which `load_settings` made of ``layers``.
+
+    The source is the layer that says it, "preset" for what a connection's provider brings, or "default".
+    """
+    for path, value, stated in _walk(settings, ()):
+        layer = next((each.origin for each in layers if _says(each.data, path)), None)
+        source = layer or (PRESET if stated and path[0] == "connections" else DEFAULT)
+        key = find_key(path)
+        yield Effective(
+            dotted(path), _shown(path[-1], value), source, variable_name(path) if key is not None else None
+        )
+
+
+def _walk(section: BaseModel, above: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Any, bool]]:
+    for name in type(section).model_fields:
+        if not above and name == "config_file":
+            continue
+        value, path = getattr(section, name), (*above, name)
+        if isinstance(value, BaseModel):
+            yield from _walk(value, path)
+        elif isinstance(value, Mapping) and any(isinstance(each, BaseModel) for each in value.values()):
+            for entry, inside in value.items():
+                yield from _walk(inside, (*path, str(entry)))
+        else:
+            yield path, value, name in section.model_fields_set
+
+
+def _says(data: object, path: Sequence[str]) -> bool:
+    for part in path:
+        if not isinstance(data, Mapping) or part not in data:
+            return False
+        data = data[part]
+    return True
+
+
+def _shown(name: str, value: Any) -> Any:
+    """Ready for JSON, and without secrets: the name of a key's variable is none."""
+    if isinstance(value, BaseModel):
+        return {field: _shown(field, inner) for field, inner in value}
+    if name == "api_key_command":  # its arguments may hold a key
+        return [*value[:1], *(MASK for _ in value[1:2])]
+    if isinstance(value, (list, tuple)):
+        return [_shown(name, each) for each in value]
+    if name.endswith("_env"):
+        return value
+    if name in SERVER_URLS and isinstance(value, str):
+        return shown_url(value)
+    masked = mask_value(name, value)
+    return masked if isinstance(masked, (str, int, float, bool, dict, list, type(None))) else str(masked)

@@ -307,7 +307,7 @@ def hand_over(
     return Run(deployment, ref, whole)
 
 
-def _looked_after(pages: Iterable[T], checkpoint: Callable[[], None]) -> Iterator[T]:
+def _looked_after(pages: Iterable[T], checkpoint: Callable[[], object]) -> Iterator[T]:
     """The pages, with a ``checkpoint`` before each."""
     for page in pages:
         checkpoint()

@@ -110,133 +110,101 @@ _SCHEMES: Mapping[str, Authentication] = {
 class Connection(Section):
     """A named, configured way to a provider."""
 
-    provider: ProviderName | None = Field(
-        default=None,
-        description="Provider of this connection: `fairlane connections --providers` lists them. Its preset "
-        "gives the defaults of the keys below.",
-    )
+    provider: ProviderName | None = None
+    """Provider of this connection: `fairlane connections --providers` lists them. Its preset gives the
+    defaults of the keys below."""
+
     protocol: str = Field(
         description=f"API to speak: {', '.join(f'`{name}`' for name in PROTOCOLS)}, or one that another "
         "package adds. Optional if `provider` is set."
     )
-    base_url: str = Field(
-        pattern=r"^(https?://|litellm://$)",
-        description="Base URL of the API, including the version part. Optional if `provider` is set, unless "
-        "each account of that provider has its own URL.",
-    )
-    region: str | None = Field(
-        default=None,
-        pattern=r"^[a-z0-9-]{1,40}$",
-        description='Cloud region, for "bedrock" and "vertex", such as "us-east-1".',
-    )
-    project: str | None = Field(
-        default=None, pattern=r"^[a-z0-9:.-]{1,100}$", description='The Google Cloud project of "vertex".'
-    )
-    api_version: str | None = Field(
-        default=None,
-        pattern=r"^[A-Za-z0-9.-]{1,40}$",
-        description='API version, for "azure_openai" and "anthropic". Default: the one that this release '
-        "was written for.",
-    )
-    api_key_env: Variable | None = Field(
-        default=None,
-        description="Name of the environment variable that holds the API key. Only workers need it. "
-        "Default: the provider's usual one.",
-    )
-    api_key_file: KeyFile | None = Field(
-        default=None,
-        description="File, on the workers alone, that holds the API key instead. It is read again when it "
-        "changes.",
-    )
-    api_key_command: tuple[Annotated[str, Field(min_length=1)], ...] = Field(
-        default=(),
-        description="Program and arguments that print the API key instead, on the workers alone, without a "
-        "shell. It prints the key, or JSON with `access_token` and `expires_on` or `expires_in`.",
-    )
-    api_key_seconds: float = Field(
-        default=300.0,
-        ge=5,
-        le=86_400,
-        description="How long the key that `api_key_command` printed is used, if it states no expiry.",
-    )
-    auth: Authentication | None = Field(
-        default=None,
-        description='How requests authenticate. "bearer": the key in the header Authorization; a header\'s '
-        'name: the key in that header; "sigv4" and "google": AWS or Google credentials of the workers; '
-        '"none". Default: the protocol\'s usual way.',
-    )
-    models: tuple[str, ...] = Field(
-        default=(),
-        description="Models that this connection offers; `*` stands for any part of a name. A run that names "
-        "another is rejected when it is submitted. Default: any model.",
-    )
-    headers: dict[HeaderName, HeaderValue] = Field(
-        default_factory=dict,
-        description="Headers added to every request. They are not kept secret: do not put keys here.",
-    )
-    lane_scope: LaneScope | None = Field(
-        default=None,
-        description='What shares one rate limit, and so one lane. "model": each model has its own; '
-        '"connection": all models share one; "endpoint": all connections to one host and port share one. '
-        "Default: what the provider's documentation says.",
-    )
-    charge: Charge | None = Field(
-        default=None,
-        description='Tokens that the provider charges against its limits: "used", or "reserved": the prompt '
-        "and `max_tokens`. A lane's own `charge` overrides it. Default: what the provider does.",
-    )
-    models_at_once: int | None = Field(
-        default=None,
-        ge=1,
-        le=100,
-        description="Models that the server holds at once, such as 1 for a single GPU. All models then share "
-        "one lane, which calls them in turn. A lane's own `models_at_once` comes before it. Default: any "
-        "number.",
-    )
-    limit_headers: LimitHeaders | None = Field(
-        default=None,
-        description="Dialect of the provider's rate-limit headers. Default: detected from the host. "
-        "Headers that only one provider uses override it.",
-    )
-    error_map: dict[str, ErrorClass] = Field(
-        default_factory=dict,
-        description="Overrides how errors are classified. Each entry maps an error's type, code or HTTP "
-        'status to "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "too_long" (for '
-        'the model\'s context), "quota", "auth" or "invalid".',
-    )
-    reasoning_tags: bool = Field(
-        default=True,
-        description="Take reasoning between `<think>` and `</think>` out of the start of an answer, as "
-        "servers without a reasoning parser send it. `false` keeps it in the output.",
-    )
-    stream: bool | Literal["auto"] = Field(
-        default="auto",
-        description="Stream calls. auto: those of a run that somebody listens to, and those to a model whose "
-        "latest calls took long or were cut in silence. A model of which no call has ended yet counts as "
-        "slow.",
-    )
-    structured_output: StructuredOutput | None = Field(
-        default=None,
-        description="What holds judges and agents to a JSON schema. `true`: structured output. "
-        '`"tool"`: the arguments of a tool that they must call. `false`: nothing. Default: as its protocol '
-        "supports.",
-    )
-    connect_timeout: float = Field(
-        default=10.0, gt=0, le=3600, description="Most seconds to connect to the server."
-    )
-    proxy: str | None = Field(
-        default=None, pattern=r"^https?://", description="HTTP proxy for all requests. Default: none."
-    )
-    proxy_credentials_env: Variable | None = Field(
-        default=None,
-        description="Environment variable, of the workers only, that holds user:password for the proxy.",
-    )
-    ca_file: UserPath | None = Field(
-        default=None, description="File of certificates (PEM) to trust beside the system's."
-    )
-    client_certificate: UserPath | None = Field(
-        default=None, description="File with the certificate and key (PEM) that the server asks for."
-    )
+    base_url: str = Field(pattern=r"^(https?://|litellm://$)")
+    """Base URL of the API, including the version part. Optional if `provider` is set, unless each account of
+    that provider has its own URL."""
+
+    region: str | None = Field(default=None, pattern=r"^[a-z0-9-]{1,40}$")
+    """Cloud region, for "bedrock" and "vertex", such as "us-east-1"."""
+
+    project: str | None = Field(default=None, pattern=r"^[a-z0-9:.-]{1,100}$")
+    """The Google Cloud project of "vertex"."""
+
+    api_version: str | None = Field(default=None, pattern=r"^[A-Za-z0-9.-]{1,40}$")
+    """API version, for "azure_openai" and "anthropic". Default: the one that this release was written for."""
+
+    api_key_env: Variable | None = None
+    """Name of the environment variable that holds the API key. Only workers need it. Default: the provider's
+    usual one."""
+
+    api_key_file: KeyFile | None = None
+    """File, on the workers alone, that holds the API key instead. It is read again when it changes."""
+
+    api_key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    """Program and arguments that print the API key instead, on the workers alone, without a shell. It prints
+    the key, or JSON with `access_token` and `expires_on` or `expires_in`."""
+
+    api_key_seconds: float = Field(default=300.0, ge=5, le=86_400)
+    """How long the key that `api_key_command` printed is used, if it states no expiry."""
+
+    auth: Authentication | None = None
+    """How requests authenticate. "bearer": the key in the header Authorization; a header's name: the key in
+    that header; "sigv4" and "google": AWS or Google credentials of the workers; "none". Default: the
+    protocol's usual way."""
+
+    models: tuple[str, ...] = ()
+    """Models that this connection offers; `*` stands for any part of a name. A run that names another is
+    rejected when it is submitted. Default: any model."""
+
+    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    """Headers added to every request. They are not kept secret: do not put keys here."""
+
+    lane_scope: LaneScope | None = None
+    """What shares one rate limit, and so one lane. "model": each model has its own; "connection": all models
+    share one; "endpoint": all connections to one host and port share one. Default: what the provider's
+    documentation says."""
+
+    charge: Charge | None = None
+    """Tokens that the provider charges against its limits: "used", or "reserved": the prompt and
+    `max_tokens`. A lane's own `charge` overrides it. Default: what the provider does."""
+
+    models_at_once: int | None = Field(default=None, ge=1, le=100)
+    """Models that the server holds at once, such as 1 for a single GPU. All models then share one lane, which
+    calls them in turn. A lane's own `models_at_once` comes before it. Default: any number."""
+
+    limit_headers: LimitHeaders | None = None
+    """Dialect of the provider's rate-limit headers. Default: detected from the host. Headers that only one
+    provider uses override it."""
+
+    error_map: dict[str, ErrorClass] = Field(default_factory=dict)
+    """Overrides how errors are classified. Each entry maps an error's type, code or HTTP status to
+    "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "too_long" (for the model's
+    context), "quota", "auth" or "invalid"."""
+
+    reasoning_tags: bool = True
+    """Take reasoning between `<think>` and `</think>` out of the start of an answer, as servers without a
+    reasoning parser send it. `false` keeps it in the output."""
+
+    stream: bool | Literal["auto"] = "auto"
+    """Stream calls. auto: those of a run that somebody listens to, and those to a model whose latest calls
+    took long or were cut in silence. A model of which no call has ended yet counts as slow."""
+
+    structured_output: StructuredOutput | None = None
+    """What holds judges and agents to a JSON schema. `true`: structured output. `"tool"`: the arguments of a
+    tool that they must call. `false`: nothing. Default: as its protocol supports."""
+
+    connect_timeout: float = Field(default=10.0, gt=0, le=3600)
+    """Most seconds to connect to the server."""
+
+    proxy: str | None = Field(default=None, pattern=r"^https?://")
+    """HTTP proxy for all requests. Default: none."""
+
+    proxy_credentials_env: Variable | None = None
+    """Environment variable, of the workers only, that holds user:password for the proxy."""
+
+    ca_file: UserPath | None = None
+    """File of certificates (PEM) to trust beside the system's."""
+
+    client_certificate: UserPath | None = None
+    """File with the certificate and key (PEM) that the server asks for."""
 
     endpoint: HttpEndpoint | None = None
 

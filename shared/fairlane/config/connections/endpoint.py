@@ -36,16 +36,17 @@ JsonPath: TypeAlias = Annotated[str, Field(min_length=1, max_length=500), AfterV
 class EndpointStream(Section):
     """The stream of a reply, if the endpoint has one: one JSON document per event."""
 
-    format: Literal["sse", "ndjson"] = Field(
-        default="sse", description='"sse": server-sent events; "ndjson": a document a line.'
-    )
-    delta: JsonPath = Field(description="JMESPath of an event's text.")
-    end: str | None = Field(
-        default=None, min_length=1, description='The event, as it stands, that ends a stream: "[DONE]".'
-    )
-    done: JsonPath | None = Field(
-        default=None, description="JMESPath of a value that is true in the last event."
-    )
+    format: Literal["sse", "ndjson"] = "sse"
+    """"sse": server-sent events; "ndjson": a document a line."""
+
+    delta: JsonPath
+    """JMESPath of an event's text."""
+
+    end: str | None = Field(default=None, min_length=1)
+    """The event, as it stands, that ends a stream: "[DONE]"."""
+
+    done: JsonPath | None = None
+    """JMESPath of a value that is true in the last event."""
 
     @model_validator(mode="after")
     def _has_an_end(self) -> EndpointStream:
@@ -58,17 +59,26 @@ class EndpointStream(Section):
 class EndpointPolling(Section):
     """For an endpoint that starts a call and returns its answer later, when it is polled."""
 
-    handle: JsonPath = Field(description="JMESPath of the call's id in the first reply.")
-    status: JsonPath = Field(description="JMESPath of the call's status in a reply.")
-    done: tuple[str, ...] = Field(min_length=1, description="Statuses of a call that has its answer.")
-    failed: tuple[str, ...] = Field(default=(), description="Statuses of a call that failed.")
-    look: str = Field(description="Path to GET, a template: `/jobs/{{ handle }}`.")
-    cancel: str | None = Field(
-        default=None, description="Path to POST to when Fairlane cancels a call. Default: none."
-    )
-    every_seconds: float = Field(
-        default=1.0, ge=0.05, le=60, description="Seconds before the first poll; later pauses grow to 5 s."
-    )
+    handle: JsonPath
+    """JMESPath of the call's id in the first reply."""
+
+    status: JsonPath
+    """JMESPath of the call's status in a reply."""
+
+    done: tuple[str, ...] = Field(min_length=1)
+    """Statuses of a call that has its answer."""
+
+    failed: tuple[str, ...] = ()
+    """Statuses of a call that failed."""
+
+    look: str
+    """Path to GET, a template: `/jobs/{{ handle }}`."""
+
+    cancel: str | None = None
+    """Path to POST to when Fairlane cancels a call. Default: none."""
+
+    every_seconds: float = Field(default=1.0, ge=0.05, le=60)
+    """Seconds before the first poll; later pauses grow to 5 s."""
 
     @field_validator("look", "cancel")
     @classmethod
@@ -82,32 +92,33 @@ class HttpEndpoint(Section):
     Templates have `model`, `messages`, `prompt` (the last user message), `system`, `params` and `stream`.
     """
 
-    method: Literal["POST", "GET", "PUT"] = Field(default="POST", description="HTTP method of a call.")
-    path: str = Field(
-        default="",
-        description="Path after `base_url`, a template: `/models/{{ model }}`. Values are percent-encoded.",
-    )
-    body: str | dict[str, Any] | None = Field(
-        default=None,
-        description="Body: a table, or JSON as a text, whose texts are templates. Not with GET.",
-    )
-    output: JsonPath = Field(description="JMESPath of the reply's text.")
-    input_tokens: JsonPath | None = Field(
-        default=None, description="JMESPath of the prompt's tokens. Default: the reply has none."
-    )
-    output_tokens: JsonPath | None = Field(
-        default=None, description="JMESPath of the answer's tokens. Default: the reply has none."
-    )
-    finish_reason: JsonPath | None = Field(
-        default=None, description="JMESPath of the reason why the answer ended. Default: the reply has none."
-    )
-    error_kind: JsonPath | None = Field(
-        default=None,
-        description="JMESPath of an error's type or code, for `error_map`. Default: the usual places.",
-    )
-    error_message: JsonPath | None = Field(
-        default=None, description="JMESPath of an error's message. Default: the usual places."
-    )
+    method: Literal["POST", "GET", "PUT"] = "POST"
+    """HTTP method of a call."""
+
+    path: str = ""
+    """Path after `base_url`, a template: `/models/{{ model }}`. Values are percent-encoded."""
+
+    body: str | dict[str, Any] | None = None
+    """Body: a table, or JSON as a text, whose texts are templates. Not with GET."""
+
+    output: JsonPath
+    """JMESPath of the reply's text."""
+
+    input_tokens: JsonPath | None = None
+    """JMESPath of the prompt's tokens. Default: the reply has none."""
+
+    output_tokens: JsonPath | None = None
+    """JMESPath of the answer's tokens. Default: the reply has none."""
+
+    finish_reason: JsonPath | None = None
+    """JMESPath of the reason why the answer ended. Default: the reply has none."""
+
+    error_kind: JsonPath | None = None
+    """JMESPath of an error's type or code, for `error_map`. Default: the usual places."""
+
+    error_message: JsonPath | None = None
+    """JMESPath of an error's message. Default: the usual places."""
+
     stream: EndpointStream | None = None
     polling: EndpointPolling | None = None
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -11,9 +12,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say, took
-from fairlane.cli.runs.submitting import options as submitting
-from fairlane.cli.runs.submitting.assignments import read_params
-from fairlane.cli.runs.submitting.inputs import collect_prompts
+from fairlane.cli.runs.submitting.inputs import Asked, prompt_option
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.plan import (
@@ -38,22 +37,18 @@ ASSUMED_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS = 200, 256
 @with_settings
 def rehearse(
     invocation: Invocation,
+    *,
     dataset: Annotated[
         str | None,
         typer.Argument(metavar="FILE", help="Rows, as for submit; or give --jobs.", show_default=False),
     ] = None,
-    model: submitting.ModelsOption = None,
-    prompt: submitting.PromptsOption = None,
-    prompt_file: submitting.PromptFilesOption = None,
-    messages_file: submitting.MessagesFilesOption = None,
-    param: submitting.ParamsOption = None,
-    repetitions: submitting.RepetitionsOption = 1,
+    asked: Asked,
     jobs: Annotated[
-        int | None, submitting.prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
+        int | None, prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
     ] = None,
     input_tokens: Annotated[
         int | None,
-        submitting.prompt_option(
+        prompt_option(
             metavar="N",
             min=1,
             help="Tokens of each prompt, with --jobs.",
@@ -62,7 +57,7 @@ def rehearse(
     ] = None,
     output_tokens: Annotated[
         float | None,
-        submitting.prompt_option(
+        prompt_option(
             metavar="N", min=1, help="Mean tokens of an answer.", show_default=str(ASSUMED_OUTPUT_TOKENS)
         ),
     ] = None,
@@ -104,16 +99,15 @@ def rehearse(
     This runs the real scheduler. It knows the limits in your settings, and detects all others.
     """
     settings = invocation.settings()
-    params = read_params("--param", param or ())
+    params = asked.params()
     if (dataset is None) == (jobs is None):
         raise typer.BadParameter("give one of FILE and --jobs N")
     if dataset is not None:
-        if not model:
+        if not asked.model:
             raise typer.BadParameter("give --model MODEL")
-        prompts = collect_prompts(prompt or [], prompt_file or [], messages_file or [])
-        work = work_of_dataset(dataset, prompts, model, params, repetitions)
+        work = work_of_dataset(dataset, asked.prompts(), asked.model, params, asked.repetitions)
     else:
-        work = [_counted(name, jobs or 0, input_tokens, params) for name in model or [NO_MODEL]]
+        work = [_counted(name, jobs or 0, input_tokens, params) for name in asked.model or [NO_MODEL]]
     options = {
         "requests_per_minute": rpm,
         "tokens_per_minute": tpm,
@@ -142,7 +136,7 @@ def rehearse(
     scenario = {
         "name": "rehearsal",
         "models": {name: guess.model_dump(mode="json") for name, guess in models.items()},
-        "loads": [_load(each) for each in work],
+        "loads": [asdict(each) for each in work],
         "lanes": _known_limits(settings, names),
         "workers": workers,
         "slots": slots or settings.worker.slots,
@@ -158,15 +152,6 @@ def _counted(model: str, jobs: int, input_tokens: int | None, params: Mapping[st
     limit = params.get("max_tokens")
     most = limit if isinstance(limit, int) and limit > 0 else DEFAULT_OUTPUT_TOKENS
     return Work(model, jobs, input_tokens or ASSUMED_INPUT_TOKENS, most)
-
-
-def _load(work: Work) -> dict[str, Any]:
-    return {
-        "model": work.model,
-        "jobs": work.jobs,
-        "input_tokens": work.input_tokens,
-        "max_tokens": work.max_tokens,
-    }
 
 
 def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:

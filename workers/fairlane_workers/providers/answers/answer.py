@@ -216,6 +216,14 @@ class Answer:
         self.cached_tokens = _larger(self.cached_tokens, cached)
         self.written_tokens = _larger(self.written_tokens, written)
 
+    def count_beside_cache(
+        self, rest: int | None, cached: int | None, written: int | None, answered: int | None
+    ) -> None:
+        """`count` for a provider whose input tokens are the ``rest``, without what a cache held and took."""
+        if rest is not None:
+            self.count(None, rest + (written or 0) + (cached or 0), cached, written)
+        self.count(answered)
+
     def finish(self, reason: object) -> None:
         """Note the reason why generation stopped, and what it means: every protocol's reason comes here.
 

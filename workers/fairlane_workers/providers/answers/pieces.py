@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from fairlane.core.masked_stream import MaskedStream
-from fairlane.core.redaction import Secrets
+from fairlane.core.redaction import MASK, RUN, Secrets, cut_escape, stretches
 from fairlane.model.outcome import Outcome, Success
 from fairlane_workers.providers.contract import OnChunk
 
@@ -42,3 +41,68 @@ class MaskedPieces:
     async def _pass_on(self, text: str) -> None:
         if text:
             await self._on_chunk(text)
+
+
+class MaskedStream:
+    """What it passes on, joined, is what `Secrets.masked` makes of the whole text.
+
+    It holds back as much as may be the beginning of a credential, less than `RUN` characters, and backslashes
+    before it. Its work is linear in the text, however small the pieces are.
+    """
+
+    def __init__(self, secrets: Secrets) -> None:
+        self._secrets = secrets
+        self._text = ""
+        """What is not passed on yet, after the ``_covered`` characters that the latest mask stands for."""
+        self._covered = 0
+        self._slashes = 0
+        """Backslashes held back: they go if a mask follows, so that no half of an escape sequence stays."""
+
+    def learn(self, secrets: Secrets) -> None:
+        """From now on mask ``secrets``, which should hold those before them: some text may be held back."""
+        self._secrets = secrets
+
+    def feed(self, piece: str) -> str:
+        """What may be passed on, now that ``piece`` has arrived; empty if all of it is held back."""
+        return self._passed_on(piece, ended=False)
+
+    def finish(self) -> str:
+        """The rest, once no more text comes."""
+        return self._passed_on("", ended=True)
+
+    def _passed_on(self, piece: str, *, ended: bool) -> str:
+        text = self._text + piece
+        open_at = len(text) if ended else self._secrets.opening(text)
+        parts, done, last = list[str](), 0, 0
+        for first, last in self._stretches(text):
+            if first or not self._covered:
+                parts += [self._plain(text[done:first]), MASK]
+                self._slashes = 0
+            done = last + cut_escape(text[first:last])
+        if last and last >= open_at:  # the next characters may continue it
+            kept = max(0, last - RUN)
+            self._text, self._covered = text[kept:], last - kept
+        else:
+            parts.append(self._plain(text[done:open_at]))
+            self._text, self._covered = text[open_at:], 0
+        if ended:
+            parts.append("\\" * self._slashes)
+            self._text, self._covered, self._slashes = "", 0, 0
+        return "".join(parts)
+
+    def _stretches(self, text: str) -> list[tuple[int, int]]:
+        """The stretches to be masked; the first is the one that is passed on already, if there is one."""
+        found = list(stretches(starts)) if (starts := self._secrets.starts(text)) else []
+        if not self._covered:
+            return found
+        last = self._covered
+        while found and found[0][0] <= last:
+            last = max(last, found.pop(0)[1])
+        return [(0, last), *found]
+
+    def _plain(self, text: str) -> str:
+        """Text without a credential; its backslashes at the end are held back."""
+        shown = text.rstrip("\\")
+        before = "\\" * self._slashes if shown else ""
+        self._slashes = len(text) - len(shown) + (0 if shown else self._slashes)
+        return before + shown

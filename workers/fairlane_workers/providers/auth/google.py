@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
-from typing import Any
+from pathlib import Path
+from typing import Any, NamedTuple, Self
 
 import httpx
 from pydantic import SecretStr
@@ -19,8 +20,8 @@ from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.auth.google_requests import GoogleRequests
 from fairlane_workers.transport import TransportError, UnusableSettingError, with_credentials
+from fairlane_workers.transport.tls import tls_context
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RENEW_MS = 225_000
@@ -35,6 +36,52 @@ KEPT = 8
 """How many tokens are masked: the latest, and those before it that calls in flight may carry."""
 
 _FOREVER_MS = 10 * 365 * 86_400_000
+
+
+class GoogleRequests:
+    """A callable with the interface of `google.auth.transport.Request`, for one thread.
+
+    It reaches Google's metadata servers without the proxy. An overloaded or broken server counts as
+    unreachable, so that only the caller retries, not google-auth.
+    """
+
+    def __init__(self, proxy: str | None = None, ca_file: Path | None = None) -> None:
+        direct: dict[str, None] = dict.fromkeys(f"all://{host}" for host in _METADATA_HOSTS)
+        self._client = httpx.Client(
+            verify=tls_context(ca_file),
+            timeout=TIMEOUT_S,
+            trust_env=False,
+            proxy=proxy,
+            mounts=direct if proxy else None,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._client.close()
+
+    def __call__(
+        self,
+        url: str,
+        method: str = "GET",
+        body: bytes | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout: float | None = None,
+        **_: Any,
+    ) -> GoogleResponse:
+        """Make one request. Raises google-auth's ``TransportError``."""
+        unreachable: type[Exception] = import_module("google.auth.exceptions").TransportError
+        host = httpx.URL(url).host
+        try:
+            response = self._client.request(
+                method, url, content=body, headers=headers, timeout=timeout or TIMEOUT_S
+            )
+        except httpx.HTTPError as fault:
+            raise unreachable(f"{host}: {type(fault).__name__}: {fault}".rstrip(": ")) from fault
+        if response.status_code == 429 or response.status_code >= 500:
+            raise unreachable(f"{host} answered with status {response.status_code}")
+        return GoogleResponse(response.status_code, dict(response.headers), response.content)
 
 
 class GoogleToken(Authorizer):
@@ -174,3 +221,15 @@ def _service_account(field: str, key: SecretStr) -> Any:
     except (ValueError, TypeError) as problem:
         reason = "a field is missing, or its private_key cannot be read"
         raise ConfigurationError(field, "(hidden)", reason, remedy) from problem
+
+
+TIMEOUT_S = 10.0
+_METADATA_HOSTS = ("metadata.google.internal", "metadata", "169.254.169.254")
+
+
+class GoogleResponse(NamedTuple):
+    """A response as google-auth reads it."""
+
+    status: int
+    headers: Mapping[str, str]
+    data: bytes

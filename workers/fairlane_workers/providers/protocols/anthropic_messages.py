@@ -186,11 +186,6 @@ def _count(usage: object, answer: Answer) -> None:
     Anthropic counts apart what of the prompt was written to the cache, and what was read from it; `Usage` has
     all of it as input.
     """
-    if not isinstance(usage, dict):
-        return
-    given = token_count(usage.get("input_tokens"))
-    if given is not None:
-        written = token_count(usage.get("cache_creation_input_tokens"))
-        cached = token_count(usage.get("cache_read_input_tokens"))
-        answer.count(None, given + (written or 0) + (cached or 0), cached, written)
-    answer.count(token_count(usage.get("output_tokens")))
+    names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+    if isinstance(usage, dict):
+        answer.count_beside_cache(*(token_count(usage.get(name)) for name in names))

@@ -177,11 +177,6 @@ def _stop(reason: object, answer: Answer) -> None:
 
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts. Bedrock counts cache reads and writes apart from the rest of the prompt."""
-    if not isinstance(usage, dict):
-        return
-    given = token_count(usage.get("inputTokens"))
-    if given is not None:
-        written = token_count(usage.get("cacheWriteInputTokens"))
-        cached = token_count(usage.get("cacheReadInputTokens"))
-        answer.count(None, given + (written or 0) + (cached or 0), cached, written)
-    answer.count(token_count(usage.get("outputTokens")))
+    names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens")
+    if isinstance(usage, dict):
+        answer.count_beside_cache(*(token_count(usage.get(name)) for name in names))

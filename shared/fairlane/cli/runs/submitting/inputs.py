@@ -6,16 +6,21 @@ import json
 import random
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated, Any, BinaryIO, NamedTuple
 
 import typer
 
+from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.submitting.arguments import Messages
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines
 from fairlane.datasets.rows import read_rows
+
+prompt_option = partial(typer.Option, rich_help_panel="What is asked")
 
 STANDARD_INPUT = "-"
 Dataset = Path | Iterator[dict[str, Any]]
@@ -55,53 +60,65 @@ class Prompts(NamedTuple):
     prompts: Sequence[str | Messages] | None = None
 
 
-def collect_prompts(
-    prompts: Sequence[str],
-    prompt_files: Sequence[Path],
-    messages_files: Sequence[Path],
-    *,
-    needless: bool = False,
-) -> Prompts:
-    """What these options amount to. Raises ``typer.BadParameter`` if there is none, unless that is
-    ``needless``.
-    """
-    texts = [*prompts, *(read_text("--prompt-file", path) for path in prompt_files)]
-    chats = [read_messages("--messages-file", path) for path in messages_files]
-    match texts, chats:
-        case [], [] if needless:
-            return Prompts()
-        case [], []:
-            raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
-        case [text], []:
-            return Prompts(prompt=text)
-        case [], [chat]:
-            return Prompts(messages=chat)
-        case _:
-            return Prompts(prompts=[*texts, *chats])
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """The options that say what is asked of which models, as ``submit`` takes them."""
 
+    model: Annotated[list[str] | None, prompt_option("--model", "-m", metavar="MODEL")] = None
+    """"<connection>:<model>", or a template for it. Repeatable."""
 
-def read_calls(
-    models: Sequence[str] | None,
-    prompts: Sequence[str] | None,
-    prompt_files: Sequence[Path] | None,
-    messages_files: Sequence[Path] | None,
-    more: Mapping[str, Any],
-) -> dict[str, Any]:
-    """Models and prompts as arguments of ``submit``, beside ``more`` of them.
+    prompt: Annotated[list[str] | None, prompt_option("--prompt", metavar="TEXT")] = None
+    """Jinja2 template over a row. Repeatable."""
 
-    Raises ``typer.BadParameter`` where these options say of no model what it is asked.
-    """
-    models = models or []
-    if not (models or "task" in more or "output" in more):
-        raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
-    needless = any(name in more for name in ("output", "request", "task"))
-    asked = collect_prompts(prompts or [], prompt_files or [], messages_files or [], needless=needless)
-    return {
-        **asked._asdict(),
-        "model": models[0] if len(models) == 1 else None,
-        "models": models if len(models) > 1 else None,
-        **more,
-    }
+    prompt_file: Annotated[list[Path] | None, prompt_option("--prompt-file", metavar="FILE")] = None
+    """A prompt from a file. Repeatable."""
+
+    messages_file: Annotated[list[Path] | None, prompt_option("--messages-file", metavar="FILE")] = None
+    """JSON array of messages with role and content (a template). Repeatable."""
+
+    param: Annotated[list[str] | None, prompt_option("--param", metavar="K=V")] = None
+    """A parameter of the provider, like max_tokens=64; values are JSON or plain words. Repeatable."""
+
+    repetitions: Annotated[int, prompt_option(metavar="N", min=1, max=10_000)] = 1
+    """Calls for each prompt."""
+
+    def params(self) -> dict[str, Any]:
+        """The provider's parameters. Raises `SubmissionError`."""
+        return read_params("--param", self.param or ())
+
+    def prompts(self, *, needless: bool = False) -> Prompts:
+        """The prompts. Raises ``typer.BadParameter`` if there is none, unless that is ``needless``."""
+        texts = [*(self.prompt or ()), *(read_text("--prompt-file", path) for path in self.prompt_file or ())]
+        chats = [read_messages("--messages-file", path) for path in self.messages_file or ()]
+        match texts, chats:
+            case [], [] if needless:
+                return Prompts()
+            case [], []:
+                raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
+            case [text], []:
+                return Prompts(prompt=text)
+            case [], [chat]:
+                return Prompts(messages=chat)
+            case _:
+                return Prompts(prompts=[*texts, *chats])
+
+    def calls(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """All of it as arguments of ``submit``, beside ``more`` of them. Raises `SubmissionError`.
+
+        Raises ``typer.BadParameter`` where these options say of no model what it is asked.
+        """
+        models = self.model or []
+        if not (models or "task" in more or "output" in more):
+            raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
+        needless = any(name in more for name in ("output", "request", "task"))
+        return {
+            **self.prompts(needless=needless)._asdict(),
+            "model": models[0] if len(models) == 1 else None,
+            "models": models if len(models) > 1 else None,
+            "params": self.params(),
+            "repetitions": self.repetitions,
+            **more,
+        }
 
 
 def open_dataset(name: str) -> Dataset:

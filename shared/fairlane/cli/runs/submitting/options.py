@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from functools import partial
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -11,34 +10,7 @@ import typer
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.run import OnRefusal
 
-prompt_option = partial(typer.Option, rich_help_panel="What is asked")
 call_option = partial(typer.Option, rich_help_panel="How it is done")
-
-ModelsOption = Annotated[
-    list[str] | None,
-    prompt_option(
-        "--model", "-m", metavar="MODEL", help='"<connection>:<model>", or a template for it. Repeatable.'
-    ),
-]
-
-PromptsOption = Annotated[
-    list[str] | None,
-    prompt_option("--prompt", metavar="TEXT", help="Jinja2 template over a row. Repeatable."),
-]
-
-PromptFilesOption = Annotated[
-    list[Path] | None,
-    prompt_option("--prompt-file", metavar="FILE", help="A prompt from a file. Repeatable."),
-]
-
-MessagesFilesOption = Annotated[
-    list[Path] | None,
-    prompt_option(
-        "--messages-file",
-        metavar="FILE",
-        help="JSON array of messages with role and content (a template). Repeatable.",
-    ),
-]
 
 CheckOption = Annotated[
     bool,
@@ -51,19 +23,6 @@ CheckOption = Annotated[
 
 WaitOption = Annotated[
     bool, typer.Option("--wait/--no-wait", help="Show progress, and return when the run is over.")
-]
-
-ParamsOption = Annotated[
-    list[str] | None,
-    prompt_option(
-        "--param",
-        metavar="K=V",
-        help="A parameter of the provider, like max_tokens=64; values are JSON or plain words. Repeatable.",
-    ),
-]
-
-RepetitionsOption = Annotated[
-    int, prompt_option(metavar="N", min=1, max=10_000, help="Calls for each prompt.")
 ]
 
 MaxConcurrentOption = Annotated[

@@ -10,7 +10,7 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
 from fairlane.cli.runs.runs import conclude_submission
 from fairlane.cli.runs.submitting import inputs, options, scoring
-from fairlane.cli.runs.submitting.assignments import read_options, read_params
+from fairlane.cli.runs.submitting.assignments import read_options
 from fairlane.client.client import Client
 
 app = typer.Typer()
@@ -31,6 +31,7 @@ MoreOption = Annotated[
 @with_settings
 def submit(
     invocation: Invocation,
+    *,
     dataset: Annotated[
         str,
         typer.Argument(
@@ -41,18 +42,8 @@ def submit(
     limit: inputs.LimitOption = None,
     sample: inputs.SampleOption = None,
     seed: inputs.SeedOption = 0,
-    model: options.ModelsOption = None,
-    prompt: options.PromptsOption = None,
-    prompt_file: options.PromptFilesOption = None,
-    messages_file: options.MessagesFilesOption = None,
-    param: options.ParamsOption = None,
-    repetitions: options.RepetitionsOption = 1,
-    evaluator: scoring.EvaluatorsOption = None,
-    judge_model: scoring.JudgeModelOption = None,
-    judge_template: scoring.JudgeTemplateOption = None,
-    judge_template_file: scoring.JudgeTemplateFileOption = None,
-    judge_choices: scoring.JudgeChoicesOption = None,
-    judge_param: scoring.JudgeParamsOption = None,
+    asked: inputs.Asked,
+    scored: scoring.Scored,
     name: Annotated[str | None, options.call_option(metavar="TEXT", help="Name of the run.")] = None,
     priority: options.PriorityOption = 0,
     interactive: Annotated[
@@ -76,15 +67,10 @@ def submit(
     With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
     left.
     """
-    calls = inputs.read_calls(model, prompt, prompt_file, messages_file, read_options(option or ()))
-    evaluators = scoring.read_evaluators(
-        evaluator, judge_model, judge_template, judge_template_file, judge_choices, judge_param
-    )
+    calls, evaluators = asked.calls(read_options(option or ())), scored.evaluators()
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
             inputs.portion_of(inputs.open_dataset(dataset), limit, sample, seed),
-            params=read_params("--param", param or ()),
-            repetitions=repetitions,
             evaluators=evaluators,
             name=name,
             priority="interactive" if interactive else priority,

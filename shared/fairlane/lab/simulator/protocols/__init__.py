@@ -5,8 +5,7 @@ The simulator's server uses them; they import `wire` and `limits`, and no table 
 
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
 from fairlane.lab.simulator.protocols.bedrock import Bedrock
-from fairlane.lab.simulator.protocols.google.gemini import Gemini, Vertex
-from fairlane.lab.simulator.protocols.google.gemini_embeddings import GeminiEmbeddings
+from fairlane.lab.simulator.protocols.google.gemini import Gemini, GeminiEmbeddings, Vertex
 from fairlane.lab.simulator.protocols.ollama import Ollama
 from fairlane.lab.simulator.protocols.openai.azure import AzureOpenAI
 from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat

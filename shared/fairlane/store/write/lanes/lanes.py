@@ -10,6 +10,7 @@ from typing import NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from fairlane.core.errors import ConfigurationError, LaneNotFound
+from fairlane.core.section import descriptions
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
@@ -293,7 +294,7 @@ def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
             f"lanes.{lane}.{name}",
             limits.get(name),
             first["msg"].replace("Input should be", "must be") if known else "there is no such limit",
-            (known and known.description) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
+            descriptions(LaneLimits).get(name) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
         ) from None
     for name in stated:
         value = getattr(made, name)
