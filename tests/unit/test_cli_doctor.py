@@ -13,6 +13,7 @@ from redis import Redis
 
 from fairlane import __version__
 from fairlane.cli.operate import doctor
+from fairlane.client import deployment as context
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.store.connection.server_states import Refusal
@@ -97,12 +98,30 @@ def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:
     assert "cannot reach Redis at redis://127.0.0.1:1/0" in result.stdout
 
 
-def test_redis_that_hangs_is_a_finding_soon(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "ANSWER_S", 0.1)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "doctor",
+        "why r1",
+        "status r1",
+        "runs",
+        "watch r1",
+        "cancel r1",
+        "lanes",
+        "workers",
+        "budgets",
+    ],
+)
+def test_redis_that_hangs_is_named_soon(
+    cli: CommandLine, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "FIRST_ANSWER_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        result = cli("doctor", "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        result = cli(*command.split(), "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
     assert result.exit_code == 1
-    assert "Timeout" in result.stdout
+    assert "it takes connections and answers nothing in time. The server hangs" in " ".join(
+        result.output.split()
+    )
 
 
 def test_settings_that_are_wrong_are_a_finding(cli: CommandLine, tmp_path: Path) -> None:

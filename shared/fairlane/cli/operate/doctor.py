@@ -34,9 +34,6 @@ from fairlane.store.write.runs.inbox import Inbox
 
 app = typer.Typer()
 
-ANSWER_S = 5.0
-"""A Redis that has not answered for so long, twice, is the finding: other commands wait for half a minute."""
-
 LATE_MS = 15 * 60_000
 """Longer than an archive that works leaves a run that is due."""
 
@@ -67,7 +64,7 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
         return
     yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
     try:
-        with invocation.deployment(ANSWER_S) as deployment:
+        with invocation.deployment() as deployment:
             yield Finding("redis", Grade.OK, _answers(settings.redis))
             yield from _misfits(deployment)
             yield from examine(look(deployment))
