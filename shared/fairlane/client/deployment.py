@@ -17,7 +17,7 @@ from fairlane.client.archive import Archive, open_archive
 from fairlane.config.sections import TeamSettings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, DeploymentTime, SystemClock
-from fairlane.core.errors import StoreUnavailable
+from fairlane.core.errors import StoreRefuses, StoreUnavailable
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import (
     RedisClient,
@@ -28,6 +28,7 @@ from fairlane.store.connection.connect import (
     without_password,
 )
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import mistyped, named
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
@@ -291,6 +292,8 @@ class Deployment:
         try:
             yield
         except RedisError as error:
+            if refused := named(error, lambda: mistyped(self.redis, self.keys)):
+                raise StoreRefuses(self.url, *refused) from error
             raise unavailable(self.url, error) from error
 
     def patience(self, run: str | None = None) -> Patience:

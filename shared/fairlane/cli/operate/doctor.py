@@ -27,6 +27,7 @@ from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import if_allowed, without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
+from fairlane.store.read.mistyped import mistyped, refusal_of
 from fairlane.store.write.acl import user_name
 from fairlane.store.write.leases import Leases, Untaken
 from fairlane.store.write.runs.archive_stub import ArchiveStubs
@@ -67,6 +68,9 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
         with invocation.deployment() as deployment:
             yield Finding("redis", Grade.OK, _answers(settings.redis))
             yield from _misfits(deployment)
+            if wrong := _mistyped(deployment):
+                yield from wrong
+                return
             yield from examine(look(deployment))
     except StoreUnavailable as error:
         yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
@@ -91,6 +95,13 @@ def _misfits(deployment: Deployment) -> Iterator[Finding]:
         missing = missing_right(redis, deployment.keys, broker=broker)
         if missing is not None:
             yield Finding("redis rights", Grade.FAIL, missing.problem, f"{missing.remedy}.")
+
+
+def _mistyped(deployment: Deployment) -> list[Finding]:
+    """Keys whose type somebody has changed; none for a team's user, who may not look."""
+    wrong = if_allowed(lambda: mistyped(deployment.redis, deployment.keys), [])
+    refusals = [refusal for each in wrong if (refusal := refusal_of([each]))]
+    return [Finding("redis keys", Grade.FAIL, each.problem, f"{each.remedy}.") for each in refusals]
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
