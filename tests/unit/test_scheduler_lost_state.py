@@ -161,6 +161,41 @@ def test_a_lost_evaluation_of_a_session_fails_and_its_rows_stay(parts: Parts, lo
     assert counts.get("n:skipped", "0") == ("2" if lost in ("sessions", "both") else "0")
 
 
+@pytest.mark.parametrize("judges", [(), ("sim:judge",), ("sim:judge", LANE)])
+@pytest.mark.parametrize("lost", ["done", "done and queue"])
+def test_each_job_has_one_record_where_the_bitmap_of_ended_jobs_is_lost(
+    parts: Parts, judges: tuple[str, ...], lost: str
+) -> None:
+    run, lanes = parts.admit(6, judges=judges), sorted({LANE, *judges})
+    parts.feed_all()
+    held = start(parts, run.ref, 6)
+    for attempt in held[:3]:
+        finish_with_session(parts, run, attempt)
+    parts.redis.delete(parts.keys.done(run.ref))
+    if lost == "done and queue":
+        parts.redis.delete(parts.keys.hot(run.ref, "sim:judge"))
+    for attempt in held[3:]:
+        finish_with_session(parts, run, attempt)
+    state = watch(parts)
+    for _ in range(4):
+        for lane in lanes:
+            if count := parts.runs.queued(run.ref, [lane])[lane]:
+                for attempt in start(parts, run.ref, count, lane):
+                    finish_with_session(parts, run, attempt)
+            parts.backlog.set_queued(lane, run.ref, 0)
+        look(parts, state)
+    assert has_ended(parts, run.ref)
+    counts, steps = parts.state(run.ref), 1 + len(judges)
+    assert counts["items_done"] == "6"
+    assert int(counts.get("pending", 0)) == 0
+    lost_judges = 3 if "sim:judge" in judges and lost == "done and queue" else 0
+    assert (counts["n:succeeded"], int(counts.get("n:failed", 0))) == (
+        str(6 * steps - lost_judges),
+        lost_judges,
+    )
+    assert sorted(parts.redis.lrange(parts.keys.finished(run.ref), 0, -1)) == [b"%d" % n for n in range(6)]
+
+
 def test_a_lost_item_that_goes_first_fails_and_the_next_one_follows(parts: Parts) -> None:
     run = parts.admit([{"q": n, "first": n % 2 > 0} for n in range(6)], order={"serial_field": "first"})
     state = watch(parts)

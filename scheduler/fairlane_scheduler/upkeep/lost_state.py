@@ -69,6 +69,10 @@ class LostState:
         lanes = sorted({*run.task_lanes, *plan.eval_lanes, *plan.session_lanes, *self._runs.lanes(run.ref)})
         if not self._jobs.is_stranded(run.ref, lanes, moment.epoch, moment.argument):
             return 0
+        if self._jobs.mend(run.ref, moment.epoch, moment.argument):
+            log.warning(Event.RUNS_RECOUNTED, runs=1)
+            self._loader.forget(run.ref)  # it is loaded anew
+            return 0
         jobs = self._lost(run, most)
         failed = 0
         for job, attempts in zip(jobs, self._jobs.attempts(run.ref, jobs), strict=True):

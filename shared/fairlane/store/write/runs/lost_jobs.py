@@ -29,6 +29,13 @@ class LostJobs:
         call = script("run_stranded").bind(named_keys(self._keys, ref, queues=queues), arguments)
         return bool(call.run(self._redis) == 1)
 
+    def mend(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> int:
+        """Rebuild which jobs of a stranded run have ended, from their records. 1: mended, 2: and the run has
+        ended, 0: there was nothing to mend.
+        """
+        arguments = {"now_ms": now_ms, "epoch": epoch, "channel": self._keys.wake, "ref": str(ref)}
+        return int(script("run_mend").bind(named_keys(self._keys, ref), arguments).run(self._redis))
+
     def recount(self, refs: Sequence[RunRef], epoch: int, now_ms: str | int = "") -> int:
         """Count the calls in flight of all active runs anew where leases disagree; how many were wrong."""
         states = [self._keys.state(ref) for ref in refs]
