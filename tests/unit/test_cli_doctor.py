@@ -16,6 +16,7 @@ from fairlane.cli.operate import doctor
 from fairlane.client import deployment as context
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
+from fairlane.model.run import RunRef
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.workers import WorkerInfo
@@ -137,3 +138,18 @@ def test_a_broker_that_does_not_answer_is_a_finding(cli: CommandLine, tmp_path: 
     assert result.exit_code == 1
     assert "broker" in result.stdout
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("lost", ["jobs", "plan", "half of the plan"])
+def test_a_run_of_which_a_part_is_gone_is_a_finding(cli: CommandLine, lost: str) -> None:
+    ref, redis = RunRef("search", cli.submitted(rows=2)), cli.stage.redis
+    key, plan = cli.stage.keys.state(ref), cli.stage.keys.plan(ref)
+    cli.submitted(rows=2)
+    assert '"runs"' not in cli("doctor", "--json").stdout
+    if lost == "jobs":
+        redis.hdel(key, "jobs")
+    else:
+        redis.set(plan, redis.getrange(plan, 0, 200)) if lost != "plan" else redis.delete(plan)
+    found = [each for each in json.loads(cli("doctor", "--json").stdout) if each["check"] == "runs"]
+    assert [each["grade"] for each in found] == ["fail"]
+    assert f"redis-cli DEL '{key}'" in found[0]["remedy"]

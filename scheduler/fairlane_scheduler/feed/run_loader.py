@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pydantic import ValidationError
 
 from fairlane.core.clock import Clock
-from fairlane.core.errors import RunNotFound
+from fairlane.core.errors import ResultsLost, RunNotFound
 from fairlane.core.events import Event
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.sessions import SessionMembership, session_of_job
@@ -129,7 +129,7 @@ class RunLoader:
             return False
         try:
             task_lanes = self._task_lanes(ref, plan)
-        except RunNotFound:  # it has ended since
+        except (RunNotFound, ResultsLost):  # it has ended since, or Redis has lost its state
             return False
         extent = self._runs.extent(ref)
         run = ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)

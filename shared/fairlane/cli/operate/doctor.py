@@ -27,6 +27,7 @@ from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import if_allowed, without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
+from fairlane.store.read.lost_parts import incomplete_runs
 from fairlane.store.read.mistyped import mistyped, refusal_of
 from fairlane.store.write.acl import user_name
 from fairlane.store.write.leases import Leases, Untaken
@@ -71,6 +72,7 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
             if wrong := _mistyped(deployment):
                 yield from wrong
                 return
+            yield from _incomplete(deployment)
             yield from examine(look(deployment))
     except StoreUnavailable as error:
         yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
@@ -102,6 +104,13 @@ def _mistyped(deployment: Deployment) -> list[Finding]:
     wrong = if_allowed(lambda: mistyped(deployment.redis, deployment.keys), [])
     refusals = [refusal for each in wrong if (refusal := refusal_of([each]))]
     return [Finding("redis keys", Grade.FAIL, each.problem, f"{each.remedy}.") for each in refusals]
+
+
+def _incomplete(deployment: Deployment) -> Iterator[Finding]:
+    """Runs that cannot end, as a part of them is gone; none for a team's user, who may not look."""
+    for key, state in if_allowed(lambda: incomplete_runs(deployment.redis, deployment.keys), []):
+        remedy = f"Drop the run: redis-cli DEL '{state}'. Then submit its rows again."
+        yield Finding("runs", Grade.FAIL, f"a part of {key} is gone, so the run cannot end", remedy)
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
