@@ -192,3 +192,14 @@ def test_items_that_went_first_end_once_though_their_rows_are_lost(parts: Parts)
     parts.feed_all()
     counts = parts.state(run.ref)
     assert (counts["items_done"], counts["jobs_done"], counts["n:succeeded"]) == ("4", "4", "1")
+
+
+def test_a_new_leader_finds_queues_though_the_set_of_lanes_is_lost(parts: Parts, fake_redis: Redis) -> None:
+    run = parts.admit(3, judges=["sim:judge"])
+    parts.feed_all()
+    parts.redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:1:1:1")
+    parts.redis.delete(parts.keys.run_lanes(run.ref))
+    heir = Parts(fake_redis)
+    heir.loader.refresh()
+    assert heir.backlog.queued("sim:fast") == {run.ref: 3}
+    assert heir.backlog.queued("sim:judge") == {run.ref: 1}

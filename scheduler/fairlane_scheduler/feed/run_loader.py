@@ -135,7 +135,9 @@ class RunLoader:
         run = ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
         run.paused, run.pauses = extent.paused, extent.pauses
         self._backlog.add_run(run)
-        for lane, count in self._runs.queued(ref, sorted(self._runs.lanes(ref))).items():
+        # The set of the run's lanes may be lost; those that its state and its plan name have its queues.
+        lanes = {*self._runs.lanes(ref), *task_lanes, *plan.eval_lanes, *plan.session_lanes}
+        for lane, count in self._runs.queued(ref, sorted(lanes)).items():
             self._backlog.set_queued(lane, ref, count)
         return True
 
