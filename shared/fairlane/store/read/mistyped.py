@@ -24,7 +24,7 @@ OF_DEPLOYMENT = {
     **dict.fromkeys(("leases", "delayed"), "zset"),
     "audit": "stream",
 }
-OF_LANE = dict.fromkeys(("lane", "owed", "in_flight", "reserved_shares", "limits"), "hash")
+OF_LANE: dict[str, str] = dict.fromkeys(("lane", "owed", "in_flight", "reserved_shares", "limits"), "hash")
 OF_TEAM = {"runs": "zset", "budget": "hash"}
 OF_RUN = {
     **dict.fromkeys(("state", "results", "jobs", "memory", "sessions"), "hash"),
