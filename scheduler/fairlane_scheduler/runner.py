@@ -14,6 +14,7 @@ from fairlane.core.events import Event
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import is_full
 from fairlane.store.connection.tls_errors import in_words
+from fairlane.store.read.mistyped import named
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.service import Scheduler
 
@@ -89,7 +90,7 @@ class Runner:
             except RedisError as error:
                 why = in_words(error)
                 self._watch.failed(why)
-                self._warn(why)
+                self._warn(error, why)
                 if is_full(error):
                     self._relieve()
                 self._recover()
@@ -102,12 +103,13 @@ class Runner:
         except (RedisError, OSError) as error:  # also of a broker whose connection has ended
             log.warning(Event.STORE_UNREACHABLE, error=str(error))
 
-    def _warn(self, why: str) -> None:
+    def _warn(self, error: RedisError, why: str) -> None:
         """Log what is wrong at Redis: at once, and every `WARN_EVERY_MS` while no pass succeeds."""
         now_ms = self._clock.monotonic_ms()
         if not self._away_s or now_ms - self._warned_ms >= WARN_EVERY_MS:
             self._warned_ms = now_ms
-            log.warning(Event.STORE_UNREACHABLE, error=why)
+            refused = named(error, lambda: self._scheduler.mistyped())
+            log.warning(Event.STORE_UNREACHABLE, error=str(refused) if refused else why)
 
     def _relieve(self) -> None:
         """Let teams cancel and pause while Redis is full."""

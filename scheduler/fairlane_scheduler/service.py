@@ -13,6 +13,7 @@ from fairlane.sandbox.pool import Pool
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import Mistyped, mistyped
 from fairlane.store.run_queries import RunStates
 from fairlane.store.verbs import load_all
 from fairlane.store.write.attempts import Attempts
@@ -196,6 +197,10 @@ class Scheduler:
     def wake_channel(self) -> str:
         """The pub/sub channel whose messages are a reason to `tick` at once."""
         return self._keys.wake
+
+    def mistyped(self) -> list[Mistyped]:
+        """Keys whose type somebody has changed. Raises `RedisError`."""
+        return mistyped(self._redis, self._keys)
 
     def store_came_back(self) -> None:
         """Bid anew after a lost connection, and so read everything again."""

@@ -113,3 +113,12 @@ def test_never_two_leaders_and_an_epoch_has_one_holder(real_redis: Redis, acts: 
             assert holders.setdefault(answer.epoch, who) == who
             assert answer.epoch == max(holders)
             until[who] = answer.until_ms
+
+
+def test_a_leader_whose_epoch_redis_has_lost_starts_another(real_redis: Redis) -> None:
+    """It held the lease without an epoch for good, and so did nobody lead."""
+    clock, bid = _bidders(real_redis)
+    bid["a"].acquire(clock.now_ms())
+    real_redis.hdel(Keys("test").leader, "epoch")
+    assert bid["b"].acquire(clock.now_ms()).epoch == 0
+    assert bid["a"].acquire(clock.now_ms()).epoch == 1

@@ -13,8 +13,10 @@ from redis import Redis
 
 from fairlane import __version__
 from fairlane.cli.operate import doctor
+from fairlane.client import deployment as context
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
+from fairlane.model.run import RunRef
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.workers import WorkerInfo
@@ -97,12 +99,30 @@ def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:
     assert "cannot reach Redis at redis://127.0.0.1:1/0" in result.stdout
 
 
-def test_redis_that_hangs_is_a_finding_soon(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(doctor, "ANSWER_S", 0.1)
+@pytest.mark.parametrize(
+    "command",
+    [
+        "doctor",
+        "why r1",
+        "status r1",
+        "runs",
+        "watch r1",
+        "cancel r1",
+        "lanes",
+        "workers",
+        "budgets",
+    ],
+)
+def test_redis_that_hangs_is_named_soon(
+    cli: CommandLine, command: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(context, "FIRST_ANSWER_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        result = cli("doctor", "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
+        result = cli(*command.split(), "--redis", f"redis://127.0.0.1:{silent.getsockname()[1]}/0")
     assert result.exit_code == 1
-    assert "Timeout" in result.stdout
+    assert "it takes connections and answers nothing in time. The server hangs" in " ".join(
+        result.output.split()
+    )
 
 
 def test_settings_that_are_wrong_are_a_finding(cli: CommandLine, tmp_path: Path) -> None:
@@ -118,3 +138,18 @@ def test_a_broker_that_does_not_answer_is_a_finding(cli: CommandLine, tmp_path: 
     assert result.exit_code == 1
     assert "broker" in result.stdout
     assert "secret" not in result.output
+
+
+@pytest.mark.parametrize("lost", ["jobs", "plan", "half of the plan"])
+def test_a_run_of_which_a_part_is_gone_is_a_finding(cli: CommandLine, lost: str) -> None:
+    ref, redis = RunRef("search", cli.submitted(rows=2)), cli.stage.redis
+    key, plan = cli.stage.keys.state(ref), cli.stage.keys.plan(ref)
+    cli.submitted(rows=2)
+    assert '"runs"' not in cli("doctor", "--json").stdout
+    if lost == "jobs":
+        redis.hdel(key, "jobs")
+    else:
+        redis.set(plan, redis.getrange(plan, 0, 200)) if lost != "plan" else redis.delete(plan)
+    found = [each for each in json.loads(cli("doctor", "--json").stdout) if each["check"] == "runs"]
+    assert [each["grade"] for each in found] == ["fail"]
+    assert f"redis-cli DEL '{key}'" in found[0]["remedy"]

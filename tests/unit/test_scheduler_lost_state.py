@@ -10,11 +10,16 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Feedback, JobState
+from fairlane.model.outcome import Success
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
-from fairlane.model.tokens import Usage
+from fairlane.model.tokens import Estimate, Usage
+from fairlane.pipeline.completion import complete_without_row
+from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.write.runs.lost_jobs import LostJobs
+from fairlane_scheduler.state.backlog import ActiveRun
 from fairlane_scheduler.upkeep import lost_state
 from fairlane_scheduler.upkeep.lost_state import EVERY_MS, LOST, LostState
 from tests.support.scheduler_parts import LEASE_MS, Parts
@@ -110,6 +115,110 @@ def test_a_lost_evaluation_fails_and_its_task_stays(parts: Parts) -> None:
     assert has_ended(parts, run.ref)
     counts = parts.state(run.ref)
     assert (counts["n:succeeded"], counts["n:failed"], counts["over:sim:judge"]) == ("2", "2", "2")
+
+
+JUDGE = Judge(name="whole", model="sim:judge", level="session", template="?", choices={"yes": 1.0})
+
+
+def finish_with_session(parts: Parts, run: ActiveRun, attempt: Attempt) -> None:
+    membership = parts.loader.session_of(run.ref, run.plan, attempt.job // run.plan.spec.steps)
+    answered = FinishedJob(Success("yes", Usage(1, 1)))
+    done = complete_without_row(run.plan, attempt.job, answered, Estimate(0, 0), membership)
+    feedback, now_ms = Feedback("ok", Usage(1, 1)), parts.now_ms
+    call = parts.attempts.finish(
+        attempt, "w1", feedback, done.state, done.payload, done.follow, now_ms, joined=done.session
+    )
+    call.run(parts.redis)
+
+
+@pytest.mark.parametrize("lost", ["hot", "run_lanes", "sessions", "both"])
+def test_a_lost_evaluation_of_a_session_fails_and_its_rows_stay(parts: Parts, lost: str) -> None:
+    rows = [{"q": n, "s": n % 2} for n in range(5)]
+    run = parts.admit(rows, session_field="s", sessions=2, evaluators=(JUDGE,))
+    parts.feed_all()
+    attempts = start(parts, run.ref, 5)
+    for attempt in attempts[:2]:
+        finish_with_session(parts, run, attempt)
+    if lost in ("sessions", "both"):
+        parts.redis.delete(parts.keys.sessions(run.ref))  # of what is counted so far
+    for attempt in attempts[2:]:
+        finish_with_session(parts, run, attempt)
+    if lost in ("hot", "both"):
+        parts.redis.delete(parts.keys.hot(run.ref, "sim:judge"))
+    parts.redis.delete(parts.keys.run_lanes(run.ref))
+    parts.backlog.set_queued(LANE, run.ref, 0)
+
+    look(parts, watch(parts))
+
+    if lost == "run_lanes":
+        assert not has_ended(parts, run.ref), "its evaluations are queued"
+        for attempt in start(parts, run.ref, 2, "sim:judge"):
+            finish(parts, attempt)
+    assert has_ended(parts, run.ref)
+    counts = parts.state(run.ref)
+    assert counts["n:succeeded"] == ("7" if lost == "run_lanes" else "5")
+    assert counts.get("n:failed", "0") == ("2" if lost == "hot" else "0")
+    assert counts.get("n:skipped", "0") == ("2" if lost in ("sessions", "both") else "0")
+
+
+@pytest.mark.parametrize("judges", [(), ("sim:judge",), ("sim:judge", LANE)])
+@pytest.mark.parametrize("lost", ["done", "done and queue"])
+def test_each_job_has_one_record_where_the_bitmap_of_ended_jobs_is_lost(
+    parts: Parts, judges: tuple[str, ...], lost: str
+) -> None:
+    run, lanes = parts.admit(6, judges=judges), sorted({LANE, *judges})
+    parts.feed_all()
+    held = start(parts, run.ref, 6)
+    for attempt in held[:3]:
+        finish_with_session(parts, run, attempt)
+    parts.redis.delete(parts.keys.done(run.ref))
+    if lost == "done and queue":
+        parts.redis.delete(parts.keys.hot(run.ref, "sim:judge"))
+    for attempt in held[3:]:
+        finish_with_session(parts, run, attempt)
+    state = watch(parts)
+    for _ in range(4):
+        for lane in lanes:
+            if count := parts.runs.queued(run.ref, [lane])[lane]:
+                for attempt in start(parts, run.ref, count, lane):
+                    finish_with_session(parts, run, attempt)
+            parts.backlog.set_queued(lane, run.ref, 0)
+        look(parts, state)
+    assert has_ended(parts, run.ref)
+    counts, steps = parts.state(run.ref), 1 + len(judges)
+    assert counts["items_done"] == "6"
+    assert int(counts.get("pending", 0)) == 0
+    lost_judges = 3 if "sim:judge" in judges and lost == "done and queue" else 0
+    assert (counts["n:succeeded"], int(counts.get("n:failed", 0))) == (
+        str(6 * steps - lost_judges),
+        lost_judges,
+    )
+    assert sorted(parts.redis.lrange(parts.keys.finished(run.ref), 0, -1)) == [b"%d" % n for n in range(6)]
+
+
+def test_a_lost_item_that_goes_first_fails_and_the_next_one_follows(parts: Parts) -> None:
+    run = parts.admit([{"q": n, "first": n % 2 > 0} for n in range(6)], order={"serial_field": "first"})
+    state = watch(parts)
+    for _ in range(6):
+        parts.feed_all()
+        for part in (parts.keys.fresh, parts.keys.hot):
+            parts.redis.delete(part(run.ref, LANE))
+        parts.backlog.set_queued(LANE, run.ref, 0)
+        look(parts, state)
+        run.may_feed_next = True
+    assert has_ended(parts, run.ref)
+    assert parts.state(run.ref)["n:failed"] == "6"
+
+
+def test_an_item_that_goes_second_is_not_lost_while_none_is_handed_out(parts: Parts) -> None:
+    run = parts.admit([{"q": n, "first": n < 1} for n in range(3)], order={"serial_field": "first"})
+    parts.feed_all()
+    for attempt in start(parts, run.ref, 1):
+        finish(parts, attempt)
+    parts.backlog.set_queued(LANE, run.ref, 0)
+    parts.redis.hset(parts.keys.state(run.ref), "cursor", 2)  # it has looked at the second
+    watch(parts).tick(parts.moment(), parts.registry.names())
+    assert parts.state(run.ref)["jobs_done"] == "1"
 
 
 @pytest.mark.parametrize("waits", ["queued", "leased", "delayed", "paused", "unfed"])

@@ -8,7 +8,10 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.model.job import Feedback, JobState
+from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
+from fairlane.model.tokens import Usage
 from fairlane.store.run_queries import RunQueries
 from fairlane_scheduler.feed import run_loader
 from tests.support.scheduler_parts import Parts
@@ -157,3 +160,46 @@ def test_runs_that_nobody_can_read_keep_none_from_being_loaded(
         heir.loader.refresh()
     assert {run.ref for run in heir.backlog.runs()} == set(whole)
     assert not heir.loader.complete
+
+
+@pytest.mark.parametrize(
+    "field", ["", "state", "steps", "items", "jobs", "jobs_done", "cursor", "started_ms"]
+)
+def test_a_run_of_whose_state_redis_has_lost_a_part_holds_up_no_other(parts: Parts, field: str) -> None:
+    """A new leader loads all runs; an error of one of them would end each of its ticks."""
+    lost, kept = parts.admit(2), parts.admit(2, run="r2")
+    parts.loader.forget_all()
+    key = parts.keys.state(lost.ref)
+    parts.redis.hdel(key, field) if field else parts.redis.delete(key)
+    parts.loader.refresh()
+    assert parts.backlog.get(kept.ref) is not None
+
+
+def test_items_that_went_first_end_once_though_their_rows_are_lost(parts: Parts) -> None:
+    """Then nothing says any more that they went first."""
+    rows = [{"q": n, "first": n < 1} for n in range(4)]
+    run = parts.admit(rows, order={"serial_field": "first"}, page_rows=1)
+    parts.feed_all()
+    (attempt,) = parts.permits(run.ref, 1)
+    parts.attempts.claim(attempt, "w1", 1000, parts.now_ms).run(parts.redis)
+    payload, feedback = TaskResult(JobState.SUCCEEDED, output="yes").to_json(), Feedback("ok", Usage(1, 1))
+    end = parts.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, payload, (), parts.now_ms)
+    end.run(parts.redis)
+    parts.redis.hset(parts.keys.state(run.ref), "cursor", 4)  # it has looked for others that go first
+    parts.redis.delete(parts.keys.rows(run.ref))
+    parts.loader.forget_all()
+    parts.loader.refresh()
+    parts.feed_all()
+    counts = parts.state(run.ref)
+    assert (counts["items_done"], counts["jobs_done"], counts["n:succeeded"]) == ("4", "4", "1")
+
+
+def test_a_new_leader_finds_queues_though_the_set_of_lanes_is_lost(parts: Parts, fake_redis: Redis) -> None:
+    run = parts.admit(3, judges=["sim:judge"])
+    parts.feed_all()
+    parts.redis.rpush(parts.keys.hot(run.ref, "sim:judge"), "1:1:1:1")
+    parts.redis.delete(parts.keys.run_lanes(run.ref))
+    heir = Parts(fake_redis)
+    heir.loader.refresh()
+    assert heir.backlog.queued("sim:fast") == {run.ref: 3}
+    assert heir.backlog.queued("sim:judge") == {run.ref: 1}

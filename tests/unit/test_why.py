@@ -383,6 +383,8 @@ def test_a_retry_on_a_lane_that_answers_nobody_says_until_when_it_fails(asked: A
     d.advance(1000)
     end = f"; it fails in 59 min, if {LANE} answers nobody until then (max_outage)"
     assert asked.why("r1/0/task").sentence == f"its last call failed: it is tried again in 3 s{end}"
+    of_run = end.replace("it fails", "its jobs fail")
+    assert asked.why("r1").lanes[0].sentence == f"1 to be tried again, the first in 3 s{of_run}"
     d.advance(3000)
     assert d.promote() == 1
     assert asked.why("r1/0/task").sentence.endswith(end)
@@ -391,6 +393,17 @@ def test_a_retry_on_a_lane_that_answers_nobody_says_until_when_it_fails(asked: A
     (answered,) = d.start(other)
     d.finish(answered)
     assert "max_outage" not in asked.why("r1/0/task").sentence
+    assert "max_outage" not in asked.why("r1").lanes[0].sentence
+
+
+def test_a_run_says_until_when_the_retry_waits_that_failed_first(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    for wait_ms in (60_000, 120_000):
+        (attempt,) = d.start(ref)
+        d.defer(attempt, signal="server_error", reason="busy", cost="unproven", delay_ms=600_000)
+        d.advance(wait_ms)
+    assert f"; its jobs fail in 57 min, if {LANE} answers" in asked.why("r1").lanes[0].sentence
 
 
 def test_jobs_of_a_lane_that_is_down_say_until_when_they_fail_without_their_runs_pauses(asked: Asked) -> None:

@@ -8,7 +8,7 @@ from itertools import zip_longest
 from pydantic import ValidationError
 
 from fairlane.core.clock import Clock
-from fairlane.core.errors import RunNotFound
+from fairlane.core.errors import ResultsLost, RunNotFound
 from fairlane.core.events import Event
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.sessions import SessionMembership, session_of_job
@@ -129,13 +129,15 @@ class RunLoader:
             return False
         try:
             task_lanes = self._task_lanes(ref, plan)
-        except RunNotFound:  # it has ended since
+        except (RunNotFound, ResultsLost):  # it has ended since, or Redis has lost its state
             return False
         extent = self._runs.extent(ref)
         run = ActiveRun(ref, plan, extent.cursor, task_lanes, extent.rows, extent.open, extent.started_ms)
         run.paused, run.pauses = extent.paused, extent.pauses
         self._backlog.add_run(run)
-        for lane, count in self._runs.queued(ref, sorted(self._runs.lanes(ref))).items():
+        # The set of the run's lanes may be lost; those that its state and its plan name have its queues.
+        lanes = {*self._runs.lanes(ref), *task_lanes, *plan.eval_lanes, *plan.session_lanes}
+        for lane, count in self._runs.queued(ref, sorted(lanes)).items():
             self._backlog.set_queued(lane, ref, count)
         return True
 

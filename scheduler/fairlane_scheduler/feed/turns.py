@@ -31,7 +31,7 @@ class Turns:
 
     def __init__(self, states: TurnStates) -> None:
         self._states: TurnStates | None = states
-        self.seen = states.seen
+        self.seen, self.unlisted = states.seen, states.unlisted
         self.scanned = 0
         self._due: dict[int, int] = {}  # item → the one before it; in the order in which their turns came
         self._next: dict[int, int] = {}
@@ -135,8 +135,9 @@ class Conversations:
         """The run's turns after what has ended by now; read anew where Redis has lost what it had."""
         turns = self._turns.get(run.ref)
         if turns is not None:
-            found = self._reader.ended(run.ref, turns.seen)
-            if found.ended >= turns.seen and found.fed == run.cursor:
+            found = self._reader.ended(run.ref, turns.seen, turns.unlisted)
+            whole = found.ended >= turns.seen and found.unlisted == turns.unlisted
+            if whole and found.fed == run.cursor:
                 turns.end(found.items)
                 run.may_feed_next = turns.seen < found.ended
                 return turns

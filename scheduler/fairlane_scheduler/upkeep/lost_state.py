@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
+from fairlane.model.sessions import session_of_job
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.runs.lost_jobs import LostJobs
@@ -64,8 +65,13 @@ class LostState:
         return idle[first : first + RUNS_AT_ONCE]
 
     def _fail(self, run: ActiveRun, most: int, moment: Moment) -> int:
-        lanes = sorted({*run.task_lanes, *run.plan.eval_lanes, *self._runs.lanes(run.ref)})
+        plan = run.plan
+        lanes = sorted({*run.task_lanes, *plan.eval_lanes, *plan.session_lanes, *self._runs.lanes(run.ref)})
         if not self._jobs.is_stranded(run.ref, lanes, moment.epoch, moment.argument):
+            return 0
+        if self._jobs.mend(run.ref, moment.epoch, moment.argument):
+            log.warning(Event.RUNS_RECOUNTED, runs=1)
+            self._loader.forget(run.ref)  # it is loaded anew
             return 0
         jobs = self._lost(run, most)
         failed = 0
@@ -83,17 +89,25 @@ class LostState:
         return failed
 
     def _lost(self, run: ActiveRun, most: int) -> list[int]:
-        """Jobs that a stranded run has lost; none where it is not known which items are fed."""
-        spec, cursor = run.plan.spec, self._runs.cursor(run.ref)
-        if run.passes == 2 and cursor < 2 * run.items:
-            return []
-        fed = None if run.by_turns else min(cursor, run.items)
-        return list(islice(self._jobs.unrecorded(run.ref, spec.steps, fed), most))
+        """Jobs that a stranded run has lost."""
+        return list(islice(self._jobs.unrecorded(run.ref, run.plan.spec, self._fed(run)), most))
+
+    def _fed(self, run: ActiveRun) -> Iterable[int] | None:
+        """Items that were fed, of those that go first the last one; ``None``: those in the run's bitmap."""
+        if run.by_turns:
+            return None
+        cursor = self._runs.cursor(run.ref)
+        if run.passes == 2 and cursor < run.items:
+            handed, done = self._runs.turn(run.ref)
+            return range(cursor - (handed > done), cursor)
+        return range(min(cursor - run.items if run.passes == 2 else cursor, run.items))
 
     def _lane_of(self, run: ActiveRun, job: int) -> str:
-        step = job % run.plan.spec.steps
-        if step:
-            return run.plan.eval_lanes[step - 1]
+        spec, plan = run.plan.spec, run.plan
+        if (of_session := session_of_job(spec, job)) is not None:
+            return plan.session_lanes[of_session[2]]
+        if step := job % spec.steps:
+            return plan.eval_lanes[step - 1]
         return next(iter(run.task_lanes)) if len(run.task_lanes) == 1 else ""
 
     def _note(self, ref: RunRef, failed: int) -> None:

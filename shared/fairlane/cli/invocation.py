@@ -75,11 +75,8 @@ class Invocation:
         return read_layers(self.config, redis=redis, team=self.team)
 
     @contextmanager
-    def deployment(self, answer_s: float | None = None) -> Iterator[Deployment]:
+    def deployment(self) -> Iterator[Deployment]:
         """Connect to the deployment of the settings in force and sign changes as this user.
-
-        Redis counts as away where it has not answered a command twice within ``answer_s`` seconds, half a
-        minute if it is left out.
 
         Raises `ConfigurationError`, and `StoreUnavailable` also for failures inside the block.
         """
@@ -88,7 +85,7 @@ class Invocation:
 
         settings = self.settings()
         auditor = Auditor("operator", operator(), settings.audit.keep)
-        deployment = Deployment.open(settings, auditor, answer_s=answer_s)
+        deployment = Deployment.open(settings, auditor)
         try:
             with deployment.answering():
                 deployment.require()

@@ -17,10 +17,9 @@ from fairlane.client.archive import Archive, open_archive
 from fairlane.config.sections import TeamSettings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, DeploymentTime, SystemClock
-from fairlane.core.errors import StoreUnavailable
+from fairlane.core.errors import StoreRefuses, StoreUnavailable
 from fairlane.model.run import RunSpec
 from fairlane.store.connection.connect import (
-    ANSWER_TIMEOUT_S,
     RedisClient,
     open_store,
     require,
@@ -29,6 +28,7 @@ from fairlane.store.connection.connect import (
     without_password,
 )
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import mistyped, named
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
@@ -44,6 +44,9 @@ from fairlane.why.targets import Explainer
 
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 0.5
+FIRST_ANSWER_S = 5.0
+"""In so many seconds Redis answers the first request of a command; it is sent twice."""
+
 SILENCE_BORNE_S = 60.0
 """Longest absence of Redis that a client tolerates; loading a large append-only file takes less."""
 
@@ -256,18 +259,17 @@ class Deployment:
         object.__setattr__(self, "url", without_password(self.settings.redis.url))
 
     @classmethod
-    def open(cls, settings: Settings, auditor: Auditor = UNNAMED, *, answer_s: float | None = None) -> Self:
-        """Open clients for these settings' Redis and archive without a first request to either.
-
-        A command without an answer within ``answer_s`` seconds, half a minute if it is left out, is sent once
-        more.
-        """
-        store = open_store(settings.redis, answer_s=ANSWER_TIMEOUT_S if answer_s is None else answer_s)
-        return cls(settings, store, archive=open_archive(settings), auditor=auditor)
+    def open(cls, settings: Settings, auditor: Auditor = UNNAMED) -> Self:
+        """Open clients for these settings' Redis and archive without a first request to either."""
+        return cls(settings, open_store(settings.redis), archive=open_archive(settings), auditor=auditor)
 
     def require(self) -> None:
-        """Raise `StoreUnavailable` where Redis does not answer, or cannot be used."""
-        require(self.redis, self.settings.redis.url)
+        """Raise `StoreUnavailable` where Redis cannot be used, or gives no first answer in `FIRST_ANSWER_S`.
+
+        Later commands have longer: a page of rows may be large.
+        """
+        with open_store(self.settings.redis, answer_s=FIRST_ANSWER_S) as first:
+            require(first, self.settings.redis.url)
         require_schema(self.redis, self.settings.redis)
 
     def close(self) -> None:
@@ -282,6 +284,8 @@ class Deployment:
         try:
             yield
         except RedisError as error:
+            if refused := named(error, lambda: mistyped(self.redis, self.keys)):
+                raise StoreRefuses(self.url, *refused) from error
             raise unavailable(self.url, error) from error
 
     def patience(self, run: str | None = None) -> Patience:

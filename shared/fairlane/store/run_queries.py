@@ -18,6 +18,7 @@ from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import LaneProgress, Pause, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys, digest_field
 from fairlane.store.redis_client import RedisPipeline
 from fairlane.store.rejections import REJECTED, rejections_in
@@ -78,7 +79,7 @@ def read_hostile(read: Callable[[], T]) -> T | None:
     try:
         return read()
     except ResponseError as error:
-        if str(error).startswith("WRONGTYPE"):
+        if refusing_state(error) is RETYPED:
             return None
         raise
 

@@ -136,7 +136,8 @@ def _lane_of_run(
         if reason is not None and due and (old := here.old_workers(bounds.spec_version, lane)):
             reason = reason._replace(sentence=f"{reason.sentence}; {old}")
     if reason is not None and (queued or due):
-        reason = reason._replace(sentence=reason.sentence + bounds.gives_up(here.views[lane]))
+        jobs = [delay.job for delay in delays if delay.lane == lane]
+        reason = reason._replace(sentence=reason.sentence + bounds.gives_up(here.views[lane], jobs))
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(

@@ -127,7 +127,7 @@ class JobExplainer:
         words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
         words = f"{words}; {old}" if old else words
         if lane in here.views:
-            words += self._bounds.gives_up(here.views[lane], job)
+            words += self._bounds.gives_up(here.views[lane], [job], "it fails")
         reason = Reason("delayed", words, delay.due_ms)
         return self._answer(item, step, "waiting", reason, eta, lane=lane)
 
@@ -142,7 +142,7 @@ class JobExplainer:
             old = here.too_old(self._bounds.spec_version, lane)
             held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
             reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
-            gives_up = self._bounds.gives_up(here.views[lane], job)
+            gives_up = self._bounds.gives_up(here.views[lane], [job], "it fails")
             reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
             place = queue.place
             eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)

@@ -4,6 +4,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from fairlane.core.clock import span, until
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
@@ -81,11 +83,9 @@ class RunBounds:
         rest = cursor - self._items
         return item - rest if item >= rest else None
 
-    def gives_up(self, view: LaneView, job: int | None = None) -> str:
-        """Until when its jobs, or one, wait for a lane that answers nobody; empty where it answers."""
-        failed_ms = None if job is None else self._traces.unanswered_ms(job, view.lane)
-        who = "its jobs fail" if job is None else "it fails"
-        return gives_up(self._plan, self._fields, view, failed_ms, who)
+    def gives_up(self, view: LaneView, jobs: Sequence[int], who: str = "its jobs fail") -> str:
+        """Until when these jobs wait for a lane that answers nobody; empty where it answers."""
+        return gives_up(self._plan, self._fields, view, self._traces.unanswered_ms(jobs, view.lane), who)
 
     def earliest_ms(self, lane: str, jobs: int, *, tasks: bool) -> int:
         """Before then the run's own pace lets no ``jobs``-th job from now start on a lane.

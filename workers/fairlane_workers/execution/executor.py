@@ -44,6 +44,7 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane.model.run import RunRef
+from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane.telemetry.logs import get_logger
@@ -130,7 +131,7 @@ class Executor:
         except RunGone as gone:
             log.warning(Event.STALE_CLAIM, **attempt.labels, error=str(gone))
         except RedisError as error:
-            log.warning(Event.ATTEMPT_UNREPORTED, **attempt.labels, error=str(error))
+            log.warning(Event.ATTEMPT_UNREPORTED, **attempt.labels, error=in_words(error))
         except Exception:
             log.exception(Event.ATTEMPT_FAILED, **attempt.labels)
         else:

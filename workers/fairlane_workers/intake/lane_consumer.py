@@ -20,9 +20,8 @@ from fairlane.broker.app import IDLE_QUEUE, TASK_NAME, lane_queue, make_app
 from fairlane.config.settings import Settings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.store.connection.server_states import refusing_state
 from fairlane.telemetry.logs import get_logger
-from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of, hurried
+from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of, hurried, why_refused
 
 log = get_logger("consumer")
 
@@ -146,11 +145,11 @@ class LaneConsumer(ConsumerMixin):
             try:
                 self.run(safety_interval=LOOK_S)
             except RedisError as error:
-                refused = refusing_state(error)
+                refused = why_refused(error, self.connection)
                 if refused is None:
                     log.exception(Event.CONSUMER_FAILED)
                 else:
-                    log.warning(Event.BROKER_REFUSES, error=refused.problem, again_s=AGAIN_S)
+                    log.warning(Event.BROKER_REFUSES, error=str(refused), again_s=AGAIN_S)
                 self._ended.wait(AGAIN_S)
             except Exception:
                 log.exception(Event.CONSUMER_FAILED)

@@ -19,7 +19,8 @@ from fairlane.broker.app import queue_of
 from fairlane.broker.bundle import unbundled
 from fairlane.core.events import Event
 from fairlane.model.lane import QUEUE_PREFIX, queue_name
-from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.connection.server_states import Refusal
+from fairlane.store.read.mistyped import mistyped_of_broker, named
 from fairlane.telemetry.logs import get_logger
 
 log = get_logger("consumer")
@@ -260,6 +261,11 @@ def hurried(connection: Any) -> Any:
     return connection
 
 
+def why_refused(error: RedisError, connection: Any) -> Refusal | None:
+    """Why the broker refuses, with the key of its own whose type somebody has changed; ``None`` otherwise."""
+    return named(error, lambda: mistyped_of_broker(connection.default_channel.client))
+
+
 class BrokerRefuses(ConnectionError):
     """The broker answers and takes no writes: a state that ends, as a lost connection does."""
 
@@ -284,10 +290,10 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
             try:
                 super().start(parent)
             except RedisError as error:
-                refused = refusing_state(error)
+                refused = why_refused(error, parent.connection)
                 if refused is None:
                     raise
-                raise BrokerRefuses(refused.problem) from error
+                raise BrokerRefuses(str(refused)) from error
 
     def ensure_connected(self, conn: Any) -> Any:
         """See Celery's consumer."""

@@ -14,6 +14,8 @@ from fairlane.config.sections import WorkerSettings
 from fairlane.core.events import Event
 from fairlane.core.pause import Pause, sleep
 from fairlane.model.run import RunRef
+from fairlane.store.connection.server_states import refusing_state
+from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane.store.write.workers import Beat, WorkerInfo, WorkerRequest, Workers, read_beats
@@ -97,8 +99,8 @@ class Heartbeat:
             try:
                 await self.beat()
             except Exception as error:
-                if self._ending and isinstance(error, (RedisError, OSError)):
-                    log.warning(Event.STORE_UNREACHABLE, error=str(error))
+                if refusing_state(error) or (self._ending and isinstance(error, (RedisError, OSError))):
+                    log.warning(Event.STORE_UNREACHABLE, error=in_words(error))
                 else:
                     log.exception(Event.HEARTBEAT_FAILED, worker=self._worker)
             with suppress(TimeoutError):

@@ -27,15 +27,14 @@ from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import if_allowed, without_password
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, missing_right
 from fairlane.store.connection.primary import finder_of
+from fairlane.store.read.lost_parts import incomplete_runs
+from fairlane.store.read.mistyped import mistyped, refusal_of
 from fairlane.store.write.acl import user_name
 from fairlane.store.write.leases import Leases, Untaken
 from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
 
 app = typer.Typer()
-
-ANSWER_S = 5.0
-"""A Redis that has not answered for so long, twice, is the finding: other commands wait for half a minute."""
 
 LATE_MS = 15 * 60_000
 """Longer than an archive that works leaves a run that is due."""
@@ -67,9 +66,13 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
         return
     yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
     try:
-        with invocation.deployment(ANSWER_S) as deployment:
+        with invocation.deployment() as deployment:
             yield Finding("redis", Grade.OK, _answers(settings.redis))
             yield from _misfits(deployment)
+            if wrong := _mistyped(deployment):
+                yield from wrong
+                return
+            yield from _incomplete(deployment)
             yield from examine(look(deployment))
     except StoreUnavailable as error:
         yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
@@ -94,6 +97,20 @@ def _misfits(deployment: Deployment) -> Iterator[Finding]:
         missing = missing_right(redis, deployment.keys, broker=broker)
         if missing is not None:
             yield Finding("redis rights", Grade.FAIL, missing.problem, f"{missing.remedy}.")
+
+
+def _mistyped(deployment: Deployment) -> list[Finding]:
+    """Keys whose type somebody has changed; none for a team's user, who may not look."""
+    wrong = if_allowed(lambda: mistyped(deployment.redis, deployment.keys), [])
+    refusals = [refusal for each in wrong if (refusal := refusal_of([each]))]
+    return [Finding("redis keys", Grade.FAIL, each.problem, f"{each.remedy}.") for each in refusals]
+
+
+def _incomplete(deployment: Deployment) -> Iterator[Finding]:
+    """Runs that cannot end, as a part of them is gone; none for a team's user, who may not look."""
+    for key, state in if_allowed(lambda: incomplete_runs(deployment.redis, deployment.keys), []):
+        remedy = f"Drop the run: redis-cli DEL '{state}'. Then submit its rows again."
+        yield Finding("runs", Grade.FAIL, f"a part of {key} is gone, so the run cannot end", remedy)
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:

@@ -32,6 +32,10 @@ from fairlane.store.redis_client import RedisClient as RedisClient
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 
+# What redis-py says where the connection is made and no reply comes.
+_SILENT = "Timeout reading"
+_SILENT_REMEDY = "The server hangs, or runs one long command, or something else listens there: see its log"
+
 T = TypeVar("T")
 D = TypeVar("D")
 
@@ -113,6 +117,8 @@ def unavailable(shown: str, error: Exception) -> StoreUnavailable:
         return StoreRefuses(shown, *refused)
     if isinstance(error, ResponseError):
         return StoreRefuses(shown, f"Redis answered {error}", "`fairlane doctor` checks the server")
+    if isinstance(error, RedisTimeoutError) and _SILENT in str(error):
+        return StoreUnavailable(shown, "it takes connections and answers nothing in time", _SILENT_REMEDY)
     refused = refusal_of(error, shown)
     return StoreUnavailable(shown, str(error)) if refused is None else StoreUnavailable(shown, *refused)
 

@@ -24,31 +24,37 @@ class Refusal(NamedTuple):
     problem: str
     remedy: str
 
+    def __str__(self) -> str:
+        return f"{self.problem}. {self.remedy}."
 
-_RESUMES = "all that waits resumes by itself then"
+
+RESUMES = "all that waits resumes by itself then"
 
 FULL = Refusal(
     "Redis is full: it uses all the memory that its maxmemory allows",
-    f"Raise maxmemory or delete keys; {_RESUMES}",
+    f"Raise maxmemory or delete keys; {RESUMES}",
 )
 
 REPLICA = Refusal(
     "Redis is a replica and takes no writes",
-    f"Name the primary in redis.url, or let the failover end; {_RESUMES}",
+    f"Name the primary in redis.url, or let the failover end; {RESUMES}",
 )
 
-DISK = Refusal(
-    "Redis cannot write to its disk", f"Make room on its disk and see the server's log; {_RESUMES}"
-)
+DISK = Refusal("Redis cannot write to its disk", f"Make room on its disk and see the server's log; {RESUMES}")
 
 LONELY = Refusal(
     "Redis has fewer replicas than its min-replicas-to-write and takes no writes",
-    f"Start its replicas, or lower min-replicas-to-write; {_RESUMES}",
+    f"Start its replicas, or lower min-replicas-to-write; {RESUMES}",
 )
 
 CROWDED = Refusal(
     "Redis takes no more connections: as many as its maxclients allows are open",
-    f"Raise maxclients, or end processes that need no connection; {_RESUMES}",
+    f"Raise maxclients, or end processes that need no connection; {RESUMES}",
+)
+
+RETYPED = Refusal(
+    "a key of Fairlane's was replaced by one of another type",
+    f"Delete that key, which `fairlane doctor` names; {RESUMES}",
 )
 
 # Redis and Valkey say it to a new connection, in place of its first reply.
@@ -57,17 +63,18 @@ _CROWDED = re.compile(r"(ERR )?max number of clients reached")
 # Error codes of Redis and Valkey: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors
 _STATES = {
     "OOM": FULL,
+    "WRONGTYPE": RETYPED,
     "READONLY": REPLICA,
     # A primary that becomes a replica ends every blocking pop so.
     "UNBLOCKED": REPLICA,
-    "LOADING": Refusal("Redis is loading its data from disk", f"Wait until it has; {_RESUMES}"),
+    "LOADING": Refusal("Redis is loading its data from disk", f"Wait until it has; {RESUMES}"),
     "MISCONF": DISK,
     "NOREPLICAS": LONELY,
-    "BUSY": Refusal("Redis is busy with one long script", f"Wait, or run SCRIPT KILL; {_RESUMES}"),
-    "MASTERDOWN": Refusal("this replica of Redis has lost its primary", f"Start the primary; {_RESUMES}"),
+    "BUSY": Refusal("Redis is busy with one long script", f"Wait, or run SCRIPT KILL; {RESUMES}"),
+    "MASTERDOWN": Refusal("this replica of Redis has lost its primary", f"Start the primary; {RESUMES}"),
     "CLUSTERDOWN": Refusal(
         "the Redis cluster is down: no node has the slot of our keys",
-        f"Start its nodes; {_RESUMES}",
+        f"Start its nodes; {RESUMES}",
     ),
 }
 
@@ -81,7 +88,7 @@ _CLASSES: dict[type[RedisError], str] = {
 }
 
 # The code opens the text. A pipeline puts the command in front of it, and Redis 6.2 the line of the script.
-_CODE = re.compile(rf"(?:^|-)({'|'.join(_STATES)}) ")
+_CODE = re.compile(rf"(?:^|-|@user_script: ?\d+: )({'|'.join(_STATES)}) ")
 OF_PIPELINE = "of pipeline caused error: "
 """What redis-py puts between a command of a pipeline and the server's words."""
 

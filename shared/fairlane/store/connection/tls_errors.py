@@ -63,7 +63,7 @@ def first_word_refused(error: BaseException, url: str) -> Refusal | None:
 def in_words(error: BaseException) -> str:
     """An error of Redis, for a log line."""
     refused = refusing_state(error) or misfit_of(error) or refusal_of(error)
-    return str(error) if refused is None else f"{refused.problem}. {refused.remedy}."
+    return str(error if refused is None else refused)
 
 
 def _certificate(error: ssl.SSLCertVerificationError) -> Refusal:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -134,18 +134,20 @@ class RunTraces:
             return None
         return read_models(self._hash(self._keys.lane(lane)), limits)
 
-    def unanswered_ms(self, job: int, lane: str) -> int | None:
-        """When the first call of a job failed since the lane has answered nobody who started later.
+    def unanswered_ms(self, jobs: Sequence[int], lane: str) -> int | None:
+        """When the first of these jobs' calls failed since the lane has answered nobody who started later.
 
-        ``None`` where its failures are its own, or there are none.
+        ``None`` where their failures are their own, or there are none.
         """
+        if not jobs:
+            return None
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hget(self._keys.jobs(self._ref), str(job))
+        pipeline.hmget(self._keys.jobs(self._ref), list(map(str, jobs)))
         pipeline.hget(self._keys.lane(lane), "answered_n")
         counts, answered_n = pipeline.execute()
-        spent = Spent.parse(counts)
-        judged = not spent.failures or spent.last_n <= int(answered_n or 0)
-        return None if judged else spent.failed_ms or None
+        answered = int(answered_n or 0)
+        unjudged = [spent for spent in map(Spent.parse, counts) if spent.failures and spent.last_n > answered]
+        return min((spent.failed_ms for spent in unjudged if spent.failed_ms), default=None)
 
     def _hash(self, key: str) -> dict[str, str]:
         return {name.decode(): value.decode() for name, value in self._redis.hgetall(key).items()}

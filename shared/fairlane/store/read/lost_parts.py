@@ -10,6 +10,7 @@ from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
+from fairlane.store.redis_client import RedisClient
 
 LOST_RESULT = (
     "Redis has lost this result: it evicts keys unless maxmemory-policy is noeviction. Continue the run to "
@@ -24,6 +25,39 @@ _LOST = (
 _STORED = ("n:succeeded", "n:failed", "n:invalid")
 """Counters of jobs whose end is stored as a result. Jobs of other states may have ended with their run: those
 have none."""
+
+
+_COUNTED = ("steps", "items", "jobs", "jobs_done", "items_done", "state", "cursor", "started_ms", "ttl_ms")
+"""Fields of a run's state without which it cannot end."""
+
+
+def incomplete_runs(redis: RedisClient, keys: Keys) -> list[tuple[str, str]]:
+    """Active runs that cannot end: the damaged key, and that of the run's state. Raises `RedisError`.
+
+    A part of it is gone, or a script that met a key of another type has not counted what it recorded.
+    """
+    refs = [RunRef.parse(text.decode(errors="replace")) for text in redis.smembers(keys.active)]
+    pipeline = redis.pipeline(transaction=True)
+    for ref in refs:
+        pipeline.hmget(keys.state(ref), *_COUNTED)
+        pipeline.getrange(keys.plan(ref), -1, -1)
+        pipeline.bitcount(keys.done(ref))
+    replies, found = iter(pipeline.execute()), list[tuple[str, str]]()
+    for ref, fields, end, recorded in zip(refs, replies, replies, replies, strict=True):
+        state, plan = keys.state(ref), keys.plan(ref)
+        if not any(fields):
+            continue
+        if None in fields or (end == b"}" and recorded > _most_recorded(fields)):
+            found.append((state, state))
+        elif end != b"}":
+            found.append((plan, state))
+    return sorted(found)
+
+
+def _most_recorded(fields: Sequence[bytes | None]) -> int:
+    """How many jobs have records, by the run's counts; given outputs have some, and are no jobs."""
+    steps, items, jobs, over = (int(field or 0) for field in fields[:4])
+    return over if jobs >= items * steps else over + items
 
 
 def ask_results(pipeline: Any, keys: Keys, ref: RunRef) -> None:

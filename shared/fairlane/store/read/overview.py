@@ -14,6 +14,7 @@ from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import mistyped_of_deployment, refusal_of
 from fairlane.store.run_queries import RunStates, ask_each
 from fairlane.store.write.runs.inbox import Inbox, submitted_by
 
@@ -95,12 +96,15 @@ class DeploymentReader:
         return None if value is None else value in ("yes", b"yes")
 
     def _refused(self) -> Refusal | None:
-        """Why the server refuses to delete a key that there is not: INFO has only some of the reasons."""
+        """Why the server refuses to delete a key that there is not: INFO has only some of the reasons.
+
+        Or that the scheduler cannot use a key, whose type somebody has changed.
+        """
         try:
             self._redis.unlink(f"{self._keys.prefix}nothing")
+            return refusal_of(mistyped_of_deployment(self._redis, self._keys))
         except RedisError as error:
             return refusing_state(error)
-        return None
 
     def leader(self) -> LeaderView | None:
         """The latest leader; ``None`` where there was none yet."""

@@ -14,12 +14,16 @@ BYTES_AT_ONCE = 4096  # of a bitmap
 
 
 class TurnStates(NamedTuple):
-    """A run's items at one moment, as bitmaps. ``seen``: how many had ended; ``steps``: jobs of an item."""
+    """A run's items at one moment, as bitmaps. ``seen``: how many had ended; ``steps``: jobs of an item.
+
+    ``unlisted`` of those that had ended are not in the list of them: Redis has lost a part of it.
+    """
 
     fed: bytes
     done: bytes
     seen: int
     steps: int
+    unlisted: int = 0
 
     def was_fed(self, item: int) -> bool:
         """Whether it was fed by then."""
@@ -39,11 +43,15 @@ class HandedRows(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """Items that ended since, in that order; ``fed``: how many were fed; ``ended``: how many had ended."""
+    """Items that ended since, in that order; ``fed``: how many were fed; ``ended``: how many had ended.
+
+    ``unlisted``: as in `TurnStates`; where it has changed, some of ``items`` may be lost.
+    """
 
     items: list[int]
     fed: int
     ended: int
+    unlisted: int = 0
 
 
 class TurnReader:
@@ -57,18 +65,22 @@ class TurnReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.get(self._keys.fed(ref))
         pipeline.get(self._keys.done(ref))
+        pipeline.hget(self._keys.state(ref), "items_done")
         pipeline.llen(self._keys.finished(ref))
-        fed, done, seen = pipeline.execute()
-        return TurnStates(fed or b"", done or b"", seen, steps)
+        fed, done, ended, listed = pipeline.execute()
+        seen = int(ended or 0)
+        return TurnStates(fed or b"", done or b"", seen, steps, seen - listed)
 
-    def ended(self, ref: RunRef, seen: int) -> Ended:
+    def ended(self, ref: RunRef, seen: int, unlisted: int) -> Ended:
         """Items that ended after the first ``seen``: at most `ENDED_AT_ONCE`."""
+        first = max(0, seen - unlisted)
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.lrange(self._keys.finished(ref), seen, seen + ENDED_AT_ONCE - 1)
-        pipeline.hget(self._keys.state(ref), "cursor")
+        pipeline.lrange(self._keys.finished(ref), first, first + ENDED_AT_ONCE - 1)
+        pipeline.hmget(self._keys.state(ref), "cursor", "items_done")
         pipeline.llen(self._keys.finished(ref))
-        items, fed, ended = pipeline.execute()
-        return Ended([int(item) for item in items], int(fed or 0), ended)
+        items, counts, listed = pipeline.execute()
+        fed, ended = (int(count or 0) for count in counts)
+        return Ended([int(item) for item in items], fed, ended, ended - listed)
 
     def handed_rows(self, ref: RunRef, spec: RunSpec, since: int = 0) -> HandedRows:
         """Rows of a run of any order that were fed; the first ``since`` are known to be."""

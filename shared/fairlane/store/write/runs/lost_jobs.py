@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
 
 from fairlane.model.ending import ReadyJob
-from fairlane.model.run import RunRef
+from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.sessions import first_session_job
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
@@ -27,6 +29,13 @@ class LostJobs:
         call = script("run_stranded").bind(named_keys(self._keys, ref, queues=queues), arguments)
         return bool(call.run(self._redis) == 1)
 
+    def mend(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> int:
+        """Rebuild which jobs of a stranded run have ended, from their records. 1: mended, 2: and the run has
+        ended, 0: there was nothing to mend.
+        """
+        arguments = {"now_ms": now_ms, "epoch": epoch, "channel": self._keys.wake, "ref": str(ref)}
+        return int(script("run_mend").bind(named_keys(self._keys, ref), arguments).run(self._redis))
+
     def recount(self, refs: Sequence[RunRef], epoch: int, now_ms: str | int = "") -> int:
         """Count the calls in flight of all active runs anew where leases disagree; how many were wrong."""
         states = [self._keys.state(ref) for ref in refs]
@@ -37,19 +46,30 @@ class LostJobs:
         )
         return int(call.run(self._redis))
 
-    def unrecorded(self, ref: RunRef, steps: int, fed: int | None) -> Iterator[int]:
-        """Jobs of the first ``fed`` items, or of those in the run's bitmap, that have no record and may run:
-        a task, and an evaluation whose task has ended.
+    def unrecorded(self, ref: RunRef, spec: RunSpec, fed: Iterable[int] | None) -> Iterator[int]:
+        """Jobs of the ``fed`` items, or of those in the run's bitmap, that have no record and may run.
+
+        They are tasks, evaluations whose task has ended, and those of sessions once all items have ended.
         """
         done, bitmap = self._redis.mget([self._keys.done(ref), self._keys.fed(ref)])
-        for item in range(8 * len(bitmap or b"")) if fed is None else range(fed):
-            if fed is None and not _has(bitmap, item):
-                continue
+        steps = spec.steps
+        for item in (n for n in range(8 * len(bitmap or b"")) if _has(bitmap, n)) if fed is None else fed:
             task = item * steps
             if not _has(done, task):
                 yield task
             else:
                 yield from (job for job in range(task + 1, task + steps) if not _has(done, job))
+        if spec.session_evals:
+            yield from self._unrecorded_of_sessions(ref, spec, done)
+
+    def _unrecorded_of_sessions(self, ref: RunRef, spec: RunSpec, done: bytes | None) -> Iterator[int]:
+        """As many as are left: incomplete sessions end without a record, with the last item."""
+        counts = self._redis.hmget(self._keys.state(ref), "items", "items_done", "jobs", "jobs_done")
+        items, ended, jobs, over = (int(count or 0) for count in counts)
+        if ended >= items:
+            first = first_session_job(spec)
+            all_of_them = range(first, first + spec.session_jobs)
+            yield from islice((job for job in all_of_them if not _has(done, job)), max(0, jobs - over))
 
     def attempts(self, ref: RunRef, jobs: Sequence[int]) -> list[int]:
         """How many attempts each of these jobs has used."""

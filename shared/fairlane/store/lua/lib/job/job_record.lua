@@ -3,11 +3,13 @@
 -- USES: core/time core/wake run/state_fields
 -- NEEDS: KEY.dirty KEY.done KEY.finished KEY.jobs KEY.results KEY.state ARG.channel
 
--- Writes a job's record; returns false if it already has one. The state 'given' does not count as a job.
+-- Writes a job's record; returns false if it already has one. The state 'given' does not count as a job. A key of
+-- another type fails it before anything is written.
 function record_job(job, state, payload, lane)
-  if redis.call('SETBIT', KEY.done, job, 1) == 1 then return false end
-  redis.call('HSET', KEY.results, job, payload)
+  if redis.call('GETBIT', KEY.done, job) == 1 then return false end
   redis.call('HDEL', KEY.jobs, job)
+  redis.call('HSET', KEY.results, job, payload)
+  redis.call('SETBIT', KEY.done, job, 1)
   if state == 'given' then return true end
   add_to_field(KEY.state, 'jobs_done', 1)
   add_to_field(KEY.state, 'n:' .. state, 1)

@@ -16,7 +16,7 @@ local live = until_ms and tonumber(until_ms) > now
 if live and (seen ~= name or holder ~= ARG.id) then
   return cjson.encode({ epoch = 0, until_ms = tonumber(until_ms), stepped_ms = stepped })
 end
-local next_epoch = tonumber(epoch or 0) + (live and 0 or 1)
+local next_epoch = tonumber(epoch or 0) + (live and epoch and 0 or 1)
 local next_until = now + tonumber(ARG.lease_ms)
 redis.call('HSET', KEY.leader, 'id', name, 'holder', ARG.id, 'epoch', whole(next_epoch),
   'until_ms', whole(next_until), 'specs', ARG.specs .. ' ' .. ARG.id)

@@ -34,14 +34,16 @@ for i, lane in ipairs(lanes) do
   jobs_ready('eval', count - tasks, now)
 end
 for name, value in pairs(cjson.decode(ARG.memory)) do redis.call('HSET', KEY.memory, name, value) end
-local finished, over, joined = false, cjson.decode(ARG.over), {}
+local finished, new, over, joined = false, false, cjson.decode(ARG.over), {}
 for _, each in ipairs(cjson.decode(ARG.joined)) do joined[each[1]] = each[2] end
 local hot = { unpack(KEY.queues, #lanes + 1) }
 for i, each in ipairs(over) do
-  record_job(unpack(each))
+  new = record_job(unpack(each)) or new
   local item, following = math.floor(each[1] / steps), over[i + 1]
   if not following or math.floor(following[1] / steps) ~= item then
-    finished = finish_item(ARG.ref, item * steps, now, joined[item], hot) or finished
+    -- One that went first has ended, although its row, which said that it goes first, is lost since.
+    if new then finished = finish_item(ARG.ref, item * steps, now, joined[item], hot) or finished end
+    new = false
   end
 end
 return finished and 2 or 1

@@ -3,8 +3,8 @@
 -- ARGV: now_ms epoch channel refs
 -- USES: core/leader core/time core/wake
 -- RETURNS: how many runs had another count; 0 also where this is not the leader.
--- KEY.states has the states of `refs`, which are all active runs. What a lost call has reserved of a run's budget stays
--- reserved: nobody knows what it used.
+-- KEY.states has the states of `refs`, which are all active runs. A lost call costs its run's budget what it had
+-- reserved, as one whose answer is lost does (lib/tokens/charges.lua).
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local refs, sum = cjson.decode(ARG.refs), 0

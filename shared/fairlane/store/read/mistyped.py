@@ -1,0 +1,144 @@
+"""Names keys whose type somebody has changed: Redis refuses commands on them, and names none."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple
+
+from fairlane.model.lane import QUEUE_PREFIX
+from fairlane.model.run import RunRef
+from fairlane.store.connection.server_states import RESUMES, RETYPED, Refusal, refusing_state
+from fairlane.store.keys import TOKEN_AXES, Keys
+from fairlane.store.redis_client import RedisClient
+
+ASKED_AT_ONCE = 1000
+LATEST_RUNS = 100  # of a team, where they have ended
+SCANNED_AT_ONCE = 10_000  # keys: 2 ms, for which Redis does nothing else
+
+OF_DEPLOYMENT = {
+    **dict.fromkeys(("leader", "clock", "registry", "configured", "openers", "scopes", "leased"), "hash"),
+    **dict.fromkeys(("workers", "drains"), "hash"),
+    **dict.fromkeys(("teams", "active", "lanes", "dirty", "starved", "budgets"), "set"),
+    **dict.fromkeys(("catalog", "salt"), "string"),
+    **dict.fromkeys(("leases", "delayed"), "zset"),
+    "audit": "stream",
+}
+OF_LANE: dict[str, str] = dict.fromkeys(("lane", "owed", "in_flight", "reserved_shares", "limits"), "hash")
+OF_TEAM = {"runs": "zset", "budget": "hash"}
+OF_RUN = {
+    **dict.fromkeys(("state", "results", "jobs", "memory", "sessions"), "hash"),
+    **dict.fromkeys(("plan", "done", "fed"), "string"),
+    "finished": "list",
+    "run_lanes": "set",
+}
+"""The type of what `Keys` names so. What a team may write itself stops nobody else, and is not here."""
+
+OF_BROKER = {"fairlane.idle": "list", "unacked": "hash", "unacked_index": "zset"}
+OF_BROKER_BY_PATTERN = {"_kombu.binding.*": "set", f"{QUEUE_PREFIX}*": "list"}
+"""Celery's keys, where they are on the same server."""
+
+
+class Mistyped(NamedTuple):
+    """A key, the type that it has and the one that it should have, as Redis calls them."""
+
+    key: str
+    found: str
+    wanted: str
+
+
+def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
+    """Those of the deployment, its lanes, teams, active and latest runs, and queues. Raises `RedisError`."""
+    wrong = mistyped_of_deployment(redis, keys)
+    names = {each.key for each in wrong}
+
+    def members(key: str) -> list[str]:
+        if key in names:
+            return []
+        return sorted(member.decode(errors="replace") for member in redis.smembers(key))
+
+    wanted, refs = dict[str, str](), {RunRef.parse(text) for text in members(keys.active)}
+    for lane in members(keys.lanes):
+        wanted |= _types(keys, OF_LANE, lane)
+        wanted |= {keys.headroom(lane, axis): "list" for axis in TOKEN_AXES}
+    teams = members(keys.teams)
+    for team in teams:
+        wanted |= _types(keys, OF_TEAM, team)
+    wrong += _wrong(redis, wanted)
+    names |= {each.key for each in wrong}
+    for team in teams:
+        if keys.runs(team) not in names:
+            latest = redis.zrevrange(keys.runs(team), 0, LATEST_RUNS - 1)
+            refs |= {RunRef(team, run.decode(errors="replace")) for run in latest}
+    wanted = {}
+    for ref in refs:
+        wanted |= _types(keys, OF_RUN, ref)
+    wrong += _wrong(redis, wanted)
+    names |= {each.key for each in wrong}
+    queues = (
+        queue(ref, lane)
+        for ref in refs
+        for lane in members(keys.run_lanes(ref))
+        for queue in (keys.hot, keys.fresh)
+    )
+    return wrong + _wrong(redis, dict.fromkeys(queues, "list")) + mistyped_of_broker(redis)
+
+
+def mistyped_of_deployment(redis: RedisClient, keys: Keys) -> list[Mistyped]:
+    """Those that every process of the deployment uses. Raises `RedisError`."""
+    return _wrong(redis, {getattr(keys, name): kind for name, kind in OF_DEPLOYMENT.items()})
+
+
+def mistyped_of_broker(redis: RedisClient) -> list[Mistyped]:
+    """Celery's on this server. Raises `RedisError`."""
+    wanted = dict(OF_BROKER)
+    for pattern, kind in OF_BROKER_BY_PATTERN.items():
+        wanted |= dict.fromkeys(_matching(redis, pattern), kind)
+    return _wrong(redis, wanted)
+
+
+def named(error: BaseException, look: Callable[[], list[Mistyped]]) -> Refusal | None:
+    """Why Redis refused a command, with the keys that ``look`` finds; ``None`` where no state says so."""
+    refused = refusing_state(error)
+    if refused is not RETYPED:
+        return refused
+    try:
+        return refusal_of(look()) or refused
+    except Exception:  # noqa: BLE001  the name is a help, and the broker's client has errors of its own
+        return refused
+
+
+def refusal_of(wrong: Sequence[Mistyped]) -> Refusal | None:
+    """What to do about these keys; ``None`` without any."""
+    if not wrong:
+        return None
+    more = f", and {len(wrong) - 1:,} more keys are of wrong types" if len(wrong) > 1 else ""
+    key, found, wanted = wrong[0]
+    problem = f"somebody made the key {key} a {found}, and it is to be a {wanted}{more}"
+    return Refusal(problem, f"Delete it: redis-cli DEL '{key}'; {RESUMES}")
+
+
+def _types(keys: Keys, kinds: Mapping[str, str], owner: str | RunRef) -> dict[str, str]:
+    return {getattr(keys, name)(owner): kind for name, kind in kinds.items()}
+
+
+def _matching(redis: RedisClient, pattern: str) -> Iterator[str]:
+    cursor = -1
+    while cursor:
+        cursor, found = redis.scan(max(cursor, 0), match=pattern, count=SCANNED_AT_ONCE)
+        yield from (key.decode(errors="replace") for key in found)
+
+
+def _wrong(redis: RedisClient, wanted: Mapping[str, str]) -> list[Mistyped]:
+    wrong, names = list[Mistyped](), iter(wanted)
+    while some := list(islice(names, ASKED_AT_ONCE)):
+        pipeline = redis.pipeline(transaction=False)
+        for key in some:
+            pipeline.type(key)
+        types = [found.decode() for found in pipeline.execute()]
+        wrong += [
+            Mistyped(key, found, wanted[key])
+            for key, found in zip(some, types, strict=True)
+            if found not in ("none", wanted[key])
+        ]
+    return wrong
