@@ -43,6 +43,7 @@ def test_it_serves_this_machine_alone_and_appends_every_write(embedded: Embedded
             "save": "",
             "maxmemory-policy": "noeviction",
             "lazyfree-lazy-expire": "yes",
+            "hash-max-ziplist-entries": "16",
             "bind": "127.0.0.1",
             "dir": str(embedded.data_dir),
         }

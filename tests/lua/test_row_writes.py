@@ -27,9 +27,27 @@ write_hash(KEY.lane, row)
 return 1
 """,
 )
-SCRIPT = of_one(VERB, Preludes(FOLDER / "lib")).script
+READ = LuaFile.parse(
+    "read",
+    """-- Reads fields of a lane.
+-- KEYS: lane
+-- ARGV:
+-- USES: lane/state
+-- RETURNS: the fields that are not what `tonumber` makes of them
+local row, flat, wrong = read_hash(KEY.lane), redis.call('HGETALL', KEY.lane), {}
+for i = 1, #flat, 2 do
+  local wanted, found = tonumber(flat[i + 1]) or flat[i + 1], row[flat[i]]
+  if found ~= wanted and wanted == wanted then wrong[#wrong + 1] = flat[i] end
+end
+return wrong
+""",
+)
+SCRIPT, READING = (of_one(verb, Preludes(FOLDER / "lib")).script for verb in (VERB, READ))
 NUMBER = st.one_of(
     st.integers(-(10**18), 10**18).map(float), st.floats(-1e12, 1e12), st.sampled_from([1e15, 2.0**53, 0.1])
+)
+TEXT = st.sampled_from(
+    ["", "closed", "429", "/team", "0x1f", " 7 ", "1e5x", "-", "nan", "-inf", "1e999", "٣"]
 )
 FIELDS = st.dictionaries(st.sampled_from("abcd"), st.one_of(NUMBER, st.sampled_from(["", "text"])))
 
@@ -62,6 +80,17 @@ def test_a_lane_keeps_every_number_as_the_text_it_always_had(
             assert math.isclose(float(found[name]), value, rel_tol=1e-13)
         else:
             assert found[name] == as_text(value)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.dictionaries(st.sampled_from(["stop", "circuit", "last_error", "a", "b"]), NUMBER.map(repr) | TEXT))
+def test_a_lane_is_read_as_numbers_where_its_fields_are_some(
+    real_redis: Redis, fields: dict[str, str]
+) -> None:
+    emptied(real_redis)
+    if fields:
+        real_redis.hset("lane", mapping=fields)
+    assert real_redis.eval(READING, 1, "lane") == []
 
 
 def test_what_has_not_changed_is_not_written(real_redis: Redis) -> None:

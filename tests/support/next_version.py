@@ -48,7 +48,8 @@ MORE: tuple[tuple[str, str, str], ...] = (
      "  redis.call('HSET', jobs"),
     (f"{LUA}/lib/lane/new_lease.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"
      "  lease.tomorrow = { 1 }\n"),
-    (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id)\n", "function release_lease(lease, id)\n"
+    (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id, row, awaited)\n",
+     "function release_lease(lease, id, row, awaited)\n"
      "  redis.call('HSET', KEY.lane, 'tomorrow', 'more')\n"),
     (f"{LUA}/verbs/job/attempt_defer.lua", "\nlocal again = ", "\n"
      "redis.call('HSET', KEY.state, 'tomorrow', 'more')\n"

@@ -92,6 +92,7 @@ def test_every_write_goes_to_a_file_and_only_this_machine_is_served(tmp_path: Pa
         "--save": "",
         "--maxmemory-policy": "noeviction",
         "--lazyfree-lazy-expire": "yes",
+        "--hash-max-ziplist-entries": "16",
         "--daemonize": "no",
     }
 

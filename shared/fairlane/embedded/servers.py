@@ -46,7 +46,7 @@ class Server:
     def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
         """How to start it: every write appended to a file that is synchronised once a second.
 
-        Expired runs are freed in the background.
+        Expired runs are freed in the background, and a lane's hash is never a list to search.
 
         With ``socket`` it listens there alone, else on ``port`` of the loopback address.
         """
@@ -62,6 +62,7 @@ class Server:
             "save": "",
             "maxmemory-policy": "noeviction",
             "lazyfree-lazy-expire": "yes",
+            "hash-max-ziplist-entries": "16",
             "daemonize": "no",
         }
         if socket:

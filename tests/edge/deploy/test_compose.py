@@ -135,7 +135,7 @@ def test_redis_appends_to_a_file_in_a_volume_and_evicts_nothing() -> None:
     options = dict(zip(redis["command"][1::2], redis["command"][2::2], strict=True))
     assert options["--appendonly"] == "yes"
     assert options["--maxmemory-policy"] == "noeviction"
-    assert options["--lazyfree-lazy-expire"] == "yes"
+    assert (options["--lazyfree-lazy-expire"], options["--hash-max-ziplist-entries"]) == ("yes", "16")
     assert redis["volumes"] == [f"redis-data:{options['--dir']}"]
     assert "redis-data" in COMPOSE["volumes"]
 

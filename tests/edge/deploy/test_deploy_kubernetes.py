@@ -287,7 +287,7 @@ def test_redis_appends_to_its_file_and_evicts_nothing() -> None:
     redis = container(kinds("overlays/production", "StatefulSet")["redis"])
     options = dict(zip(redis["args"][1::2], redis["args"][2::2], strict=True))
     assert (options["--appendonly"], options["--maxmemory-policy"]) == ("yes", "noeviction")
-    assert options["--lazyfree-lazy-expire"] == "yes"
+    assert (options["--lazyfree-lazy-expire"], options["--hash-max-ziplist-entries"]) == ("yes", "16")
     assert {"name": "data", "mountPath": options["--dir"]} in redis["volumeMounts"]
 
 

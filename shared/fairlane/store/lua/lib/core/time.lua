@@ -42,7 +42,7 @@ end
 -- makes of one costs more than half of the time that it takes to store it.
 function argument_of(value)
   if type(value) ~= 'number' then return value end
-  if value % 1 ~= 0 then return tostring(value) end
+  if value % 1 ~= 0 then return value .. '' end
   return value < 1e15 and value > -1e15 and value or whole(value)
 end
 

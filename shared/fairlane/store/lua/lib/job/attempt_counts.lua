@@ -19,10 +19,10 @@ function attempt_counts(jobs, job)
     number = tonumber(number), attempts = tonumber(attempts), limited = tonumber(limited),
     handle = handle ~= '' and handle or nil, unkept = {},
   }
-  local each = string.gmatch(rest, ':(%d+)')
-  for _, field in ipairs(FURTHER) do counts[field] = tonumber(each() or 0) end
-  for place = 1, 4 do counts.unkept[place] = tonumber(each() or 0) end
-  counts.failed_ms = tonumber(each() or 0)
+  local each = rest ~= '' and string.gmatch(rest, ':(%d+)')
+  for _, field in ipairs(FURTHER) do counts[field] = each and tonumber(each() or 0) or 0 end
+  for place = 1, 4 do counts.unkept[place] = each and tonumber(each() or 0) or 0 end
+  counts.failed_ms = each and tonumber(each() or 0) or 0
   return counts
 end
 

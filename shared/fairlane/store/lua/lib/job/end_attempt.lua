@@ -22,10 +22,11 @@ function end_attempt(lease, id, outcome, budget_used, now)
     circuit, answered_n, odds = unpack(redis.call('HMGET', KEY.lane, 'circuit', 'answered_n', 'own_odds'))
   end
   local signal = shown_signal(outcome.signal, now)
-  local news = apply_outcome(
+  local news, row, awaited = apply_outcome(
     lease, signal, outcome.used, outcome.retry_after_ms, outcome.hints, outcome.reason, now)
   if circuit ~= 'closed' then note_outage(answered_n or 0, odds) end
-  release_lease(lease, id)
+  release_lease(lease, id, row, awaited)
+  CALL.left = row
   true_up_budget(KEY.budget, lease, outcome.signal, budget_used)
   return news
 end

@@ -1,8 +1,8 @@
 -- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
 -- outcome, and what it changes whatever becomes of the job.
 -- GIVES: reported end_reported reply_of
--- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease run/note_answer run/release_bounds
---       run/role_times run/state_fields
+-- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease lane/state run/note_answer
+--       run/release_bounds run/role_times run/state_fields
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.proxy_ms ARG.reason ARG.refusal
 --       ARG.retry_after_ms ARG.sent ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
@@ -34,9 +34,10 @@ end
 
 -- Reads what most reports need of the run's state.
 local function read_reported(lease)
-  local kind = lease.kind
+  local kind, role = lease.kind, lease.kind == 0 and 'task' or 'eval'
   read_fields(KEY.state, 'steps', 'first_session_job', 'held_lanes', 'serial', 'items', 'items_done', 'jobs',
-    'jobs_done', 'open', 'tokens:' .. kind, 'held:' .. kind, 'pace:' .. kind)
+    'jobs_done', 'open', 'in_flight', 'n:succeeded', 'tokens:' .. kind, 'held:' .. kind, 'pace:' .. kind,
+    'calls:' .. role, 'calling_ms:' .. role, 'open:' .. role, 'over:' .. lease.lane)
 end
 
 -- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
@@ -74,9 +75,9 @@ end
 -- The reply to a report: JSON {in_flight, news, finished}, `exhausted` where that is not nil, and `unawaited` where the
 -- report woke nobody and the lane's next call waits for its rate of requests alone.
 function reply_of(news, finished, exhausted)
-  local in_flight, stop = unpack(redis.call('HMGET', KEY.lane, 'inflight', 'stop'))
-  local unawaited = stop == 'requests' and wakes() == CALL.wakes_before or nil
+  local lane = CALL.left or read_hash(KEY.lane)
+  local unawaited = lane.stop == 'requests' and wakes() == CALL.wakes_before or nil
   return cjson.encode({
-    in_flight = tonumber(in_flight), news = news, finished = finished, exhausted = exhausted, unawaited = unawaited,
+    in_flight = lane.inflight, news = news, finished = finished, exhausted = exhausted, unawaited = unawaited,
   })
 end

@@ -3,19 +3,16 @@
 -- USES: core/wake lane/starved models/model_calls team/in_flight
 -- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases ARG.channel
 
--- Ends a lease: its place in the lane's window is free again. `pending` counts the lane's calls in flight that hold
--- no slot; where nothing is in flight it is reset.
-function release_lease(lease, id)
+-- Ends a lease, whose call has left the window of its lane, `row`, and wakes the lane where a call is `awaited`.
+-- `pending` counts the lane's calls in flight that hold no slot; where nothing is in flight it is reset.
+function release_lease(lease, id, row, awaited)
   redis.call('ZREM', KEY.leases, id)
   redis.call('HDEL', KEY.leased, id)
-  local left = redis.call('HINCRBY', KEY.lane, 'inflight', -1)
   decrement_in_flight(KEY.in_flight, lease)
   end_model_call(KEY.lane, lease)
-  local stop, waits, pending = unpack(redis.call('HMGET', KEY.lane, 'stop', 'teams_wait', 'pending'))
   if lease.pending then redis.call('HINCRBY', KEY.lane, 'pending', -1) end
-  if left <= 0 and pending then redis.call('HDEL', KEY.lane, 'pending') end
-  if waits == '1' then redis.call('HSET', KEY.lane, 'teams_wait', 0) end
-  if waits == '1' or stop == 'window' or stop == 'reserved' then wake(KEY.dirty, ARG.channel, lease.lane) end
+  if row.inflight <= 0 and row.pending then redis.call('HDEL', KEY.lane, 'pending') end
+  if awaited then wake(KEY.dirty, ARG.channel, lease.lane) end
   wake_starved()
 end
 

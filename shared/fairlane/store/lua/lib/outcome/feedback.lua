@@ -3,12 +3,13 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold circuit/own_limits core/wake lane/state outcome/overloaded outcome/rejected
+-- USES: circuit/circuit circuit/hold circuit/own_limits lane/state outcome/overloaded outcome/rejected
 --       outcome/served outcome/spending outcome/trials reported/hints tokens/refund
--- NEEDS: KEY.dirty KEY.lane KEY.limits ARG.channel
+-- NEEDS: KEY.lane KEY.limits
 
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
--- and nil where the attempt was never sent. Returns the lane's news for the log, or ''.
+-- and nil where the attempt was never sent. Returns the lane's news for the log, or '', the lane as written, and
+-- whether another of its calls may start now.
 function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local lane, limits, news = read_hash(KEY.lane), read_hash(KEY.limits), ''
   local retry_after_ms = math.min(asked_ms, longest_wait(limits))
@@ -42,8 +43,10 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   end
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   hold(row, limits, lease, signal == 'limited' and hints or {}, asked_ms, known(lane.held_until_ms), now)
+  row.inflight = (row.inflight or 0) - 1
+  local awaited = row.teams_wait == 1 or row.stop == 'window' or row.stop == 'reserved'
+  if row.teams_wait == 1 then row.teams_wait = 0 end
   local judged = write_judged(row, lease, signal, wait_ms, now)
   local freed = is_freed(row, lane, now)
-  if lease.probe or lane.stop == 'doubt' or judged or freed then wake(KEY.dirty, ARG.channel, lease.lane) end
-  return news
+  return news, row, lease.probe or lane.stop == 'doubt' or judged or freed or awaited
 end

@@ -7,27 +7,26 @@
 
 -- CALL.states, by key: `values` of fields (false: none), `changed` ones, and what to add to those that were not read.
 local function state_at(key)
+  local state = CALL.states and CALL.states[key]
+  if state then return state end
+  state = { values = {}, changed = {}, added = {} }
   CALL.states = CALL.states or {}
-  local state = CALL.states[key]
-  if not state then
-    state = { values = {}, changed = {}, added = {} }
-    CALL.states[key] = state
-  end
+  CALL.states[key] = state
   return state
 end
 
 -- Reads those of the fields that were not read yet, in one step.
 function read_fields(key, ...)
-  local state, missing = state_at(key), {}
+  local state, missing, count = state_at(key), {}, 0
   local values, added = state.values, state.added
   for _, name in ipairs({ ... }) do
-    if values[name] == nil then missing[#missing + 1] = name end
+    if values[name] == nil then missing[count + 1], count = name, count + 1 end
   end
-  if #missing == 0 then return end
+  if count == 0 then return end
   for i, value in ipairs(redis.call('HMGET', key, unpack(missing))) do
-    local name = missing[i]
-    values[name] = added[name] and (tonumber(value or '') or 0) + added[name] or value
-    if added[name] then state.changed[name], added[name] = true, nil end
+    local name, amount = missing[i], added[missing[i]]
+    values[name] = amount and (tonumber(value or '') or 0) + amount or value
+    if amount then state.changed[name], added[name] = true, nil end
   end
 end
 
@@ -54,7 +53,7 @@ function add_to_field(key, name, amount)
   if value == nil then
     state.added[name] = (state.added[name] or 0) + amount
   else
-    set_field(key, name, (tonumber(value or '') or 0) + amount)
+    set_field(key, name, (value or 0) + amount)
   end
 end
 
@@ -64,15 +63,19 @@ function drop_fields(key)
 end
 
 local function write_state(key, state)
-  local names, set, gone = {}, {}, {}
+  local names, set, gone, count = {}, {}, {}, 0
   for name in pairs(state.added) do names[#names + 1] = name end
-  read_fields(key, unpack(names))
+  if #names > 0 then read_fields(key, unpack(names)) end
   for name in pairs(state.changed) do
     local value = state.values[name]
-    if value then set[#set + 1], set[#set + 2] = name, argument_of(value) else gone[#gone + 1] = name end
+    if value then
+      set[count + 1], set[count + 2], count = name, argument_of(value), count + 2
+    else
+      gone[#gone + 1] = name
+    end
   end
   if #gone > 0 then redis.call('HDEL', key, unpack(gone)) end
-  if #set > 0 then redis.call('HSET', key, unpack(set)) end
+  if count > 0 then redis.call('HSET', key, unpack(set)) end
 end
 
 -- Writes all that has changed: the last act of a script. What it sets from then on is read anew.

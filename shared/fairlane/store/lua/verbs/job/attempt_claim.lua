@@ -19,7 +19,8 @@ local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end
 local lease, now = cjson.decode(record), clock(ARG.now_ms, KEY.clock)
 if lease.lane ~= ARG.lane or lease.worker and lease.claim ~= ARG.claim then return false end
-if not lease.claimed_ms then
+local new = not lease.claimed_ms
+if new then
   lease.claimed_ms = now
   if redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 then
     lease.sendable, lease.good_ms, lease.paused = false, 0, true
@@ -30,7 +31,16 @@ end
 local spent = attempt_counts(KEY.jobs, ARG.job)
 prove_failures(spent, lease)
 lease.worker, lease.claim = ARG.worker, ARG.claim
-redis.call('HSET', KEY.leased, ARG.attempt, cjson.encode(lease))
+if new then
+  local more = {
+    worker = lease.worker, claim = lease.claim, claimed_ms = now, flawed = lease.flawed, sendable = lease.sendable,
+    good_ms = lease.good_ms, paused = lease.paused,
+  }
+  record = string.sub(record, 1, -2) .. ',' .. string.sub(cjson.encode(more), 2)
+else
+  record = cjson.encode(lease)
+end
+redis.call('HSET', KEY.leased, ARG.attempt, record)
 redis.call('ZADD', KEY.leases, now + tonumber(ARG.lease_ms), ARG.attempt)
 return cjson.encode({
   attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited, rejected = spent.rejected,
