@@ -85,6 +85,38 @@ def test_a_client_certificate_is_shown(made: Certificates, tmp_path: Path) -> No
         call(good, clients_of=made.ca, ca_file=made.ca)
 
 
+@pytest.mark.parametrize("renewed", ["ca_file", "client_certificate"])
+def test_files_that_change_hold_for_connections_to_come(
+    renewed: str, made: Certificates, tmp_path: Path
+) -> None:
+    (tmp_path / "other").mkdir()
+
+    def shown(folder: Path) -> dict[str, bytes]:
+        maker = made if folder == tmp_path else Certificates(folder)
+        certificate, key = maker.issue("client")
+        return {
+            "ca_file": maker.ca.read_bytes(),
+            "client_certificate": certificate.read_bytes() + key.read_bytes(),
+        }
+
+    good, other = shown(tmp_path), shown(tmp_path / "other")
+    files = {name: tmp_path / f"{name}.pem" for name in good}
+    for name, file in files.items():
+        file.write_bytes((other if name == renewed else good)[name])
+
+    async def scenario() -> bytes:
+        script, tls = [[http(200, b"{}")]] * 3, serving(made.issue("good"), clients_of=made.ca)
+        async with scripted_server(script, tls) as scripted, transport_of(**files) as transport:
+            with pytest.raises(TransportError):
+                await body_of(await post(transport, scripted.url))
+            for content in (good[renewed], good[renewed][:99]):
+                files[renewed].write_bytes(content)
+                answer = await body_of(await post(transport, scripted.url, connection="close"))
+            return answer
+
+    assert asyncio.run(scenario()) == b"{}"
+
+
 def test_equal_refusals_have_equal_texts(made: Certificates) -> None:
     async def scenario() -> set[str]:
         texts = set()

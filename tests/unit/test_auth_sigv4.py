@@ -7,23 +7,30 @@ import hashlib
 import hmac
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 from botocore.credentials import Credentials, RefreshableCredentials
 from botocore.exceptions import ConnectTimeoutError, ProfileNotFound
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
+from fairlane.model.outcome import Aborted, Outcome, Success
 from fairlane_workers.providers.auth import sigv4 as sigv4_module
 from fairlane_workers.providers.auth.authorizer import CredentialError
 from fairlane_workers.providers.auth.sigv4 import FAILED_MS, FRESH_MS, SigV4, region_of
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.transport import TransportError
+from tests.support.provider_calls import ask
+from tests.support.scripted_server import http, scripted_server
+from tests.support.wires.bedrock import BedrockWire
 
 IDENTITY, SECRET, TOKEN = "AKIDEXAMPLE", "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "FwoGZXIvYXdzEXAMPLE"
 MODEL = "arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.m-v1%3A0"
@@ -236,6 +243,124 @@ def test_the_chain_is_botocore_s_own(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         assert "Credential=VARIABLE/" in (await signed(sigv4))["authorization"]
 
     asyncio.run(scenario())
+
+
+# The machine's clock is wrong, or steps
+
+
+@dataclass
+class Amazon:
+    """Takes signatures up to five minutes off its own time, with keys that are right or not."""
+
+    clock: ManualClock
+    keys_are_right: bool = True
+
+    def takes(self, sent: httpx.Headers) -> bool:
+        stamp = datetime.strptime(sent["x-amz-date"], "%Y%m%dT%H%M%SZ").replace(tzinfo=UTC)
+        return self.keys_are_right and abs(stamp.timestamp() * 1000 - self.clock.now_ms()) <= 300_000
+
+
+@dataclass
+class SteppingClock(ManualClock):
+    """A machine's: its wall clock is off, and steps; it may be suspended, which its monotonic clock omits."""
+
+    amazon: ManualClock
+    off_ms: int = 0
+    suspended_ms: int = 0
+
+    def now_ms(self) -> int:
+        return self.amazon.now_ms() + self.off_ms
+
+    def monotonic_ms(self) -> int:
+        return self.amazon.now_ms() - self.suspended_ms
+
+
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["wall", "suspended", "time"]), st.integers(-(10**9), 10**9)), max_size=12
+)
+
+
+async def called(sigv4: SigV4, amazon: Amazon) -> Literal["taken", "free", "denied"]:
+    sent, mark = await signed(sigv4), sigv4.mark
+    if amazon.takes(sent):
+        sigv4.accept(mark)
+        return "taken"
+    return "free" if await sigv4.replaced(mark, amazon.clock.now_ms()) else "denied"
+
+
+@given(off_ms=st.integers(-(10**10), 10**10), steps=STEPS)
+def test_a_clock_that_is_wrong_or_steps_costs_a_call_that_costs_no_attempt(
+    off_ms: int, steps: list[tuple[str, int]]
+) -> None:
+    amazon = Amazon(ManualClock())
+    clock = SteppingClock(amazon.clock, off_ms)
+    sigv4 = signer(Found(Credentials(IDENTITY, SECRET)), clock)
+
+    async def scenario() -> None:
+        assert "taken" in [await called(sigv4, amazon) for _ in range(2)]
+        for kind, by_ms in steps:
+            match kind:
+                case "wall":
+                    clock.off_ms += by_ms
+                    assert await called(sigv4, amazon) == "taken"
+                case "suspended":
+                    clock.suspended_ms += abs(by_ms)
+                    amazon.clock.advance(abs(by_ms) / 1000)
+                    assert [await called(sigv4, amazon) for _ in range(2)][-1] == "taken"
+                case _:
+                    amazon.clock.advance(abs(by_ms) / 1000)
+                    assert await called(sigv4, amazon) == "taken"
+
+    asyncio.run(scenario())
+
+
+@given(off_ms=st.integers(-(10**10), 10**10), step_ms=st.integers(-(10**9), 10**9))
+def test_wrong_keys_are_denied_but_once_whatever_the_clock_shows(off_ms: int, step_ms: int) -> None:
+    amazon = Amazon(ManualClock(), keys_are_right=False)
+    clock = SteppingClock(amazon.clock, off_ms)
+    sigv4 = signer(Found(Credentials(IDENTITY, SECRET)), clock)
+
+    async def scenario() -> list[str]:
+        before = [await called(sigv4, amazon) for _ in range(3)]
+        clock.suspended_ms += abs(step_ms)
+        return before + [await called(sigv4, amazon) for _ in range(3)]
+
+    assert sorted(asyncio.run(scenario()))[:5] == ["denied"] * 5
+
+
+def test_calls_that_left_before_the_time_was_corrected_cost_no_attempt_either() -> None:
+    amazon = Amazon(ManualClock())
+    sigv4 = signer(Found(Credentials(IDENTITY, SECRET)), SteppingClock(amazon.clock, 600_000))
+
+    async def scenario() -> list[bool]:
+        await signed(sigv4)
+        mark, now_ms = sigv4.mark, amazon.clock.now_ms()
+        return [await sigv4.replaced(mark, now_ms) for _ in range(5)]
+
+    assert asyncio.run(scenario()) == [True] * 5
+
+
+def test_the_time_is_that_of_the_rejection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", IDENTITY)
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", SECRET)
+    expired = {"x-amzn-errortype": "InvalidSignatureException", "date": "Tue, 14 Nov 2023 22:23:20 GMT"}
+    script = [
+        [http(403, {"message": "Signature expired"}, expired)],
+        [http(200, BedrockWire().whole("x"))],
+    ]
+
+    async def scenario() -> tuple[list[Outcome], list[str]]:
+        async with scripted_server(script) as server:
+            settings = connection(server.url, auth="sigv4", region="us-east-1")
+            made = build_provider("c", settings, None, clock=ManualClock())
+            outcomes = [await made.call(ask()), await made.call(ask())]
+            await made.aclose()
+            return outcomes, [each.headers["x-amz-date"] for each in server.received]
+
+    (first, second), stamps = asyncio.run(scenario())
+    assert isinstance(first, Aborted)
+    assert isinstance(second, Success)
+    assert stamps == ["20231114T221320Z", "20231114T222320Z"]
 
 
 # What is configured

@@ -18,7 +18,14 @@ from fairlane.local import demo_command as demonstration
 from fairlane.local.demo.questions import demo_file, read_questions
 from fairlane.local.demo.session import JUDGE_LANE, MEDIAN_S
 from fairlane.local.demo.session import ideal_seconds as ideal_of_all
-from fairlane.local.demo.summary import LaneUse, Summary, ideal_seconds, mean_scores, show_summary
+from fairlane.local.demo.summary import (
+    LaneUse,
+    Summary,
+    ideal_seconds,
+    mean_scores,
+    provider_stats,
+    show_summary,
+)
 from fairlane.local.demo_command import QUESTIONS, data_folder
 from fairlane.local.keeper import WatchfulWaiter
 from fairlane.model.job import JobState
@@ -27,6 +34,7 @@ from fairlane.model.record import Record
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Usage
+from fairlane.testing import SimulatedModel, SimulatorConfig, serve_in_thread
 
 LIMITS = LaneLimits(requests_per_minute=600)
 
@@ -212,3 +220,12 @@ def test_a_wait_looks_after_the_stack_and_ends_with_a_signal() -> None:
     with pytest.raises(Interrupted):
         waiter.wait(60.0)
     assert keeper.ticks == 2
+
+
+def test_a_proxy_of_the_environment_is_not_asked_for_what_is_on_this_machine(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:9")
+    monkeypatch.delenv("no_proxy", raising=False)
+    with serve_in_thread(SimulatorConfig(models={"fast": SimulatedModel()})) as served:
+        assert set(provider_stats(served.base_url)) == {"fast"}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
 from hypothesis import given
@@ -51,3 +52,21 @@ def test_an_account_without_money_says_when_it_may_call_again() -> None:
     outcome = answer_at(connection("anthropic"), 400, {}, body, now_ms=NOW_MS)
     assert isinstance(outcome, AccessDenied)
     assert outcome.retry_after_ms == 36 * 3_600_000
+
+
+@pytest.mark.parametrize("off_ms", [-600_000, 0, 600_000])
+@pytest.mark.parametrize(
+    ("status", "message", "wait_ms"),
+    [
+        (400, CAPPED.format("2026-12-01 at 00:00 UTC"), 36 * 3_600_000),
+        (503, "Overloaded. Try again at 2026-11-29T12:20:00Z.", 1_200_000),
+        (429, "Rate limit reached. Try again at 2026-11-29T12:20:00Z.", 1_200_000),
+    ],
+)
+def test_a_workers_clock_does_not_change_what_a_provider_says(
+    status: int, message: str, wait_ms: int, off_ms: int
+) -> None:
+    body = json.dumps({"error": {"message": message}}).encode()
+    date = {"date": format_datetime(NOW, usegmt=True)}
+    outcome = answer_at(connection("anthropic"), status, date, body, now_ms=NOW_MS + off_ms)
+    assert getattr(outcome, "retry_after_ms", None) == wait_ms

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
+import socketserver
 import subprocess
 import sys
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
+from threading import Thread
 from typing import Any
 
 import pytest
@@ -14,6 +18,7 @@ import typer
 import yaml
 
 from fairlane.cli.main import app
+from fairlane.config.environment import child_environment
 from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.lab.simulator.config import SimulatorConfig
@@ -216,6 +221,30 @@ def test_the_ready_file_is_gone_with_its_container(name: str) -> None:
     assert service["healthcheck"]["test"] == ["CMD", "fairlane-healthcheck"]
     assert f"ready=${{1:-{ready}}}" in (DOCKER / "healthcheck.sh").read_text(encoding="utf-8")
     assert str(ready.parent) in {mount.split(":")[0] for mount in service["tmpfs"]}
+
+
+class Healthy(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        self.send_response(200)
+        self.end_headers()
+
+
+@pytest.mark.parametrize("name", ["flower", "prometheus", "grafana"])
+def test_a_health_check_asks_no_proxy(name: str) -> None:
+    kind, *command = SERVICES[name]["healthcheck"]["test"]
+    if kind == "CMD-SHELL":
+        command = ["sh", "-c", *command]
+        if shutil.which("wget") is None:
+            pytest.skip("there is no wget here")
+    address = re.search(r"127\.0\.0\.1:\d+", command[-1])
+    assert address is not None
+    with socketserver.TCPServer(("127.0.0.1", 0), Healthy) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        command[-1] = command[-1].replace(address[0], f"127.0.0.1:{server.server_address[1]}")
+        command[0] = command[0].replace("python", sys.executable)
+        shown = child_environment({"http_proxy": "http://127.0.0.1:9"})
+        subprocess.run(command, env=shown, check=True, timeout=30)
+        server.shutdown()
 
 
 def test_provider_keys_reach_the_workers_alone() -> None:

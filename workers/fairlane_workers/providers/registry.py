@@ -61,7 +61,7 @@ def build_provider(
         clock,
         authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
         if connection.scheme == "google"
-        else _authorizer(connection, rotating or _usable_key(f"{field}.api_key_env", api_key)),
+        else _authorizer(connection, rotating or _usable_key(f"{field}.api_key_env", api_key), clock),
         reading=reading_of(connection),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
@@ -109,10 +109,10 @@ def _is_own(point: EntryPoint) -> bool:
     return point.module.startswith("fairlane_workers.")
 
 
-def _authorizer(connection: Connection, key: RotatingKey | SecretStr | None) -> Authorizer:
+def _authorizer(connection: Connection, key: RotatingKey | SecretStr | None, clock: Clock) -> Authorizer:
     match connection.scheme:
         case "sigv4":
-            return SigV4(region_of(connection))
+            return SigV4(region_of(connection), clock=clock)
         case "bearer":
             header, prefix = "authorization", "Bearer "
         case "x-api-key" | "api-key" | "x-goog-api-key" as named:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from contextlib import suppress
 from pathlib import Path
 
 import httpx
@@ -14,6 +15,37 @@ CA_FILE, CA_FOLDER = "SSL_CERT_FILE", "SSL_CERT_DIR"
 """Variables of the environment that OpenSSL's programs and httpx read."""
 
 UNSET = "Name authorities in PEM that the workers can read, or unset"
+
+
+class Certificates:
+    """The TLS context of a connection with files of its own. What they hold may change while it is used."""
+
+    def __init__(self, ca_file: Path | None, client_certificate: Path | None) -> None:
+        """Reads the files, see `tls_context`."""
+        self._files = (ca_file, client_certificate)
+        self._stamps = self._seen()
+        self.context = tls_context(*self._files)
+
+    def renew(self) -> None:
+        """Read files that have changed, for connections to come. One that cannot be used changes nothing."""
+        stamps = self._seen()
+        if stamps != self._stamps:
+            with suppress(UnusableSettingError):
+                tls_context(*self._files)
+                for use, file in zip((_trust, _show), self._files, strict=True):
+                    if file is not None:
+                        use(self.context, file)
+            self._stamps = stamps
+
+    def _seen(self) -> list[tuple[int, ...] | None]:
+        return [None if file is None else _stamp(file) for file in self._files]
+
+
+def _stamp(file: Path) -> tuple[int, ...] | None:
+    with suppress(OSError):
+        seen = file.stat()
+        return seen.st_mtime_ns, seen.st_size, seen.st_ino
+    return None
 
 
 def tls_context(ca_file: Path | None = None, client_certificate: Path | None = None) -> ssl.SSLContext:

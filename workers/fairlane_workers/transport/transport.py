@@ -13,7 +13,7 @@ from fairlane_workers.transport.faults import TransportError, named
 from fairlane_workers.transport.pool import ConnectionPool
 from fairlane_workers.transport.proxy import parse_proxy
 from fairlane_workers.transport.reply import Reply
-from fairlane_workers.transport.tls import tls_context
+from fairlane_workers.transport.tls import Certificates, tls_context
 
 
 class Transport:
@@ -39,7 +39,9 @@ class Transport:
         self._connect_timeout_s = connect_timeout_s
         self._proxy = None if proxy is None else parse_proxy(proxy)
         # Files are tried now, not at the first call. Without any there is nothing to try, and it takes 20 ms.
-        self._tls = tls_context(ca_file, client_certificate) if ca_file or client_certificate else None
+        self._certificates = (
+            Certificates(ca_file, client_certificate) if ca_file or client_certificate else None
+        )
         self._pool: ConnectionPool | None = None
         self._closed = False
 
@@ -78,8 +80,11 @@ class Transport:
     def _opened(self) -> ConnectionPool:
         if self._closed:
             raise TransportError("the transport is closed")
+        if self._certificates is not None:
+            self._certificates.renew()
         if self._pool is None:
-            self._pool = ConnectionPool(self._connect_timeout_s, self._tls or tls_context(), self._proxy)
+            tls = tls_context() if self._certificates is None else self._certificates.context
+            self._pool = ConnectionPool(self._connect_timeout_s, tls, self._proxy)
         return self._pool
 
 

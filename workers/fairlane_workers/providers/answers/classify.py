@@ -32,6 +32,7 @@ from fairlane_workers.providers.errors.error_class import (
 )
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS, is_used_up, limits_growth
 from fairlane_workers.providers.errors.retry_after import (
+    provider_now_ms,
     retry_after_ms,
     stated_date_ms,
     wait_in_words_ms,
@@ -215,6 +216,7 @@ def classify_late_error(
 def _outcome(
     error: ErrorBody, status: int, headers: Mapping[str, str], message: str, reading: Reading, now_ms: int
 ) -> Outcome:
+    now_ms = provider_now_ms(headers, now_ms)
     wait_ms, limits = retry_after_ms(headers, now_ms), reading.limits
     if wait_ms is not None and wait_ms > _LONG_WAIT_MS:
         message = f"{message} (Retry-After asks for {wait_ms / _HOUR_MS:.0f} h)"

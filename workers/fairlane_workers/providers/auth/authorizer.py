@@ -49,8 +49,8 @@ class Authorizer:
     def accept(self, mark: int) -> None:
         """Note that the service has taken the credential of this number."""
 
-    async def replaced(self, mark: int) -> bool:
-        """Note that the service has rejected the credential of this number.
+    async def replaced(self, mark: int, now_ms: int) -> bool:
+        """Note that the service has rejected the credential of this number, at ``now_ms`` by its own clock.
 
         True if there is another one by now: then the rejection says nothing about that.
         """

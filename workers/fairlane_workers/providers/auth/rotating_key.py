@@ -254,7 +254,7 @@ class RotatingHeader(Authorizer):
         """See `Authorizer.accept`."""
         self._key.accepted(mark)
 
-    async def replaced(self, mark: int) -> bool:
+    async def replaced(self, mark: int, now_ms: int) -> bool:
         """See `Authorizer.replaced`."""
         return await self._key.refused(mark)
 

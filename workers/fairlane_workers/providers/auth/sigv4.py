@@ -6,6 +6,7 @@ import asyncio
 import logging
 import re
 from collections.abc import Callable
+from datetime import UTC, datetime
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
@@ -31,6 +32,10 @@ FAILED_MS = 5_000
 """How long calls fail without credentials before the next try to read them, and how long credentials are used
 although Amazon rejects them."""
 
+SKEW_MS = 60_000
+"""By how much a rejection's time must differ from that of signatures to replace it. Amazon takes signatures
+that are up to five minutes off."""
+
 _SIGNED = ("host", "content-type")
 _REGION_IN_HOST = re.compile(r"(?:^|\.)bedrock-(?:runtime|mantle)(?:-fips)?\.([a-z]{2,}(?:-[a-z0-9]+)+)\.")
 
@@ -39,7 +44,8 @@ class SigV4(Authorizer):
     """Signs each request with the credentials of botocore's chain: environment, profile, container or role.
 
     It reads them at the first call, in a thread. It renews temporary credentials before they expire, and
-    reads others again every minute, so it notices a replaced file.
+    reads others again every minute, so it notices a replaced file. Signatures have Amazon's time, where
+    that differs from this machine's: it may be wrong, or step.
     """
 
     def __init__(
@@ -55,6 +61,8 @@ class SigV4(Authorizer):
         self._failed: CredentialError | TransportError | None = None
         self._read_ms = self._until_ms = 0
         self._looking: asyncio.Task[None] | None = None
+        self._ahead_ms = self._clock.now_ms() - self._clock.monotonic_ms()
+        self._mark, self._proven = 0, True
 
     @property
     def secrets(self) -> tuple[str, ...]:
@@ -62,17 +70,27 @@ class SigV4(Authorizer):
         held = self._held
         return () if held is None else tuple(text for text in (held.secret_key, held.token) if text)
 
+    @property
+    def mark(self) -> int:
+        """See `Authorizer.mark`: it grows whenever signatures get another time."""
+        return self._mark
+
     async def sign(
         self, method: str, url: httpx.URL, headers: httpx.Headers, content: bytes
     ) -> httpx.Headers:
         """See `Authorizer.sign`. It signs only host, type and content: proxies change the rest."""
-        from botocore.auth import SigV4Auth
+        from botocore.auth import SIGV4_TIMESTAMP, SigV4Auth
         from botocore.awsrequest import AWSRequest
 
         held = await self._credentials()
         known = {name: headers[name] for name in _SIGNED if name in headers}
-        request = AWSRequest(method, str(url), known, content)
-        SigV4Auth(held, SERVICE, self._region).add_auth(request)
+        request, auth = AWSRequest(method, str(url), known, content), SigV4Auth(held, SERVICE, self._region)
+        # The steps of `SigV4Auth.add_auth`, which would take the time of the machine's clock.
+        now = datetime.fromtimestamp((self._clock.monotonic_ms() + self._ahead_ms) / 1000, UTC)
+        request.context["timestamp"] = now.strftime(SIGV4_TIMESTAMP)
+        auth._modify_request_before_signing(request)
+        text = auth.string_to_sign(request, auth.canonical_request(request))
+        auth._inject_signature_to_request(request, auth.signature(text, request))
         signed = headers.copy()
         signed.update(dict(request.headers.items()))
         return signed
@@ -81,6 +99,17 @@ class SigV4(Authorizer):
         """See `Authorizer.reject`. Credentials just read stay: the call may have had those before."""
         if self._clock.monotonic_ms() >= self._read_ms + FAILED_MS:
             self._source, self._until_ms = None, 0
+
+    def accept(self, mark: int) -> None:
+        """See `Authorizer.accept`."""
+        self._proven = self._proven or mark == self._mark
+
+    async def replaced(self, mark: int, now_ms: int) -> bool:
+        """See `Authorizer.replaced`. Only a time that a call has proven gives way to another one."""
+        ahead_ms = now_ms - self._clock.monotonic_ms()
+        if mark == self._mark and self._proven and abs(ahead_ms - self._ahead_ms) > SKEW_MS:
+            self._ahead_ms, self._mark, self._proven = ahead_ms, mark + 1, False
+        return mark != self._mark or await super().replaced(mark, now_ms)
 
     async def aclose(self) -> None:
         """See `Authorizer.aclose`."""

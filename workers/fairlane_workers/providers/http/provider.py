@@ -34,6 +34,7 @@ from fairlane_workers.providers.answers.quotes import title_of
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.errors.retry_after import provider_now_ms
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, read_body
@@ -253,7 +254,7 @@ class HttpProvider:
         if (
             isinstance(outcome, AccessDenied)
             and outcome.reason == "auth"
-            and await self._replaced(call.mark, deadline)
+            and await self._replaced(call.mark, provider_now_ms(headers, now_ms), deadline)
         ):
             return Aborted(f"{REPLACED}: {outcome.message}", outcome.status)
         title = title_of(body) if error.message is None and reply.status >= 400 else None
@@ -261,11 +262,11 @@ class HttpProvider:
             return outcome
         return replace(outcome, message=self._fit(f"HTTP {reply.status}: {title}"))
 
-    async def _replaced(self, mark: int, deadline: asyncio.Timeout) -> bool:
+    async def _replaced(self, mark: int, now_ms: int, deadline: asyncio.Timeout) -> bool:
         """`Authorizer.replaced`, which may wait for a command: the server is not slow, it has answered."""
         with suppress(RuntimeError):  # the deadline has just passed
             deadline.reschedule(None)
-        return await self._authorizer.replaced(mark)
+        return await self._authorizer.replaced(mark, now_ms)
 
     def _conclude(self, call: CallInProgress, reply: Reply) -> Outcome:
         """The outcome of a 2xx answer, as far as it could be read."""

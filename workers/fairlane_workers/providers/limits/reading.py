@@ -77,19 +77,19 @@ def read_refusal(
     ``wait_ms`` is Retry-After. The wait is at least that; if it is missing or 0, the reset of the exhausted
     axis, and of no other, replaces it. If nothing else gives a wait, the message may ask for one.
     """
-    row = dialect_in(headers, dialect)
+    row, now_ms = dialect_in(headers, dialect), provider_now_ms(headers, now_ms)
     axes = _axes(row, headers, now_ms) if tells_limits(headers) else {}
-    violated = bodies.violations(body.error, provider_now_ms(headers, now_ms))
+    violated = bodies.violations(body.error, now_ms)
     axes.update(violated.axes)
     exhausted = violated.exhausted or _exhausted(axes, headers, body)
     if wait_ms is None:
-        wait_ms = bodies.named_wait_ms(body.error, provider_now_ms(headers, now_ms))
+        wait_ms = bodies.named_wait_ms(body.error, now_ms)
     hints = Hints(axes, exhausted)
     renewed_ms = _renewed_ms(exhausted, axes, row)
     if renewed_ms is not None and (not wait_ms or row.reset == "window" or violated.exhausted):
         wait_ms = max(wait_ms or 0, renewed_ms)
     if wait_ms is None:
-        wait_ms = wait_in_words_ms(body.message, provider_now_ms(headers, now_ms))
+        wait_ms = wait_in_words_ms(body.message, now_ms)
     return Refusal(hints or None, wait_ms)
 
 
