@@ -5,9 +5,9 @@ Two libraries read them, and each passes any option on to its connections, which
 
 from __future__ import annotations
 
-from urllib.parse import SplitResult, parse_qsl, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
-from fairlane.config.topology import ENCODED, port_of, topology_of
+from fairlane.config.topology import ENCODED, port_of, split_url, topology_of
 
 _REDIS = ("redis", "rediss")
 _TLS = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "ssl_cert_reqs", "ssl_check_hostname")
@@ -58,7 +58,7 @@ def checked_broker(url: str) -> str:
 
 def _split(url: str) -> SplitResult:
     try:
-        parts = urlsplit(url)
+        parts = split_url(url)
     except ValueError:
         raise ValueError(f"it is no URL; {ENCODED}") from None
     is_file = parts.scheme in ("unix", "redis+socket")

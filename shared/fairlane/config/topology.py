@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TypeAlias
 from urllib.parse import SplitResult, parse_qsl, unquote, urlencode, urlsplit
@@ -40,6 +41,18 @@ class Topology:
         return f"{self.scheme}://{self.user}{named}:{port}/{self.database}{query}"
 
 
+def split_url(url: str) -> SplitResult:
+    """Like `urlsplit`, for a URL that may name several hosts: Python 3.14 takes brackets around one alone.
+
+    Raises ``ValueError``.
+    """
+    scheme, mark, rest = url.partition("://")
+    hosts = re.split("[/?#]", rest, maxsplit=1)[0]
+    if "," not in hosts:
+        return urlsplit(url)
+    return urlsplit(f"{scheme}{mark}{rest[len(hosts) :]}")._replace(netloc=hosts)
+
+
 def topology_of(url: str) -> Topology | None:
     """The topology in a URL; ``None`` for a URL of one server. Raises ``ValueError``.
 
@@ -49,7 +62,7 @@ def topology_of(url: str) -> Topology | None:
     scheme = url.partition("://")[0]
     if not scheme.endswith((SENTINEL, CLUSTER)):
         return None
-    parts = urlsplit(url)
+    parts = split_url(url)
     user, _, hosts = parts.netloc.rpartition("@")
     stated = parse_qsl(parts.query)
     clustered = scheme.endswith(CLUSTER)
