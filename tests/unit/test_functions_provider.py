@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import threading
 import urllib.error
 from collections.abc import Callable
@@ -265,7 +266,9 @@ def of_aiohttp(status: int) -> Exception:
 
 
 def of_urllib(status: int) -> Exception:
-    return urllib.error.HTTPError("http://x", status, "refused", Message(), None)
+    error = urllib.error.HTTPError("http://x", status, "refused", Message(), io.BytesIO())
+    error.close()
+    return error
 
 
 def of_botocore(status: int) -> Exception:
