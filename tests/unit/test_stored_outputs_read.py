@@ -46,10 +46,14 @@ def called(rendering: Rendering, row: dict[str, Any], stored: dict[bytes, bytes]
 def test_a_call_is_as_with_all_stored_outputs(
     prompt: str, row: dict[str, Any], outputs: dict[str, str], talks: bool
 ) -> None:
-    order = Order(serial=True, store_output_as="x", conversation=talks, conversation_field="q" if talks else None)
+    order = Order(
+        serial=True, store_output_as="x", conversation=talks, conversation_field="q" if talks else None
+    )
     spec = build_spec("r1", "search", 1, prompt="-", model="sim:fast")
     prompts = ((Message(role="user", content=prompt),),)
-    rendering = Rendering(Plan(spec=spec.model_copy(update={"order": order, "prompts": prompts})), checked=True)
+    rendering = Rendering(
+        Plan(spec=spec.model_copy(update={"order": order, "prompts": prompts})), checked=True
+    )
     stored = {f"register:{name}".encode(): output.encode() for name, output in outputs.items()}
     fields = read_fields(rendering, CELL, row)
     assert turn_fields(rendering, fields, {b"changed": b"1"}) == ()

@@ -136,7 +136,7 @@ class RunLoader:
         run.paused, run.pauses = extent.paused, extent.pauses
         self._backlog.add_run(run)
         # The set of the run's lanes may be lost; those that its state and its plan name have its queues.
-        lanes = {*self._runs.lanes(ref), *task_lanes, *plan.eval_lanes, *plan.session_lanes}
+        lanes = run.known_lanes | self._runs.lanes(ref)
         for lane, count in self._runs.queued(ref, sorted(lanes)).items():
             self._backlog.set_queued(lane, ref, count)
         return True

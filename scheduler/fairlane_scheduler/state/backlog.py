@@ -97,6 +97,11 @@ class ActiveRun:
         return self.plan.spec.order.turns
 
     @property
+    def known_lanes(self) -> set[str]:
+        """Lanes that may have its jobs, beside those that Redis names."""
+        return {*self.task_lanes, *self.plan.eval_lanes, *self.plan.session_lanes}
+
+    @property
     def rows_ahead(self) -> int:
         """Rows that are not looked at yet."""
         looked_at = self.looked_at if self.by_turns else self.cursor

@@ -179,6 +179,18 @@ class Runs(RunControl):
         )
         return int(call.run(self.redis))
 
+    def refind(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int | None:
+        """Rebuild which items of a run are fed, where conversations go side by side; how many are.
+
+        ``None``: Redis has lost nothing of that. ``lanes``: all that may have its jobs.
+        """
+        queues = [queue(ref, lane) for lane in lanes for queue in (self.keys.hot, self.keys.fresh)]
+        call = script("run_refind").bind(
+            named_keys(self.keys, ref, queues=queues), {"now_ms": now_ms, "epoch": epoch}
+        )
+        fed: int | None = call.run(self.redis)
+        return fed
+
     def extend(
         self,
         ref: RunRef,
