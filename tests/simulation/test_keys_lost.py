@@ -122,14 +122,18 @@ def damage(redis: Redis, key: bytes, how: str, pick: int) -> None:
 
 def go_on(cluster: Cluster, key: bytes, seconds: float) -> None:
     """Let time pass; a key of another type is named where it is met, and deleted then."""
+    scheduler, met = cluster.processes[0].scheduler, False
     try:
         cluster.run_for(seconds)
     except ResponseError as error:
         if refusing_state(error) is not RETYPED:
             raise
+        met = True
+    if met or scheduler._backlog.damaged:
         assert [each.key for each in mistyped(cluster.redis, cluster.keys)] == [key.decode()]
         cluster.redis.delete(key)
-        cluster.processes[0].scheduler.store_came_back()
+    if met:
+        scheduler.store_came_back()
         for worker in cluster.workers:
             worker.calls.clear()  # what it was about to claim or to report, its lease will lapse
 

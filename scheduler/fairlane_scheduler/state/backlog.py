@@ -265,6 +265,8 @@ class Backlog:
         self._feeding: dict[RunRef, ActiveRun] = {}  # all but those that were fully fed when looked at last
         self._deadlines: list[tuple[int, str, RunRef]] = []  # a heap; out of date if the run has ended
         self.sourced: dict[RunRef, tuple[ActiveRun, Source]] = {}
+        self.damaged: set[RunRef] = set()
+        """Runs of which a key has another type. They are not active here until it is deleted."""
         self._lanes: dict[str, LaneQueue] = {}
 
     def runs(self) -> Iterator[ActiveRun]:

@@ -233,6 +233,10 @@ class Runs(RunControl):
         due = self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit)
         return [Delayed.parse(member.decode()) for member in due]
 
+    def postpone(self, job: Delayed, until_ms: int) -> None:
+        """Let a job wait until then (server time), unless it waits no more."""
+        self.redis.zadd(self.keys.delayed, {job.member: until_ms}, xx=True)
+
     def promote(self, job: Delayed, now_ms: str | int = "") -> bool:
         """Queue a job whose back-off has ended."""
         call = script("job_promote").bind(
