@@ -6,11 +6,14 @@ from collections.abc import Collection
 from contextlib import suppress
 from uuid import uuid4
 
+from redis.exceptions import ResponseError
+
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.sandbox.pool import Pool
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.functions import keep_functions
 from fairlane.store.keys import Keys
 from fairlane.store.read.mistyped import Mistyped, mistyped
@@ -234,6 +237,11 @@ class Scheduler:
         except NotLeader:
             log.warning(Event.LEADER_LOST, epoch=moment.epoch)
             self.leader.deposed()
+            return 0
+        except ResponseError as error:
+            if refusing_state(error) is not RETYPED or not self._loader.set_aside():
+                raise
+            self.leader.deposed()  # the next tick reads everything else again
             return 0
         return max(0, min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)]))
 

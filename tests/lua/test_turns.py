@@ -129,6 +129,16 @@ class Play:
         if found is not None:
             self.run = found
 
+    def lose_fed(self, kept: int) -> None:
+        """Redis loses what was fed, but the first bytes; then another scheduler leads."""
+        key = self.parts.keys.fed(self.ref)
+        bits = self.redis.getrange(key, 0, kept - 1) if kept else b""
+        self.redis.set(key, bits) if bits else self.redis.delete(key)
+        self.take_over()
+        if self.run.caught_up:  # nothing is to be fed, so that only a look for lost jobs finds it
+            epoch = self.parts.leader.epoch
+            self.parts.runs.refind(self.ref, sorted(self.run.known_lanes), epoch, self.parts.now_ms)
+
     def extend(self, rows: int) -> None:
         upto = min(self.run.rows + rows, len(self.rows))
         for number in range(self.run.rows, upto):
@@ -176,7 +186,9 @@ class Play:
 
 
 turn = st.fixed_dictionaries({"who": st.sampled_from(["a", "b", "c", 1, None])}, optional={"q": st.just("q")})
-acts = st.sampled_from(["start", "start", "end", "end", "end", "killed", "take over", "extend", "pause"])
+acts = st.sampled_from(
+    ["start", "start", "end", "end", "end", "killed", "take over", "extend", "pause", "lose"]
+)
 
 
 @settings(
@@ -212,6 +224,8 @@ def test_a_turn_waits_for_the_one_before_it_and_for_no_other_conversation(
                 play.end(play.held[0], "killed")
             case "take over":
                 play.take_over()
+            case "lose" if play.state == "running":
+                play.lose_fed(data.draw(st.integers(0, 2)))
             case "extend" if play.run.open and play.state == "running":
                 play.extend(data.draw(st.integers(0, 4)))
             case "pause":

@@ -27,7 +27,7 @@ from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.read.lost_parts import incomplete_runs
 from fairlane.store.read.mistyped import mistyped
 from tests.support.redis import emptied
-from tests.support.scheduling import Cluster
+from tests.support.scheduling import Cluster, assert_complete
 from tests.support.stand_ins import FakeWorker
 
 ROWS = [{"q": n, "s": n % 3, "first": n % 2 > 0} for n in range(9)]
@@ -122,14 +122,18 @@ def damage(redis: Redis, key: bytes, how: str, pick: int) -> None:
 
 def go_on(cluster: Cluster, key: bytes, seconds: float) -> None:
     """Let time pass; a key of another type is named where it is met, and deleted then."""
+    scheduler, met = cluster.processes[0].scheduler, False
     try:
         cluster.run_for(seconds)
     except ResponseError as error:
         if refusing_state(error) is not RETYPED:
             raise
+        met = True
+    if met or scheduler._backlog.damaged:
         assert [each.key for each in mistyped(cluster.redis, cluster.keys)] == [key.decode()]
         cluster.redis.delete(key)
-        cluster.processes[0].scheduler.store_came_back()
+    if met:
+        scheduler.store_came_back()
         for worker in cluster.workers:
             worker.calls.clear()  # what it was about to claim or to report, its lease will lapse
 
@@ -156,7 +160,7 @@ def test_each_run_ends_or_is_named(
     keys, spec = cluster.keys, RUNS[kind]
     ref = Sessions(cluster).submit(**spec) if kind == "sessions" else cluster.submit(ROWS, **spec)
     cluster.run_for(0.1 + at_s)
-    every = sorted(key for key in redis.keys("*") if not key.endswith(b":fed"))  # decision 0159: its cost
+    every = sorted(redis.keys("*"))
     key = every[which % len(every)]
     damage(redis, key, how, pick)
     if new_leader:
@@ -176,3 +180,16 @@ def test_each_run_ends_or_is_named(
     if not key.endswith(b":jobs"):  # else the numbers of a job's attempts begin anew
         numbers = Counter((start.attempt.job, start.attempt.number) for start in cluster.started(ref=ref))
         assert max(numbers.values()) == 1, "an attempt was executed twice"
+
+
+@pytest.mark.parametrize("at_s", [0.1, 0.6, 1.0, 2.6])
+@pytest.mark.parametrize("how", ["delete", "cut"])
+def test_no_turn_is_called_again_where_what_was_fed_is_lost(real_redis: Redis, how: str, at_s: float) -> None:
+    """The next leader fed again what was queued or in flight, and the run did not end."""
+    cluster = Cluster(real_redis, provider=answer, workers=[FakeWorker("w1", 4), FakeWorker("w2", 3)])
+    ref = cluster.submit(ROWS, **RUNS["conversations"])
+    cluster.run_for(at_s)
+    damage(real_redis, cluster.keys.fed(ref).encode(), how, 0)
+    cluster.processes[0].scheduler.store_came_back()
+    cluster.run_until_finished(ref)
+    assert_complete(cluster, ref)

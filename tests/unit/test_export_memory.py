@@ -117,8 +117,10 @@ class Phoenix:
     def __init__(self) -> None:
         self.datasets, self.experiments = SimpleNamespace(create_dataset=self.made), self
         self.sent: dict[str, int] = {}
+        self.inputs = list[Any]()
 
     def made(self, name: str, examples: list[dict[str, Any]], dataset_description: str) -> Any:
+        self.inputs = [each["input"] for each in examples]
         shown = [{"id": f"node-{each['metadata']['row']}", "metadata": each["metadata"]} for each in examples]
         return SimpleNamespace(name=name, id="d", version_id="v", examples=shown)
 
@@ -142,6 +144,18 @@ def test_phoenix_gets_its_rows_at_once_and_its_records_one_by_one(
     assert phoenix_experiments.export_phoenix(run, records(), "rows").count == COUNT
     assert list(fake.sent.values()) == [COUNT // 2] * 2
     assert Row.most <= 2
+
+
+def test_phoenix_gets_integers_beyond_64_bits_as_texts(
+    run: ExportedRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its server answered them with "Internal Server Error"."""
+    fake, most = Phoenix(), 2**63 - 1
+    monkeypatch.setattr(phoenix_experiments, "library", lambda *_: SimpleNamespace(Client=lambda: fake))
+    row = {"ends": [most, -most - 1, True], "beyond": {"a": [most + 1, -most - 2]}, "digits": 10**400}
+    phoenix_experiments.export_phoenix(run, [make_record(model=MODELS[0], row=row)], "rows")
+    beyond = {"a": [str(most + 1), str(-most - 2)]}
+    assert fake.inputs == [{"ends": [most, -most - 1, True], "beyond": beyond, "digits": str(10**400)}]
 
 
 @pytest.mark.parametrize(

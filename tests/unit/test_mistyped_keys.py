@@ -109,6 +109,17 @@ def test_a_key_that_stops_the_scheduler_alone_is_why_a_run_waits(real_redis: Red
     assert f"somebodymadethekey{cli.stage.keys.dirty}astring" in "".join(cli.out("why", run).split())
 
 
+@pytest.mark.parametrize("part", [*room.OF_RUN, "hot", "fresh"])
+def test_a_key_of_a_run_is_why_that_run_waits(real_redis: Redis, part: str) -> None:
+    cli = CommandLine(real_redis)
+    ref, keys = RunRef("search", cli.submitted(rows=2)), cli.stage.keys
+    real_redis.hset(keys.leader, "until_ms", 10**15)
+    key = getattr(keys, part)(ref, *([LANE] if part in ("hot", "fresh") else []))
+    retype(real_redis, key, {**room.OF_RUN, "hot": "list", "fresh": "list"}[part])
+    asked = cli("why", ref.run)
+    assert f"redis-cliDEL'{key}'" in "".join(asked.output.split())
+
+
 def test_a_leader_that_meets_one_names_it_and_goes_on_once_it_is_deleted(real_redis: Redis) -> None:
     cluster = Cluster(real_redis)
     ref = cluster.submit(10)

@@ -18,6 +18,7 @@ from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
 from fairlane.pipeline.completion import complete_without_row
 from fairlane.pipeline.evaluations import FinishedJob
+from fairlane.store.read.turn_reading import TurnReader
 from fairlane.store.write.runs.lost_jobs import LostJobs
 from fairlane_scheduler.state.backlog import ActiveRun
 from fairlane_scheduler.upkeep import lost_state
@@ -317,6 +318,20 @@ def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts) -> None:
     assert [line["runs"] for line in logs if line["event"] == "runs_recounted"] == [1]
     assert [parts.state(ref)["in_flight"] for ref in (run.ref, other.ref)] == ["0", str(len(kept))]
     assert len(start(parts, run.ref, 3)) == 3
+
+
+def test_a_writer_hears_of_rows_that_were_fed_though_redis_has_lost_which(parts: Parts) -> None:
+    """It writes no further while none of its rows is fed."""
+    order = {"turns": True, "conversation": True, "conversation_field": "who"}
+    run = parts.admit([{"who": n} for n in range(4)], order=order, open=True)
+    parts.feed_all()
+    end(parts, run.ref)
+    parts.backlog.set_queued(LANE, run.ref, 0)
+    parts.redis.delete(parts.keys.fed(run.ref))
+    reader = TurnReader(parts.redis, parts.keys)
+    assert reader.handed_rows(run.ref, run.plan.spec).first == 0
+    look(parts, watch(parts))
+    assert reader.handed_rows(run.ref, run.plan.spec) == (4, 4)
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))

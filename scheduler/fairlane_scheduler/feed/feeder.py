@@ -161,7 +161,7 @@ class Feeder:
     def _feed(self, run: ActiveRun, moment: Moment) -> int:
         if run.serial and not self._last_item_finished(run):
             return 0
-        placed = self._place(run)
+        placed = self._place(run, moment)
         batch, start, upto = placed.batch, run.cursor, placed.upto
         self._hold_if_cut_off(run, moment)
         connection = self._placement.unconnected.get(run.ref)
@@ -230,7 +230,15 @@ class Feeder:
         run.may_feed_next = handed == done
         return run.may_feed_next
 
-    def _place(self, run: ActiveRun) -> _Placed:
+    def _refind(self, run: ActiveRun, moment: Moment) -> None:
+        """Rebuild which items of a run are fed, where Redis has lost a part of that."""
+        lanes = sorted(run.known_lanes | self._runs.lanes(run.ref))
+        fed = self._runs.refind(run.ref, lanes, moment.epoch, moment.argument)
+        if fed is not None:
+            run.cursor = fed
+            log.warning(Event.RUNS_RECOUNTED, runs=1)
+
+    def _place(self, run: ActiveRun, moment: Moment) -> _Placed:
         """Place items whose turn it is, or those from the cursor on. A batch spans no two passes."""
         started_ms, opening = self._clock.monotonic_ms(), self._lanes.opening
         end = run.items if run.cursor < run.items else run.items * run.passes
@@ -244,7 +252,9 @@ class Feeder:
         try:
             if not run.by_turns:
                 return _Placed(*self._placement.place(run, upto, enough))
-            due = self._conversations.due(run, partial(self._placement.conversation_of, run), enough)
+            due = self._conversations.due(
+                run, partial(self._placement.conversation_of, run), enough, partial(self._refind, run, moment)
+            )
             batch, turns = self._placement.place_turns(run, due, enough)
             return _Placed(batch, run.cursor + len(turns), turns)
         finally:

@@ -17,6 +17,7 @@ from fairlane.pipeline.completion import Completion, complete_without_row
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import damaged_runs, refusal_of
 from fairlane.store.read.reading import RunReader
 from fairlane.store.write.runs.run_control import restore_active
 from fairlane.store.write.runs.runs import Runs
@@ -39,6 +40,7 @@ class RunLoader:
         self, redis: RedisClient, keys: Keys, runs: Runs, backlog: Backlog, feeder: Feeder, clock: Clock
     ) -> None:
         self._clock = clock
+        self._redis, self._keys = redis, keys
         self._runs, self._backlog, self._feeder = runs, backlog, feeder
         self._reader = RunReader(redis, keys)
         self._sessions = SessionIndex(runs)
@@ -48,6 +50,9 @@ class RunLoader:
 
     def refresh(self) -> bool:
         """Drop runs that have ended and load new ones; true if some are left to load."""
+        damaged = self._backlog.damaged
+        if damaged:
+            damaged.intersection_update(damaged_runs(self._redis, self._keys, damaged))
         active = set(self._runs.active())
         missing = [run.ref for run in self._backlog.runs() if run.ref not in active]
         lost = self._restored(missing) if missing else set()
@@ -56,21 +61,35 @@ class RunLoader:
             if ref not in lost:
                 self.forget(ref)
         self._unreadable &= active
-        unknown = [ref for ref in active if self._backlog.get(ref) is None]
+        unknown = [ref for ref in active if self._backlog.get(ref) is None and ref not in damaged]
         loaded, began_ms = list[bool](), self._clock.monotonic_ms()
         readable = [ref for ref in unknown if ref not in self._unreadable]
         for ref in [*_in_turn(readable), *self._unreadable]:
             if len(loaded) >= LOADED_AT_ONCE or self._clock.monotonic_ms() - began_ms >= LOADED_MS:
                 break
             loaded.append(self._load(ref))
-        self.complete = len(unknown) == len(loaded) and all(loaded)
+        self.complete = len(unknown) == len(loaded) and all(loaded) and not damaged
         return any(loaded) and len(unknown) > len(loaded)
 
     def find(self, ref: RunRef) -> ActiveRun | None:
         """An active run, loaded at once if `refresh` has not come to it; ``None`` if it cannot be."""
-        if self._backlog.get(ref) is None and self._runs.is_active(ref):
+        if ref not in self._backlog.damaged and self._backlog.get(ref) is None and self._runs.is_active(ref):
             self._load(ref)
         return self._backlog.get(ref)
+
+    def set_aside(self) -> bool:
+        """Leave runs alone of which a key has another type, until it is deleted; true if some are new."""
+        found = damaged_runs(self._redis, self._keys)
+        new = found.keys() - self._backlog.damaged
+        for ref in new:
+            self.forget(ref)
+            log.error(Event.RUN_DAMAGED, run=ref.run, team=ref.team, error=str(refusal_of(found[ref])))
+        self._backlog.damaged |= new
+        return bool(new)
+
+    def is_damaged(self, ref: RunRef) -> bool:
+        """Whether a run is left alone, as a key of it has another type."""
+        return ref in self._backlog.damaged
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -86,8 +105,8 @@ class RunLoader:
     def plan(self, ref: RunRef) -> Plan | None:
         """An admitted run's plan; ``None`` if the run is deleted, or another version wrote it."""
         run = self._backlog.get(ref)
-        if run is not None:
-            return run.plan
+        if run is not None or ref in self._backlog.damaged:
+            return run.plan if run else None
         try:
             return self._runs.plan(ref)
         except ValidationError as error:
@@ -136,7 +155,7 @@ class RunLoader:
         run.paused, run.pauses = extent.paused, extent.pauses
         self._backlog.add_run(run)
         # The set of the run's lanes may be lost; those that its state and its plan name have its queues.
-        lanes = {*self._runs.lanes(ref), *task_lanes, *plan.eval_lanes, *plan.session_lanes}
+        lanes = run.known_lanes | self._runs.lanes(ref)
         for lane, count in self._runs.queued(ref, sorted(lanes)).items():
             self._backlog.set_queued(lane, ref, count)
         return True

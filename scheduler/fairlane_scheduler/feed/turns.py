@@ -115,9 +115,13 @@ class Conversations:
         run: ActiveRun,
         conversation_of: ConversationOf,
         enough: Callable[[], bool],
+        refind: Callable[[], None],
     ) -> list[Turn]:
-        """Items whose turn it is. It looks at further items until a page is awaited, or ``enough``."""
-        turns = self._in_step(run)
+        """Items whose turn it is. It looks at further items until a page is awaited, or ``enough``.
+
+        ``refind`` is called before what is fed is read anew: it rebuilds what Redis has lost of that.
+        """
+        turns = self._in_step(run, refind)
         with suppress(PageAwaited):
             turns.scan(run.items, conversation_of, enough)
         run.looked_at = turns.scanned
@@ -131,7 +135,7 @@ class Conversations:
         """Drop what is kept of a run: it has ended, or Redis says otherwise and is read anew."""
         self._turns.pop(ref, None)
 
-    def _in_step(self, run: ActiveRun) -> Turns:
+    def _in_step(self, run: ActiveRun, refind: Callable[[], None]) -> Turns:
         """The run's turns after what has ended by now; read anew where Redis has lost what it had."""
         turns = self._turns.get(run.ref)
         if turns is not None:
@@ -142,6 +146,7 @@ class Conversations:
                 run.may_feed_next = turns.seen < found.ended
                 return turns
             run.cursor = found.fed
+        refind()
         turns = self._turns[run.ref] = Turns(self._reader.states(run.ref, run.plan.spec.steps))
         run.may_feed_next = False
         return turns

@@ -12,9 +12,12 @@ from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.feed.feeder import Feeder
 from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.intake.admission import PayloadLimits, check_jobs
+from fairlane_scheduler.intake.template_check import RequestAwaited
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
+
+DAMAGED_MS = 1000  # after so long a damaged run is looked at again
 
 log = get_logger("receiver")
 
@@ -39,7 +42,12 @@ class RunRequests:
         self._limits = limits
 
     def act(self, ref: RunRef, request: Request, moment: Moment) -> None:
-        """Act on a request that submits nothing."""
+        """Act on a request that submits nothing.
+
+        Raises `RequestAwaited` while a key of the run has another type.
+        """
+        if ref in self._backlog.damaged:
+            raise RequestAwaited(DAMAGED_MS)
         match request.op:
             case "extend":
                 self._extend(ref, request, moment)

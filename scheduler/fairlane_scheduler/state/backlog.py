@@ -97,6 +97,11 @@ class ActiveRun:
         return self.plan.spec.order.turns
 
     @property
+    def known_lanes(self) -> set[str]:
+        """Lanes that may have its jobs, beside those that Redis names."""
+        return {*self.task_lanes, *self.plan.eval_lanes, *self.plan.session_lanes}
+
+    @property
     def rows_ahead(self) -> int:
         """Rows that are not looked at yet."""
         looked_at = self.looked_at if self.by_turns else self.cursor
@@ -260,6 +265,8 @@ class Backlog:
         self._feeding: dict[RunRef, ActiveRun] = {}  # all but those that were fully fed when looked at last
         self._deadlines: list[tuple[int, str, RunRef]] = []  # a heap; out of date if the run has ended
         self.sourced: dict[RunRef, tuple[ActiveRun, Source]] = {}
+        self.damaged: set[RunRef] = set()
+        """Runs of which a key has another type. They are not active here until it is deleted."""
         self._lanes: dict[str, LaneQueue] = {}
 
     def runs(self) -> Iterator[ActiveRun]:

@@ -15,6 +15,7 @@ from fairlane_scheduler.state.server_time import Moment
 from fairlane_scheduler.upkeep.outages import Outages
 
 AT_ONCE = 500  # jobs whose back-off has ended
+DAMAGED_MS = 5000  # for so long the jobs of a damaged run are left alone
 ENDED_AT_ONCE = 100  # runs: they take some tens of milliseconds of a tick
 
 log = get_logger("scheduler")
@@ -79,7 +80,9 @@ class DelayedJobs:
         if next_due_ms > moment.server_ms:
             return next_due_ms - moment.server_ms
         for job in self._outages.keep(self._runs.delayed(moment.server_ms, AT_ONCE), moment):
-            if self._runs.promote(job, moment.argument) and logs_calls(Event.QUEUEING):
+            if job.ref in self._backlog.damaged:
+                self._runs.postpone(job, moment.server_ms + DAMAGED_MS)
+            elif self._runs.promote(job, moment.argument) and logs_calls(Event.QUEUEING):
                 number, run = int(job.entry.partition(":")[0]), self._backlog.get(job.ref)
                 fields = {"run": job.ref.run, "job": number, "team": job.ref.team}
                 labels = run.plan.spec.labels(number) if run else {}

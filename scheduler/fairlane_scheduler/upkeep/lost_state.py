@@ -65,11 +65,11 @@ class LostState:
         return idle[first : first + RUNS_AT_ONCE]
 
     def _fail(self, run: ActiveRun, most: int, moment: Moment) -> int:
-        plan = run.plan
-        lanes = sorted({*run.task_lanes, *plan.eval_lanes, *plan.session_lanes, *self._runs.lanes(run.ref)})
-        if not self._jobs.is_stranded(run.ref, lanes, moment.epoch, moment.argument):
+        lanes, term = sorted(run.known_lanes | self._runs.lanes(run.ref)), (moment.epoch, moment.argument)
+        if not self._jobs.is_stranded(run.ref, lanes, *term):
             return 0
-        if self._jobs.mend(run.ref, moment.epoch, moment.argument):
+        refound = run.by_turns and self._runs.refind(run.ref, lanes, *term) is not None
+        if refound or self._jobs.mend(run.ref, *term):
             log.warning(Event.RUNS_RECOUNTED, runs=1)
             self._loader.forget(run.ref)  # it is loaded anew
             return 0

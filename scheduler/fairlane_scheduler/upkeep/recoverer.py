@@ -97,6 +97,7 @@ class Recoverer:
             follow=completion.follow,
             joined=completion.session,
             now_ms=moment.argument,
+            damaged=self._loader.is_damaged(lease.ref),
         ).run(self._redis)
         if not taken:
             return False

@@ -31,6 +31,7 @@ class Event(StrEnum):
     # Runs
     RUN_ADMITTED = "run_admitted"  # items, jobs
     RUN_HELD = "run_held"  # lane, reason
+    RUN_DAMAGED = "run_damaged"  # error
     RUN_REFUSED = "run_refused"  # reason
     RUN_PROGRESS = "run_progress"  # done, total, in_flight, waiting_for; every 30 s
     RUN_FINISHED = "run_finished"  # predict_waiting_s, predict_calling_s, score_waiting_s, score_calling_s

@@ -14,6 +14,7 @@ from fairlane.model.run import Cell
 from fairlane.model.sessions import key_of
 from fairlane.pipeline.rendering import Call, Rendering
 from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING
+from fairlane.templates.template import names_read
 
 CONVERSATION = "_conversation"
 """The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``, or of those parts
@@ -22,6 +23,7 @@ that the run's prompts read."""
 BYTES_PER_CHAR = 4
 """Most bytes of a character in UTF-8: a conversation has at most those of the plan's longest text."""
 
+_CONVERSATION = "conversation:"
 _REGISTER = "register:"
 _CHANGED = "changed"
 _ASKED = "asked:"
@@ -95,13 +97,19 @@ def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> s
 
 
 def read_fields(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> tuple[str, ...] | None:
-    """The fields of the run's memory that an item reads; ``None``: all, as it may read any stored output."""
-    if rendering.spec.order.store_output_as is not None:
-        return None
-    conversation = _conversation(rendering, cell, row)
-    if conversation is None:
-        return ()
-    return conversation, f"{_ASKED}{conversation}", f"{_CHANGED}:{conversation}"
+    """The fields of the run's memory that an item reads: its conversation's first, which `turn_fields` needs.
+
+    ``None``: all, as its prompt may read any stored output through ``row``.
+    """
+    fields, conversation = tuple[str, ...](), _conversation(rendering, cell, row)
+    if conversation is not None:
+        fields = (conversation, f"{_ASKED}{conversation}", f"{_CHANGED}:{conversation}")
+    if rendering.spec.order.store_output_as is None:
+        return fields
+    prompts = rendering.spec.prompts
+    read = (names_read(each.content) for each in prompts[cell.prompt]) if prompts else ()
+    names = frozenset[str]().union(*read)
+    return None if "row" in names else (*fields, _CHANGED, *(f"{_REGISTER}{name}" for name in sorted(names)))
 
 
 def turn_fields(
@@ -111,7 +119,7 @@ def turn_fields(
 
     ``stored`` are those. None where the turns stand in one field, and where they are too large to be read.
     """
-    if not read or not rendering.spec.keeps_turns_apart:
+    if not read or not read[0].startswith(_CONVERSATION) or not rendering.spec.keeps_turns_apart:
         return ()
     head = _head(stored.get(read[0].encode()))
     return tuple(_turn_names(read[0], head.turns)) if head.bytes <= _most_bytes(rendering) else ()
@@ -230,4 +238,4 @@ def _conversation(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> s
         if row.get(field) is None:
             return None
         key = key_of(row[field])
-    return f"conversation:{cell.prompt}.{cell.model}.{cell.repetition}:{key}"
+    return f"{_CONVERSATION}{cell.prompt}.{cell.model}.{cell.repetition}:{key}"

@@ -64,7 +64,7 @@ def explain_run(
 ) -> Waiting:
     """Why the jobs of a run wait, lane by lane. Announces the request again that no scheduler has read."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
-    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team)
+    here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team, ref)
     flights = list(traces.flights())
     in_flight = Counter(flight.lane for flight in flights)
     if not traces.sees_all() and len(status.lanes) == 1:

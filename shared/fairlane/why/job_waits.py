@@ -37,7 +37,7 @@ class JobExplainer:
         self._ref, self._plan, self._status = RunRef(status.team, status.run), plan, status
         self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
         lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
-        self._here = Surroundings(redis, keys, lanes, weights, now_ms, status.team)
+        self._here = Surroundings(redis, keys, lanes, weights, now_ms, status.team, self._ref)
         awaited = self._here.awaited(plan)
         self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms, awaited)
 

@@ -10,6 +10,7 @@ from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
+from fairlane.store.read.mistyped import damaged_runs, refusal_of
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
@@ -69,7 +70,9 @@ class Surroundings:
         weights: Mapping[str, float],
         now_ms: str | int,
         team: str | None = None,
+        ref: RunRef | None = None,
     ) -> None:
+        """``ref``: the run that the question is about; a damaged key of it holds it up, too."""
         self._weights, self._queues = weights, Queues(redis, keys)
         self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
         self.queues = self._queues.on(lanes, team)
@@ -88,6 +91,8 @@ class Surroundings:
         self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
         server = DeploymentReader(redis, keys).server()
         refusing = None if server is None else server.refusing
+        if ref is not None and refusing is None:
+            refusing = refusal_of(if_allowed(lambda: damaged_runs(redis, keys, [ref]), {}).get(ref, []))
         self.refusing = None if refusing is None else Reason("scheduler", _refused(refusing))
 
     def _is_led(self, deployment: DeploymentReader) -> bool:

@@ -82,11 +82,18 @@ def as_text(value: Any) -> str:
     return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False, default=str)
 
 
-def plain(value: Any) -> Any:
-    """A row as dicts and lists, which other packages serialize."""
+def plain(value: Any, bits: int | None = None) -> Any:
+    """A row as dicts and lists, which other packages serialize.
+
+    ``bits``: integers that need more, signed, become texts.
+    """
     if isinstance(value, Mapping):
-        return {str(name): plain(part) for name, part in value.items()}
-    return [plain(part) for part in value] if isinstance(value, list | tuple) else value
+        return {str(name): plain(part, bits) for name, part in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(part, bits) for part in value]
+    if bits is not None and isinstance(value, int) and not -(1 << bits - 1) <= value < 1 << bits - 1:
+        return str(value)
+    return value
 
 
 def _is_own(module: str) -> bool:

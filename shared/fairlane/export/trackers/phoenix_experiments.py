@@ -12,6 +12,9 @@ from fairlane.export.trackers.record_spool import RecordSpool
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 
+BITS = 64
+"""Phoenix' server fails at integers that need more, signed ("Internal Server Error")."""
+
 
 def export_phoenix(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
     """Send records to the server that ``PHOENIX_BASE_URL`` names; ``target`` is the dataset's name.
@@ -69,7 +72,12 @@ def _make_dataset(client: Any, run: ExportedRun, spool: RecordSpool[Variant], na
 def _example(run: ExportedRun, number: int, record: Record) -> dict[str, Any]:
     expected = run.expected(record)
     output = {} if expected is None else {"expected": expected}
-    return {"id": _key(number), "input": plain(record.row), "output": output, "metadata": {"row": number}}
+    return {
+        "id": _key(number),
+        "input": plain(record.row, BITS),
+        "output": output,
+        "metadata": {"row": number},
+    }
 
 
 def _examples(given: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
@@ -79,7 +87,7 @@ def _examples(given: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
 
 
 def _asked(run: ExportedRun) -> dict[str, Any]:
-    return {"params": plain(run.spec.params)} if run.spec.params else {}
+    return {"params": plain(run.spec.params, BITS)} if run.spec.params else {}
 
 
 def _send(experiments: Any, experiment: str, example: str, run: ExportedRun, record: Record) -> None:

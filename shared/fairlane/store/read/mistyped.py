@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
@@ -50,38 +50,58 @@ class Mistyped(NamedTuple):
 def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
     """Those of the deployment, its lanes, teams, active and latest runs, and queues. Raises `RedisError`."""
     wrong = mistyped_of_deployment(redis, keys)
-    names = {each.key for each in wrong}
-
-    def members(key: str) -> list[str]:
-        if key in names:
-            return []
-        return sorted(member.decode(errors="replace") for member in redis.smembers(key))
-
-    wanted, refs = dict[str, str](), {RunRef.parse(text) for text in members(keys.active)}
-    for lane in members(keys.lanes):
+    names, wanted = {each.key for each in wrong}, dict[str, str]()
+    for lane in _members(redis, keys.lanes, names):
         wanted |= _types(keys, OF_LANE, lane)
         wanted |= {keys.headroom(lane, axis): "list" for axis in TOKEN_AXES}
-    teams = members(keys.teams)
-    for team in teams:
+    for team in _members(redis, keys.teams, names):
         wanted |= _types(keys, OF_TEAM, team)
     wrong += _wrong(redis, wanted)
-    names |= {each.key for each in wrong}
-    for team in teams:
-        if keys.runs(team) not in names:
+    refs = _latest_runs(redis, keys, {each.key for each in wrong})
+    wrong += [each for found in damaged_runs(redis, keys, refs).values() for each in found]
+    return wrong + mistyped_of_broker(redis)
+
+
+def damaged_runs(
+    redis: RedisClient, keys: Keys, refs: Iterable[RunRef] | None = None
+) -> dict[RunRef, list[Mistyped]]:
+    """Those of ``refs`` of which a key has another type, with these keys. Raises `RedisError`.
+
+    ``refs`` left out: active and latest runs.
+    """
+    if refs is None:
+        refs = _latest_runs(redis, keys, {each.key for each in mistyped_of_deployment(redis, keys)})
+    owners, wanted = dict[str, RunRef](), dict[str, str]()
+    for ref in refs:
+        of_run = _types(keys, OF_RUN, ref)
+        wanted |= of_run
+        owners |= dict.fromkeys(of_run, ref)
+    wrong = _wrong(redis, wanted)
+    names, queues = {each.key for each in wrong}, dict[str, RunRef]()
+    for ref in dict.fromkeys(owners.values()):
+        for lane in _members(redis, keys.run_lanes(ref), names):
+            queues |= dict.fromkeys((keys.hot(ref, lane), keys.fresh(ref, lane)), ref)
+    wrong += _wrong(redis, dict.fromkeys(queues, "list"))
+    owners |= queues
+    found = dict[RunRef, list[Mistyped]]()
+    for each in wrong:
+        found.setdefault(owners[each.key], []).append(each)
+    return found
+
+
+def _latest_runs(redis: RedisClient, keys: Keys, wrong: Collection[str]) -> list[RunRef]:
+    """Active runs, and the latest of each team; without those that a key of a ``wrong`` type would name."""
+    refs = {RunRef.parse(text) for text in _members(redis, keys.active, wrong)}
+    for team in _members(redis, keys.teams, wrong):
+        if redis.type(keys.runs(team)) == b"zset":
             latest = redis.zrevrange(keys.runs(team), 0, LATEST_RUNS - 1)
             refs |= {RunRef(team, run.decode(errors="replace")) for run in latest}
-    wanted = {}
-    for ref in refs:
-        wanted |= _types(keys, OF_RUN, ref)
-    wrong += _wrong(redis, wanted)
-    names |= {each.key for each in wrong}
-    queues = (
-        queue(ref, lane)
-        for ref in refs
-        for lane in members(keys.run_lanes(ref))
-        for queue in (keys.hot, keys.fresh)
-    )
-    return wrong + _wrong(redis, dict.fromkeys(queues, "list")) + mistyped_of_broker(redis)
+    return sorted(refs, key=str)
+
+
+def _members(redis: RedisClient, key: str, wrong: Collection[str]) -> list[str]:
+    """Of a set, unless its key is a ``wrong`` one."""
+    return [] if key in wrong else sorted(each.decode(errors="replace") for each in redis.smembers(key))
 
 
 def mistyped_of_deployment(redis: RedisClient, keys: Keys) -> list[Mistyped]:

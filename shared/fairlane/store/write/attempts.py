@@ -233,13 +233,15 @@ class Attempts:
         follow: Sequence[ReadyJob | RecordedJob],
         joined: SessionCompletion | None = None,
         now_ms: str | int = "",
+        damaged: bool = False,
     ) -> Call:
         """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent.
 
         Past ``max_attempts`` the job fails with ``payload``, and ``follow`` and ``joined`` apply as in
-        `finish`. The reply is 0 (nothing to do), 1 (requeued) or 2 (failed).
+        `finish`. The reply is 0 (nothing to do), 1 (requeued) or 2 (failed). Of a ``damaged`` run no key is
+        touched: the lane gets its place back, and the job is lost.
         """
-        ref = RunRef(attempt.team, attempt.run)
+        ref = RunRef(attempt.team, "" if damaged else attempt.run)
         return script("attempt_recover").bind(
             {"leader": self._keys.leader}
             | self._lane_keys(attempt.lane)

@@ -283,14 +283,15 @@ class Inbox:
 
     def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
         """Remove expired runs among ``count`` of the team's index from ``first`` on: the numbers
-        of runs read and removed. Active are those that have not ended, whatever Redis has lost.
+        of runs read and removed. Active are those that have not ended, whatever Redis has lost. A run whose
+        state has another type is neither.
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
-        state = self._keys.state
-        found = dict(
-            ask_each(self._redis, runs, lambda ask, run: ask.hget(state(RunRef(team, run)), "state"))
-        )
+        pipeline = self._redis.pipeline(transaction=False)
+        for run in runs:
+            pipeline.hget(self._keys.state(RunRef(team, run)), "state")
+        found = dict(zip(runs, pipeline.execute(raise_on_error=False), strict=True))
         gone = [run for run, known in found.items() if known is None]
         if gone:
             self._redis.zrem(index, *gone)

@@ -179,6 +179,18 @@ class Runs(RunControl):
         )
         return int(call.run(self.redis))
 
+    def refind(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int | None:
+        """Rebuild which items of a run are fed, where conversations go side by side; how many are.
+
+        ``None``: Redis has lost nothing of that. ``lanes``: all that may have its jobs.
+        """
+        queues = [queue(ref, lane) for lane in lanes for queue in (self.keys.hot, self.keys.fresh)]
+        call = script("run_refind").bind(
+            named_keys(self.keys, ref, queues=queues), {"now_ms": now_ms, "epoch": epoch}
+        )
+        fed: int | None = call.run(self.redis)
+        return fed
+
     def extend(
         self,
         ref: RunRef,
@@ -220,6 +232,10 @@ class Runs(RunControl):
         """Jobs whose back-off ends by ``upto_ms``, soonest first."""
         due = self.redis.zrangebyscore(self.keys.delayed, "-inf", upto_ms, start=0, num=limit)
         return [Delayed.parse(member.decode()) for member in due]
+
+    def postpone(self, job: Delayed, until_ms: int) -> None:
+        """Let a job wait until then (server time), unless it waits no more."""
+        self.redis.zadd(self.keys.delayed, {job.member: until_ms}, xx=True)
 
     def promote(self, job: Delayed, now_ms: str | int = "") -> bool:
         """Queue a job whose back-off has ended."""
