@@ -10,7 +10,7 @@ function finish_job(lease, state, payload, follow, joined, queues, now)
   redis.call('LLEN', KEY.finished)
   if #queues > 0 then redis.call('SCARD', KEY.run_lanes) end
   for _, queue in ipairs(queues) do redis.call('LLEN', queue) end
-  record_job(lease.job, state, payload, lease.lane)
+  if not record_job(lease.job, state, payload, lease.lane) then return false end -- it was queued twice
   job_ended(lease.job, now)
   local used = follow ~= '[]' and follow_up(lease.ref, cjson.decode(follow), queues, now) or 0
   local session = joined ~= '' and cjson.decode(joined) or nil
