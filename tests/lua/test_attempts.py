@@ -277,3 +277,18 @@ def test_a_report_of_a_run_whose_state_is_lost_frees_its_place_on_the_lane(
 
     assert not real_redis.exists(d.keys.state(ref), d.keys.leases, d.keys.leased)
     assert real_redis.hget(d.keys.lane("sim:fast"), "inflight") == b"0"
+
+
+def test_a_job_that_is_queued_twice_ends_once(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2)
+    queue = d.keys.fresh(ref, "sim:fast")
+    entries = d.redis.lrange(queue, 0, -1)
+    d.redis.lpush(queue, entries[0])
+    twice = d.start(ref, 2)
+    assert {attempt.job for attempt in twice} == {0}
+    for attempt in twice:
+        d.finish(attempt)
+    assert d.redis.lrange(d.keys.finished(ref), 0, -1) == [b"0"]
+    counts = d.redis.hmget(d.keys.state(ref), "items_done", "jobs_done", "in_flight", "state")
+    assert counts == [b"1", b"1", b"0", b"running"]

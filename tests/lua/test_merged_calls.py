@@ -12,15 +12,16 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
-from redis.exceptions import OutOfMemoryError
+from redis.exceptions import OutOfMemoryError, ResponseError
 
+from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.job import Feedback, JobState, Signal
 from fairlane.model.tokens import Usage
 from fairlane.store.preludes import LuaFile
 from fairlane.store.script import Call, merged
 from fairlane.store.verbs import script
 from tests.support.contents import read_contents
-from tests.support.deployment import LEASE_MS, Deployment
+from tests.support.deployment import LEASE_MS, Deployment, entry
 from tests.support.redis import emptied
 
 RECORD = '{"s":"succeeded","o":"answer"}'
@@ -235,6 +236,47 @@ def test_a_full_server_takes_none_of_the_merged_reports_and_all_of_them_later(re
     finally:
         redis.config_set("maxmemory", "0")
     assert all(json.loads(reply)["news"] == "" for reply in together(redis, ends))
+
+
+@pytest.mark.parametrize("send", [alone, together])
+@pytest.mark.parametrize("name", ["jobs", "results", "done", "finished", "run_lanes", "memory", "hot"])
+def test_a_report_that_meets_a_key_of_another_type_records_no_part_of_its_job(
+    real_redis: Redis, name: str, send: Callable[[Redis, Sequence[Call]], list[Any]]
+) -> None:
+    d = Deployment(emptied(real_redis))
+    d.lane(requests_per_minute=600)
+    ref = d.submit(rows=3, judges=["sim:judge", "sim:judge"])
+    d.feed(ref, 3)
+    ends = [
+        d.attempts.finish(
+            attempt,
+            "w1",
+            Feedback("ok", Usage(1, 1)),
+            JobState.SUCCEEDED,
+            RECORD,
+            [
+                ReadyJob(entry(attempt.job + 1, 5, 1), "sim:judge"),
+                RecordedJob(attempt.job + 2, JobState.SUCCEEDED, RECORD, "sim:judge"),
+            ],
+            memory={"output": "answer"},
+            now_ms=d.now_ms,
+        )
+        for attempt in d.start(ref, 3)
+    ]
+    key = d.keys.hot(ref, "sim:judge") if name == "hot" else getattr(d.keys, name)(ref)
+    real_redis.delete(key)
+    parts = ("results", "done", "finished", "run_lanes")
+    recorded = [getattr(d.keys, part)(ref) for part in parts] + [d.keys.hot(ref, "sim:judge")]
+    before = [real_redis.dump(each) for each in recorded]
+    if name in {"jobs", "results", "memory"}:
+        real_redis.set(key, "x")
+    else:
+        real_redis.hset(key, "x", "x")
+    with suppress(ResponseError):
+        assert {type(reply) for reply in send(real_redis, ends)} == {ResponseError}
+    real_redis.delete(key)
+    assert [real_redis.dump(each) for each in recorded] == before
+    assert real_redis.hget(d.keys.state(ref), "jobs_done") == b"0"
 
 
 def test_only_verbs_that_say_so_are_merged() -> None:

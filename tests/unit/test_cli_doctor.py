@@ -90,6 +90,7 @@ def test_calls_that_no_worker_takes_are_a_finding(cli: CommandLine, sent_ms: int
     found = [each for each in json.loads(cli("doctor", "--json").stdout) if each["check"] == "messages"]
     assert [each["grade"] for each in found] == grades
     assert all("of 2 calls" in each["detail"] for each in found)
+    assert all("a worker has just stopped" in each["remedy"] for each in found)
 
 
 def test_redis_that_is_not_there_is_a_finding(cli: CommandLine) -> None:

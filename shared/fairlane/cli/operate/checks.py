@@ -131,7 +131,10 @@ def check_messages(seen: Seen) -> Iterator[Finding]:
         if lane in served:
             since = span(seen.clocks.server_ms - oldest_ms)
             detail = f"{lane}: no worker takes the messages of {permits:,} calls, the first sent {since} ago"
-            remedy = "Give schedulers and workers one celery.broker_url, and look at that broker's own log."
+            remedy = (
+                "If a worker has just stopped, they are sent again once their leases lapse. Else give "
+                "schedulers and workers one celery.broker_url, and look at that broker's own log."
+            )
             yield Finding("messages", Grade.FAIL, detail, remedy)
 
 

@@ -37,6 +37,7 @@ function hold_value(key, hash, field, value)
   if hash.added[field] then write_added(key, hash) end
   local values, row = hash.values, hash.row
   if values[field] == value then return end
+  if not hash.row and not next(values) then server.call('HLEN', key) end -- fails at a key of another type
   if CALL.written then
     hash.changed[field] = true
   else
