@@ -40,7 +40,7 @@ class LostState:
         self._first = 0  # the run at which the next look begins, where there are more than it asks for
 
     def tick(self, moment: Moment, names: Callable[[], Sequence[str]]) -> None:
-        """Look if it is time. ``names``: all lanes."""
+        """Look if it is time. ``names`` returns all lanes."""
         if moment.monotonic_ms < self._due_ms:
             return
         self._due_ms = moment.monotonic_ms + EVERY_MS
