@@ -340,7 +340,7 @@ class Scheduler:
         self._budgets.tick(moment.server_ms)
         self._lane_sampler.tick(moment, self._registry.names)
         self._janitor.tick()
-        self._lost_state.tick(moment, self._registry.names())
+        self._lost_state.tick(moment, self._registry.names)
         return more
 
     def _forget_lane(self, lane: str) -> None:

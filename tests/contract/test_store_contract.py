@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import run_state_machine_as_test
 from redis import Redis
+from redis.client import Pipeline
 
 from fairlane.core.errors import LaneNotFound
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
@@ -30,6 +31,13 @@ pytestmark = pytest.mark.servers
 def test_every_script_is_known_after_loading(redis: Redis) -> None:
     load_all(redis)
     assert redis.script_exists(*(each.sha for each in all_scripts())) == [True] * len(all_scripts())
+
+
+def test_loading_sends_no_script_that_the_server_knows(redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    redis.script_flush()
+    load_all(redis)
+    monkeypatch.setattr(Pipeline, "script_load", lambda *_: pytest.fail("a script was sent again"))
+    load_all(redis)
 
 
 def test_a_script_that_was_not_loaded_runs_all_the_same(redis: Redis) -> None:

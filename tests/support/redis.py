@@ -11,7 +11,7 @@ from redis import Redis
 
 from fairlane.embedded.server import start_embedded
 from fairlane.embedded.servers import ServerKind, find_server
-from fairlane.store.verbs import all_scripts, load_all
+from fairlane.store.verbs import load_all
 
 # Keys that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
 PERMANENT = re.compile(
@@ -67,8 +67,7 @@ def no_keys_left(real_redis: Redis) -> Iterator[None]:
 def emptied(client: Redis) -> Redis:
     """``client``, after deleting all keys on its server; loaded scripts stay."""
     client.flushall()
-    if not all(client.script_exists(*(each.sha for each in all_scripts()))):
-        load_all(client)
+    load_all(client)
     return client
 
 

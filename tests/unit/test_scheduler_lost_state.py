@@ -50,7 +50,7 @@ def look(parts: Parts, state: LostState) -> None:
         parts.redis.hset(parts.keys.leader, "until_ms", parts.now_ms + 60_000)
         parts.recoverer.tick(parts.moment())
         parts.loader.refresh()
-        state.tick(parts.moment(), parts.registry.names())
+        state.tick(parts.moment(), parts.registry.names)
 
 
 def start(parts: Parts, ref: RunRef, count: int, lane: str = LANE) -> list[Attempt]:
@@ -79,6 +79,12 @@ def has_ended(parts: Parts, ref: RunRef) -> bool:
     return state["state"] == "completed" and state["jobs_done"] == state["jobs"]
 
 
+def test_it_asks_for_the_lanes_only_where_a_look_is_due(parts: Parts) -> None:
+    state = watch(parts)
+    state.tick(parts.moment(), parts.registry.names)
+    state.tick(parts.moment(), lambda: pytest.fail("a look every second"))
+
+
 def test_jobs_that_are_lost_with_their_queue_fail_and_say_so(parts: Parts) -> None:
     run = parts.admit(5)
     parts.feed_all()
@@ -86,7 +92,7 @@ def test_jobs_that_are_lost_with_their_queue_fail_and_say_so(parts: Parts) -> No
     parts.redis.delete(parts.keys.fresh(run.ref, LANE))
     parts.backlog.set_queued(LANE, run.ref, 0)
     state = watch(parts)
-    state.tick(parts.moment(), parts.registry.names())
+    state.tick(parts.moment(), parts.registry.names)
     assert parts.state(run.ref)["jobs_done"] == "0", (
         "a call that holds a lease may end yet, and is waited for"
     )
@@ -95,7 +101,7 @@ def test_jobs_that_are_lost_with_their_queue_fail_and_say_so(parts: Parts) -> No
     parts.clock.advance(EVERY_MS / 1000)
     parts.redis.hset(parts.keys.leader, "until_ms", parts.now_ms + 60_000)
     with capture_logs() as logs:
-        state.tick(parts.moment(), parts.registry.names())
+        state.tick(parts.moment(), parts.registry.names)
 
     assert has_ended(parts, run.ref)
     stored = parts.redis.hgetall(parts.keys.results(run.ref))
@@ -218,7 +224,7 @@ def test_an_item_that_goes_second_is_not_lost_while_none_is_handed_out(parts: Pa
         finish(parts, attempt)
     parts.backlog.set_queued(LANE, run.ref, 0)
     parts.redis.hset(parts.keys.state(run.ref), "cursor", 2)  # it has looked at the second
-    watch(parts).tick(parts.moment(), parts.registry.names())
+    watch(parts).tick(parts.moment(), parts.registry.names)
     assert parts.state(run.ref)["jobs_done"] == "1"
 
 
@@ -239,7 +245,7 @@ def test_a_run_that_waits_for_something_loses_nothing(parts: Parts, waits: str) 
         parts.backlog.set_queued(LANE, run.ref, 0)
     else:
         parts.backlog.set_queued(LANE, run.ref, 0)  # the scheduler missed that they are queued
-    watch(parts).tick(parts.moment(), parts.registry.names())
+    watch(parts).tick(parts.moment(), parts.registry.names)
 
     assert parts.state(run.ref)["jobs_done"] == "0"
     assert not parts.redis.exists(parts.keys.results(run.ref))
@@ -253,7 +259,7 @@ def test_nothing_is_failed_by_a_scheduler_that_leads_no_more(parts: Parts) -> No
     moment = parts.moment()
     parts.depose()
 
-    watch(parts).tick(moment, parts.registry.names())
+    watch(parts).tick(moment, parts.registry.names)
 
     assert parts.state(run.ref)["jobs_done"] == "0"
 
@@ -266,7 +272,7 @@ def test_many_lost_jobs_fail_a_part_at_a_time(parts: Parts, monkeypatch: pytest.
     parts.backlog.set_queued(LANE, run.ref, 0)
     state, done = watch(parts), []
     for _ in range(3):
-        state.tick(parts.moment(), parts.registry.names())
+        state.tick(parts.moment(), parts.registry.names)
         done.append(int(parts.state(run.ref)["jobs_done"]))
 
     assert done == [4, 8, 10]
@@ -282,7 +288,7 @@ def test_a_lane_counts_the_calls_that_hold_a_lease(parts: Parts, lost: str) -> N
     for attempt in held[:2]:
         finish(parts, attempt)
 
-    watch(parts).tick(parts.moment(), parts.registry.names())
+    watch(parts).tick(parts.moment(), parts.registry.names)
 
     left = 0 if lost == "leased" else 3
     assert int(parts.redis.hget(parts.keys.lane(LANE), "inflight") or 0) == left
@@ -297,7 +303,7 @@ def test_leases_without_a_deadline_get_one(parts: Parts) -> None:
     start(parts, run.ref, 3)
     parts.redis.delete(parts.keys.leases)
 
-    watch(parts).tick(parts.moment(), parts.registry.names())
+    watch(parts).tick(parts.moment(), parts.registry.names)
     assert parts.leases.count() == 3
     look(parts, watch(parts))
 
@@ -314,7 +320,7 @@ def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts) -> None:
     gone = [each for each in parts.redis.hkeys(parts.keys.leased) if each.startswith(str(run.ref).encode())]
     parts.redis.hdel(parts.keys.leased, *gone)
     with capture_logs() as logs:
-        watch(parts).tick(parts.moment(), parts.registry.names())
+        watch(parts).tick(parts.moment(), parts.registry.names)
     assert [line["runs"] for line in logs if line["event"] == "runs_recounted"] == [1]
     assert [parts.state(ref)["in_flight"] for ref in (run.ref, other.ref)] == ["0", str(len(kept))]
     assert len(start(parts, run.ref, 3)) == 3

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from fairlane.core.events import Event
@@ -39,12 +39,12 @@ class LostState:
         self._due_ms = 0
         self._first = 0  # the run at which the next look begins, where there are more than it asks for
 
-    def tick(self, moment: Moment, names: Sequence[str]) -> None:
-        """Look if it is time. ``names``: all lanes."""
+    def tick(self, moment: Moment, names: Callable[[], Sequence[str]]) -> None:
+        """Look if it is time. ``names`` returns all lanes."""
         if moment.monotonic_ms < self._due_ms:
             return
         self._due_ms = moment.monotonic_ms + EVERY_MS
-        if off := self._lanes.recount(names, moment.epoch, self._lease_ms, moment.argument):
+        if off := self._lanes.recount(names(), moment.epoch, self._lease_ms, moment.argument):
             log.warning(Event.LANES_RECOUNTED, lanes=off)
         refs = [run.ref for run in self._backlog.runs()]
         if refs and (off := self._jobs.recount(refs, moment.epoch, moment.argument)):

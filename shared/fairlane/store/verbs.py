@@ -88,10 +88,11 @@ def all_scripts() -> tuple[Script, ...]:
 
 
 def load_all(redis: Any) -> None:
-    """Load every script into the server, so that pipelines may use EVALSHA alone."""
+    """Load every script that the server misses, so that pipelines may use EVALSHA alone."""
+    forms = [form for each in all_scripts() for form in (each, each.many) if form is not None]
+    known = redis.script_exists(*(form.sha for form in forms))
     pipeline = redis.pipeline(transaction=False)
-    for each in all_scripts():
-        pipeline.script_load(each.source)
-        if each.many is not None:
-            pipeline.script_load(each.many.source)
+    for form, is_known in zip(forms, known, strict=True):
+        if not is_known:
+            pipeline.script_load(form.source)
     pipeline.execute()
