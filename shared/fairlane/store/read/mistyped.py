@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from fairlane.model.lane import QUEUE_PREFIX
 from fairlane.model.run import RunRef
+from fairlane.store.connection.misfits import is_clustered
 from fairlane.store.connection.server_states import RESUMES, RETYPED, Refusal, refusing_state
 from fairlane.store.keys import TOKEN_AXES, Keys
 from fairlane.store.redis_client import RedisClient
@@ -110,7 +111,9 @@ def mistyped_of_deployment(redis: RedisClient, keys: Keys) -> list[Mistyped]:
 
 
 def mistyped_of_broker(redis: RedisClient) -> list[Mistyped]:
-    """Celery's on this server. Raises `RedisError`."""
+    """Celery's on this server, which has none of them on a cluster. Raises `RedisError`."""
+    if is_clustered(redis):
+        return []
     wanted = dict(OF_BROKER)
     for pattern, kind in OF_BROKER_BY_PATTERN.items():
         wanted |= dict.fromkeys(_matching(redis, pattern), kind)
