@@ -196,7 +196,7 @@ def test_the_table_has_the_share_of_calls_that_failed(cli: CommandLine) -> None:
 
 
 def test_why_a_lane_is_parked_is_reported_below_the_table(cli: CommandLine) -> None:
-    cli.stage.redis.hset(cli.stage.keys.lane("sim:fast"), "parked", "no quota is left")
+    cli.stage.redis.hset(cli.stage.keys.lane("sim:fast"), "parked", "no quota is left.")
     result = cli("lanes")
     assert result.stdout.splitlines()[1].split()[-1] == "parked"
     assert "sim:fast is parked: no quota is left; `fairlane lanes resume sim:fast`" in result.stderr

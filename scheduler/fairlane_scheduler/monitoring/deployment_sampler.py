@@ -90,7 +90,7 @@ class DeploymentSampler:
             self.evicts = self.ahead_s = None
 
     def _note_eviction(self, server: ServerView | None) -> None:
-        """Warn that Redis may evict keys of runs: once, and again if that comes back after it was mended."""
+        """Warn once that Redis may evict keys of runs, and again if it may after it might not."""
         noted = False
         self.evicts = None if server is None else server.evicts and server.memory_limit > 0
         if server is not None and self.evicts and self._leads():

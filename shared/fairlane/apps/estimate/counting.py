@@ -21,7 +21,7 @@ from fairlane.pipeline.rendering import Call, Rendering, is_judged
 SAMPLED_ITEMS = 2_000
 
 RENDERED_TURNS = 500
-"""Turns that are rendered one after another; a longer conversation goes on with turns like the last."""
+"""Turns of a conversation that are rendered. Later ones count as much as the last of these."""
 
 ROWS_TRIED = 3
 """Rows that are tried for a turn. If none can be rendered behind so many turns, the conversation ends."""
@@ -190,7 +190,7 @@ class EarlierTurns:
                     call = self._rendering.task(cell, row, names)
                 except (TemplateError, ValueError):
                     continue
-                if not call.messages:  # a function is told no turns
+                if not call.messages:  # a function gets no earlier turns
                     return [{}] * most
                 played.append(turn_of(self._rendering, call, self._output(call)))
                 break

@@ -217,7 +217,7 @@ def read_view(
         blocked_until_ms=_future(_number(state, "blocked_ms"), now_ms),
         asked_to_wait=bool(state.get("again_ms")) and state.get("again_ms") == state.get("blocked_ms"),
         circuit=state.get("circuit", "closed"),
-        parked=state.get("parked"),
+        parked=state["parked"].rstrip(".") if "parked" in state else None,  # a sentence goes on behind it
         paused=state.get("paused") == "1",
         ramp=float(view["ramp"]),
         latency_ms=view.get("latency_ms"),
