@@ -68,7 +68,7 @@ def test_a_wrong_key_parks_the_lane_after_one_call_and_is_reported_nowhere(
     deployment.lanes.limit(lane, {"max_concurrency": 1})
     run = deployment.client.submit(numbered(10), "question {{ n }}", model=lane, check=False)
     wait_until(lambda: deployment.lanes.view(lane).parked)
-    assert deployment.lanes.view(lane).parked == "Incorrect API key provided."
+    assert deployment.lanes.view(lane).parked == "Incorrect API key provided"
     assert locked.provider.stats().unauthorized == before + 1
     deployment.lanes.resume(lane)
     wait_until(
