@@ -102,8 +102,16 @@ def test_a_window_that_serves_less_than_the_rate_before_it_goes(real_redis: Redi
 
 
 @pytest.mark.slow(seconds=12)
-def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(real_redis: Redis) -> None:
+@pytest.mark.parametrize("unanswered", [False, True])
+def test_calls_that_queue_narrow_the_window_to_what_keeps_the_provider_busy(
+    real_redis: Redis, unanswered: bool
+) -> None:
+    """``unanswered``: most calls that were to be measured have failed, or were the first of their run."""
     d = Deployment(real_redis)
+    if unanswered:
+        d.redis.hset(
+            d.keys.lane("sim:fast"), mapping={"lat_from": -1000, "lat_n": 3, "lat_sum": 3, "lat_places": 9}
+        )
     # Eight at a time, half a second each: 16 a second.
     world = HiddenLimit(
         d, d.unknown_lane(jobs=6000), Everything(), latency_ms=lambda n: 500 * max(1, -(-n // 8))

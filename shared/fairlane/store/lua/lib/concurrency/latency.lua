@@ -4,7 +4,8 @@
 --                            at least as many as Little's law has shown to be served so
 --   lat_from                 the permits granted before MANY_SAMPLES others, of which nearly all are to end: the quick
 --                            calls end first, and while the lane is blocked only slow ones are left to end
---   lat_n, lat_sum, lat_places   how many of them have ended, the sums of their slowness and of the calls in flight
+--   lat_n, lat_sum, lat_places   how many of them were answered, the sums of their slowness and of the calls in flight.
+--                            Where many fail, they are judged once calls end that began well after them
 --   knee_factor              2 once a wider window was of use: a queue must be twice as slow from then on
 -- GIVES: watch_latency
 -- USES: concurrency/detector_constants concurrency/slowness lane/state
@@ -30,10 +31,10 @@ end
 
 -- How much slower than usual calls are that queue. Where a rate limits the lane that does not grow, as in slow start,
 -- latency may become steady at some more calls in flight.
-local function knee_of(row, count)
+local function knee_of(row, many)
   local starting = known(row.requests_est) and not known(row.requests_age_ms)
   local closed = row.stop == 'window' or row.stop == 'slots' or starting
-  return (closed and count >= NEARLY_ALL * MANY_SAMPLES and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
+  return (closed and many and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
 end
 
 -- From this window on, concurrency/search_window searches: as many calls are in flight, and more.
@@ -51,13 +52,20 @@ function watch_latency(row, lease, used, now)
     if not row.lat_n then row.lat_base, row.lat_usual = 1, math.max(row.lat_usual or 0, lease.inflight) end
     return
   end
-  local from = row.lat_from or lease.n - 1
-  if lease.n <= from or lease.n > from + MANY_SAMPLES then return end
-  local count, sum = (row.lat_n or 0) + 1, (row.lat_sum or 0) + slower
-  local places = (row.lat_places or 0) + lease.inflight
+  local from, count, sum, places = row.lat_from or lease.n - 1, row.lat_n or 0, row.lat_sum or 0, row.lat_places or 0
+  if lease.n <= from then return end
+  local over = lease.n > from + MANY_SAMPLES + 2 * lease.inflight
+  if over and count < SAMPLES then
+    row.lat_n, row.lat_sum, row.lat_places, row.lat_from = 0, 0, 0, row.granted
+    return
+  elseif not over then
+    if lease.n > from + MANY_SAMPLES then return end
+    count, sum, places = count + 1, sum + slower, places + lease.inflight
+  end
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
-  local slow, follow = mean > knee_of(row, count) * base, mean < base and BASE_FALLS or BASE_RISES
-  if count < ((slow or not row.lat_base) and SAMPLES or NEARLY_ALL * MANY_SAMPLES) then
+  local many = (over and MANY_SAMPLES / 2 or NEARLY_ALL * MANY_SAMPLES) <= count
+  local slow, follow = mean > knee_of(row, many) * base, mean < base and BASE_FALLS or BASE_RISES
+  if not over and not many and (count < SAMPLES or row.lat_base and not slow) then
     row.lat_n, row.lat_sum, row.lat_places, row.lat_from = count, sum, places, from
     return
   end
