@@ -97,7 +97,7 @@ def test_every_verb_is_called_from_python_and_every_call_has_its_verb() -> None:
     called = {
         name
         for path in package.rglob("*.py")
-        for name in re.findall(r"\bscript\(\s*\"(\w+)\"", path.read_text(encoding="utf-8"))
+        for name in re.findall(r"\b(?:script|bound)\(\s*\"(\w+)\"", path.read_text(encoding="utf-8"))
     }
     assert called == set(VERBS)
 

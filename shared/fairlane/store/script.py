@@ -25,7 +25,7 @@ _GONE = re.compile(r"(?:ERR )?Function not found", re.IGNORECASE)
 _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 
 
-class Named(dict[str, str | Sequence[str]]):
+class Named(dict[str, Any]):
     """Keys by the names that headers have for them; a script takes those that its own header names."""
 
 

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import count
-from typing import Any
 from urllib.parse import quote
 
 from fairlane.core.lru import Lru
@@ -16,7 +15,7 @@ from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
-from fairlane.store.script import Call, Named, Placed
+from fairlane.store.script import Call, Named, Placed, Value
 from fairlane.store.verbs import script
 
 VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "attempt_recover")
@@ -24,24 +23,18 @@ VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "a
 PLACES_KEPT = 1024
 """Lists of keys that are kept, by verb, run and lane: a report has 24 keys, most of what it sends."""
 
+_OF_RUN = (
+    *("state", "plan", "results", "finished", "done", "jobs"),
+    *("run_lanes", "spec", "rows", "memory", "sessions", "fed"),
+)
+_OF_LANE = ("lane", "limits", "owed", "in_flight", "reserved_shares")
+_FROM_KEYS = {"channel": "wake", "control": "control", "ref": "ref"}
+"""Arguments of verbs that `named_keys` has, by its names."""
+
 
 def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
     """Everything a run owns besides its queues, by the names that scripts use."""
-    return {
-        "active": keys.active,
-        "state": keys.state(ref),
-        "plan": keys.plan(ref),
-        "results": keys.results(ref),
-        "finished": keys.finished(ref),
-        "done": keys.done(ref),
-        "jobs": keys.jobs(ref),
-        "run_lanes": keys.run_lanes(ref),
-        "spec": keys.spec(ref),
-        "rows": keys.rows(ref),
-        "memory": keys.memory(ref),
-        "sessions": keys.sessions(ref),
-        "fed": keys.fed(ref),
-    }
+    return {name: getattr(keys, name)(ref) for name in _OF_RUN}
 
 
 def named_keys(
@@ -54,19 +47,21 @@ def named_keys(
     found = Named(vars(keys))  # its attributes are the deployment's keys
     if ref is not None:
         found.update(run_keys(keys, ref), runs=keys.runs(ref.team), budget=keys.budget(ref.team))
+        found["ref"] = str(ref)
     if lane is not None:
-        found.update(headroom_keys(keys, lane), lane=keys.lane(lane), limits=keys.limits(lane))
-        found.update(owed=keys.owed(lane), in_flight=keys.in_flight(lane))
-        found.update(reserved_shares=keys.reserved_shares(lane))
+        found.update({name: getattr(keys, name)(lane) for name in _OF_LANE})
+        found.update({f"headroom_{axis}": keys.headroom(lane, axis) for axis in TOKEN_AXES})
     if ref is not None and lane is not None:
         found.update(hot=keys.hot(ref, lane), fresh=keys.fresh(ref, lane))
     found.update(lists)
     return found
 
 
-def headroom_keys(keys: Keys, lane: str) -> dict[str, str]:
-    """A lane's lists of charges, one for each token axis, by the names that scripts use."""
-    return {f"headroom_{axis}": keys.headroom(lane, axis) for axis in TOKEN_AXES}
+def bound(verb: str, keys: Named, **values: Value) -> Call:
+    """The call of a verb with these arguments. Those in `_FROM_KEYS` are added. Raises `ScriptError`."""
+    found = script(verb)
+    added = {name: keys[key] for name, key in _FROM_KEYS.items() if name in found.args}
+    return found.bind(keys, added | values)
 
 
 class Attempts:
@@ -79,29 +74,18 @@ class Attempts:
         for verb in VERBS:
             script(verb)  # composed now, since the first call of a worker should not wait for it
 
-    def _place(self, verb: str, attempt: Attempt, keys: Callable[[], dict[str, Any]]) -> Placed:
+    def _place(self, verb: str, attempt: Attempt, **lists: Sequence[str]) -> Placed:
         """A verb's keys for an attempt of this run and lane, made once."""
+        ref = RunRef(attempt.team, attempt.run)
         return self._placed.get_or_make(
-            (verb, attempt.lane, attempt.team, attempt.run), lambda: script(verb).place(keys())
+            (verb, attempt.lane, attempt.team, attempt.run),
+            lambda: script(verb).place(named_keys(self._keys, ref, attempt.lane, **lists)),
         )
 
     def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
         """Claim an attempt. The call may be sent again if its reply was lost; other claims are rejected."""
-        keys, ref = self._keys, RunRef(attempt.team, attempt.run)
-        placed = self._place(
-            "attempt_claim",
-            attempt,
-            lambda: {
-                "leases": keys.leases,
-                "clock": keys.clock,
-                "leased": keys.leased,
-                "lane": keys.lane(attempt.lane),
-                "jobs": keys.jobs(ref),
-                "state": keys.state(ref),
-            },
-        )
         return script("attempt_claim").bind(
-            placed,
+            self._place("attempt_claim", attempt),
             {
                 "now_ms": now_ms,
                 "attempt": attempt.id,
@@ -117,19 +101,10 @@ class Attempts:
         """The provider makes the call that ``handle`` names, and is only asked for it. The reply is 1, or 0
         where the lease is lost. ``frees_slot``: the attempt counts in flight, and against no slot.
         """
-        keys = self._keys
         return script("attempt_await").bind(
+            self._place("attempt_await", attempt),
             {
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "lane": keys.lane(attempt.lane),
-                "in_flight": keys.in_flight(attempt.lane),
-                "dirty": keys.dirty,
-                "starved": keys.starved,
-                "jobs": keys.jobs(RunRef(attempt.team, attempt.run)),
-            },
-            {
-                "channel": keys.wake,
+                "channel": self._keys.wake,
                 "attempt": attempt.id,
                 "worker": worker,
                 "handle": quote(handle, safe=""),
@@ -158,24 +133,14 @@ class Attempts:
         `served_field` of the model that answered, if any.
         """
         ref = RunRef(attempt.team, attempt.run)
-        placed = self._place(
-            "attempt_finish",
-            attempt,
-            lambda: (
-                self._lane_keys(attempt.lane)
-                | run_keys(self._keys, ref)
-                | {"budget": self._keys.budget(attempt.team), "hot": []}
-            ),
-        )
+        placed = self._place("attempt_finish", attempt, hot=[])
         return script("attempt_finish").bind(
-            placed.followed_by(self._queues(ref, follow, joined)),
+            placed.followed_by(following_queues(self._keys, ref, follow, joined)),
             self._report(attempt, worker, feedback, now_ms)
+            | ended_values(packed(payload), follow, joined)
             | {
                 "state": state,
-                "payload": packed(payload),
-                "follow": follow_json(follow),
                 "memory": json.dumps(dict(memory or {})),
-                "joined": joined.to_json() if joined else "",
                 "took_ms": "" if took_ms is None else took_ms,
                 "served": served,
             },
@@ -199,23 +164,8 @@ class Attempts:
         ``cost`` is what the call costs its job. A job that has used up ``max_attempts`` (0: any number) with
         it stays leased. ``handle`` names an asynchronous call that the next attempt resumes.
         """
-        keys, ref = self._keys, RunRef(attempt.team, attempt.run)
-        placed = self._place(
-            "attempt_defer",
-            attempt,
-            lambda: (
-                self._lane_keys(attempt.lane)
-                | {
-                    "state": keys.state(ref),
-                    "jobs": keys.jobs(ref),
-                    "delayed": keys.delayed,
-                    "hot": keys.hot(ref, attempt.lane),
-                    "budget": keys.budget(attempt.team),
-                }
-            ),
-        )
         return script("attempt_defer").bind(
-            placed,
+            self._place("attempt_defer", attempt),
             self._report(attempt, worker, feedback, now_ms)
             | {"delay_ms": delay_ms, "cost": cost, "max_attempts": max_attempts, "limited": int(rate_limited)}
             | {"handle": quote(handle or "", safe="")},
@@ -242,52 +192,22 @@ class Attempts:
         touched: the lane gets its place back, and the job is lost.
         """
         ref = RunRef(attempt.team, "" if damaged else attempt.run)
-        return script("attempt_recover").bind(
-            {"leader": self._keys.leader}
-            | self._lane_keys(attempt.lane)
-            | run_keys(self._keys, ref)
-            | {"budget": self._keys.budget(attempt.team), "workers": self._keys.workers}
-            | {"hot": [self._keys.hot(ref, attempt.lane), *self._queues(ref, follow, joined)]},
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": self._keys.wake,
-                "attempt": attempt.id,
-                "worker": worker,
-                "worker_timeout_ms": worker_timeout_ms,
-                "max_attempts": max_attempts,
-                "payload": payload,
-                "follow": follow_json(follow),
-                "joined": joined.to_json() if joined else "",
-            },
+        queues = [self._keys.hot(ref, attempt.lane), *following_queues(self._keys, ref, follow, joined)]
+        return bound(
+            "attempt_recover",
+            named_keys(self._keys, ref, attempt.lane, hot=queues),
+            now_ms=now_ms,
+            epoch=epoch,
+            attempt=attempt.id,
+            worker=worker,
+            worker_timeout_ms=worker_timeout_ms,
+            max_attempts=max_attempts,
+            **ended_values(payload, follow, joined),
         )
-
-    def _queues(
-        self, ref: RunRef, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
-    ) -> list[str]:
-        lanes = [step.lane for step in follow if isinstance(step, ReadyJob)] + (
-            joined.lanes if joined else []
-        )
-        return [self._keys.hot(ref, lane) for lane in lanes]
-
-    def _lane_keys(self, lane: str) -> dict[str, str | Sequence[str]]:
-        keys = self._keys
-        return {
-            "clock": keys.clock,
-            "leases": keys.leases,
-            "leased": keys.leased,
-            "lane": keys.lane(lane),
-            "limits": keys.limits(lane),
-            "owed": keys.owed(lane),
-            "in_flight": keys.in_flight(lane),
-            **headroom_keys(keys, lane),
-            "dirty": keys.dirty,
-            "starved": keys.starved,
-        }
 
     def _report(
         self, attempt: Attempt, worker: str, feedback: Feedback, now_ms: str | int
-    ) -> dict[str, str | int | float | bytes]:
+    ) -> dict[str, Value]:
         return {
             "now_ms": now_ms,
             "channel": self._keys.wake,
@@ -329,3 +249,22 @@ def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
         ],
         separators=(",", ":"),
     )
+
+
+def following_queues(
+    keys: Keys, ref: RunRef, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
+) -> list[str]:
+    """The queues of jobs that an ended job makes ready."""
+    lanes = [step.lane for step in follow if isinstance(step, ReadyJob)]
+    return [keys.hot(ref, lane) for lane in (*lanes, *(joined.lanes if joined else ()))]
+
+
+def ended_values(
+    payload: str | bytes, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
+) -> dict[str, Value]:
+    """Arguments of the verbs that end a job: its result, and what follows it."""
+    return {
+        "payload": payload,
+        "follow": follow_json(follow),
+        "joined": joined.to_json() if joined else "",
+    }

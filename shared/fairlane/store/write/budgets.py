@@ -17,8 +17,7 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 ALL_LANES = "*"
@@ -185,17 +184,14 @@ class Budgets:
         self, team: str, limits: Mapping[str, float | None], stated: Mapping[str, float] | None
     ) -> Call:
         texts = {name: most is not None and f"{most:.15g}" for name, most in limits.items()}
-        keys = self._keys
-        return script("budget_set").bind(
-            named_keys(keys, budget=keys.budget(team)),
-            {
-                "channel": keys.wake,
-                "team": team,
-                "limits": json.dumps(texts),
-                "configured": "" if stated is None else json.dumps(stated),
-                "keep_ms": KEEP_MS,
-                "audit": self._auditor.entry(Act.BUDGETED, team, team, after=texts),
-            },
+        return bound(
+            "budget_set",
+            named_keys(self._keys, budget=self._keys.budget(team)),
+            team=team,
+            limits=json.dumps(texts),
+            configured="" if stated is None else json.dumps(stated),
+            keep_ms=KEEP_MS,
+            audit=self._auditor.entry(Act.BUDGETED, team, team, after=texts),
         )
 
 

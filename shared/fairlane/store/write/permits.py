@@ -7,15 +7,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from fairlane.core.lru import Lru
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry, Estimate
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.script import Functions
+from fairlane.store.script import Functions, Placed
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import headroom_keys
+from fairlane.store.write.attempts import named_keys
 
 BILLION = 10**9  # shares are kept in billionths
+LANES_KEPT = 1024  # whose keys are kept, encoded
 
 
 class Offer(NamedTuple):
@@ -103,6 +105,7 @@ class Permits:
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
         self._functions = Functions()
+        self._placed: Lru[str, Placed] = Lru(LANES_KEPT)
 
     def grant(
         self,
@@ -127,21 +130,10 @@ class Permits:
             for ref, *_ in offers
             for name in (keys.hot(ref, lane), keys.fresh(ref, lane), keys.jobs(ref), keys.state(ref))
         ] + [keys.budget(ref.team) for ref, *_ in offers]
-        call = script("permit_grant").bind(
-            {
-                "leader": keys.leader,
-                "clock": keys.clock,
-                "lane": keys.lane(lane),
-                "limits": keys.limits(lane),
-                "owed": keys.owed(lane),
-                "in_flight": keys.in_flight(lane),
-                "reserved_shares": keys.reserved_shares(lane),
-                "leases": keys.leases,
-                "leased": keys.leased,
-                "starved": keys.starved,
-                **headroom_keys(keys, lane),
-                "queues": queues,
-            },
+        verb = script("permit_grant")
+        placed = self._placed.get_or_make(lane, lambda: verb.place(named_keys(keys, lane=lane, queues=[])))
+        call = verb.bind(
+            placed.followed_by(queues),
             {
                 "now_ms": now_ms,
                 "epoch": epoch,

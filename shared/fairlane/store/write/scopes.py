@@ -9,8 +9,7 @@ from typing import Any
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 
@@ -63,17 +62,15 @@ class Scopes:
             audited = self._auditor.entry(
                 Act.CREDENTIAL_CHANGED, ", ".join(rotated), fingerprints=dict(rotated)
             )
-        call = script("scopes_save").bind(
+        call = bound(
+            "scopes_save",
             named_keys(keys, lanes=[keys.lane(lane) for lane in lanes]),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": keys.wake,
-                "records": json.dumps(records),
-                "names": json.dumps(list(lanes)),
-                "audit": audited,
-                "known": int(known),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            records=json.dumps(records),
+            names=json.dumps(list(lanes)),
+            audit=audited,
+            known=int(known),
         )
         opened = call.run(self._redis)
         return None if opened is None else [lane.decode() for lane in opened]

@@ -12,8 +12,7 @@ from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 
@@ -88,18 +87,15 @@ class Workers:
         now_ms: str | int = "",
     ) -> Call:
         """Keeps the leases of ``attempts``; the reply lists those that were lost."""
-        keys = self._keys
-        return script("worker_beat").bind(
-            named_keys(keys),
-            {
-                "now_ms": now_ms,
-                "channel": keys.wake,
-                "worker": worker,
-                "info": json.dumps(asdict(info), separators=(",", ":")),
-                "lease_ms": lease_ms,
-                "attempts": json.dumps(list(attempts)),
-                "changed": int(changed),
-            },
+        return bound(
+            "worker_beat",
+            named_keys(self._keys),
+            now_ms=now_ms,
+            worker=worker,
+            info=json.dumps(asdict(info), separators=(",", ":")),
+            lease_ms=lease_ms,
+            attempts=json.dumps(list(attempts)),
+            changed=int(changed),
         )
 
     def leave(self, worker: str) -> Call:
@@ -111,23 +107,13 @@ class Workers:
         return bool(self._forget(worker, timeout_ms, now_ms).run(redis) == 1)
 
     def _forget(self, worker: str, timeout_ms: str | int, now_ms: str | int) -> Call:
-        return script("worker_leave").bind(
-            named_keys(self._keys),
-            {"now_ms": now_ms, "channel": self._keys.wake, "worker": worker, "worker_timeout_ms": timeout_ms},
-        )
+        keys = named_keys(self._keys)
+        return bound("worker_leave", keys, now_ms=now_ms, worker=worker, worker_timeout_ms=timeout_ms)
 
     def ask(self, redis: RedisClient, worker: str, wish: WorkerRequest) -> bool:
         """Request a worker to drain, stop or work; false where there is no worker of that id."""
-        keys = self._keys
-        asked = script("worker_drain").bind(
-            named_keys(keys),
-            {
-                "control": keys.control,
-                "worker": worker,
-                "request": wish,
-                "audit": self._auditor.entry(Act.WORKER_ASKED, worker),
-            },
-        )
+        audit = self._auditor.entry(Act.WORKER_ASKED, worker)
+        asked = bound("worker_drain", named_keys(self._keys), worker=worker, request=wish, audit=audit)
         return bool(asked.run(redis) == 1)
 
     def beats(self, redis: RedisClient) -> list[Beat]:

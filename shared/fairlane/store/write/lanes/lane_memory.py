@@ -8,8 +8,7 @@ from fairlane.model.hints import AXES
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ask_each
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 
 _OF_AXIS = (
     "est", "var", "age_ms", "back_ms", "slow", "window", "cost", "put_off", "steady",
@@ -55,8 +54,8 @@ class LaneMemory:
         for lane, fields in self._learned.items():
             # The probe's lease is lost with Redis: the next probe starts at once.
             safe = fields | ({"circuit": "open"} if fields.get("circuit") == "half-open" else {})
-            arguments = {"now_ms": now_ms, "name": lane, "fields": json.dumps(safe)}
-            call = script("lane_restore").bind(named_keys(self._keys, lane=lane), arguments)
+            keys = named_keys(self._keys, lane=lane)
+            call = bound("lane_restore", keys, now_ms=now_ms, name=lane, fields=json.dumps(safe))
             if call.run(self._redis) == 1:
                 restored.append(lane)
         return restored

@@ -15,8 +15,7 @@ from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ask_each
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.lanes.lane_memory import LEARNED
 from fairlane.store.write.lanes.lane_view import LaneView, read_view, stored_limit
@@ -85,17 +84,8 @@ class Lanes(Permits):
         for name, value in limits.items():
             field, text = stored_limit(name, getattr(made, name))
             fields[field] = None if value is None else text
-        call = script("lane_limit").bind(
-            named_keys(self._keys, lane=lane),
-            {
-                "now_ms": now_ms,
-                "channel": self._keys.wake,
-                "control": self._keys.control,
-                "name": lane,
-                "fields": json.dumps(fields),
-                "audit": self._auditor.entry(Act.LIMITED, lane, after=fields),
-            },
-        )
+        audit, keys = self._auditor.entry(Act.LIMITED, lane, after=fields), named_keys(self._keys, lane=lane)
+        call = bound("lane_limit", keys, now_ms=now_ms, name=lane, fields=json.dumps(fields), audit=audit)
         return bool(call.run(self._redis) == 1)
 
     def configure(self, lane: str, limits: LaneLimits | None) -> bool:
@@ -144,42 +134,31 @@ class Lanes(Permits):
 
         ``None`` if this is not the leader.
         """
-        keys = self._keys
-        stated = json.loads(self._redis.hget(keys.configured, lane) or "{}")
+        stated = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
         fields = dict(stored_limit(name, value) for name, value in stated.items() if value is not None)
-        call = script("lane_forget").bind(
-            named_keys(keys, lane=lane),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "name": lane,
-                "unused_ms": unused_ms,
-                "limits": json.dumps(fields),
-            },
+        call = bound(
+            "lane_forget",
+            named_keys(self._keys, lane=lane),
+            now_ms=now_ms,
+            epoch=epoch,
+            name=lane,
+            unused_ms=unused_ms,
+            limits=json.dumps(fields),
         )
         forgotten = call.run(self._redis)
         return None if forgotten == -1 else bool(forgotten)
 
     def pause(self, lane: str) -> None:
         """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
-        call = script("lane_pause").bind(
-            named_keys(self._keys, lane=lane),
-            {"name": lane, "audit": self._auditor.entry(Act.PAUSED, lane)},
-        )
+        audit, keys = self._auditor.entry(Act.PAUSED, lane), named_keys(self._keys, lane=lane)
+        call = bound("lane_pause", keys, name=lane, audit=audit)
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
 
     def resume(self, lane: str, now_ms: str | int = "") -> None:
         """End a lane's pause and waits, or open a parked one with a single probe. Raises `LaneNotFound`."""
-        call = script("lane_resume").bind(
-            named_keys(self._keys, lane=lane),
-            {
-                "now_ms": now_ms,
-                "channel": self._keys.wake,
-                "name": lane,
-                "audit": self._auditor.entry(Act.OPENED, lane),
-            },
-        )
+        audit, keys = self._auditor.entry(Act.OPENED, lane), named_keys(self._keys, lane=lane)
+        call = bound("lane_resume", keys, now_ms=now_ms, name=lane, audit=audit)
         if call.run(self._redis) == 0:
             raise LaneNotFound(lane, self.names())
 
@@ -195,13 +174,13 @@ class Lanes(Permits):
         """
         keys = named_keys(self._keys, lane=lane)
         keys["from"] = self._keys.lane(source)
-        values = {"now_ms": now_ms, "since_ms": since_ms, "fields": json.dumps(LEARNED)}
-        return bool(script("lane_inherit").bind(keys, values).run(self._redis) == 1)
+        call = bound("lane_inherit", keys, now_ms=now_ms, since_ms=since_ms, fields=json.dumps(LEARNED))
+        return bool(call.run(self._redis) == 1)
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
         """Empty the lane's buckets: nothing bursts after Redis came back."""
-        arguments = {"now_ms": now_ms, "audit": self._auditor.entry(Act.DRAINED, lane)}
-        script("lane_drain").bind(named_keys(self._keys, lane=lane), arguments).run(self._redis)
+        audit, keys = self._auditor.entry(Act.DRAINED, lane), named_keys(self._keys, lane=lane)
+        bound("lane_drain", keys, now_ms=now_ms, audit=audit).run(self._redis)
 
     def in_flight(self, lanes: Sequence[str]) -> list[dict[str, int]]:
         """Calls in flight by team, lane by lane."""
@@ -216,22 +195,20 @@ class Lanes(Permits):
 
     def await_slots(self, waiting: Sequence[str], lanes: Sequence[str]) -> dict[str, int]:
         """Have ``waiting`` lanes woken when a call frees its slot. Returns the slots in use of ``lanes``."""
-        keys = {"starved": self._keys.starved, "lanes": [self._keys.lane(lane) for lane in lanes]}
-        found = script("slots_await").bind(keys, {"names": json.dumps(list(waiting))}).run(self._redis)
+        keys = named_keys(self._keys, lanes=[self._keys.lane(lane) for lane in lanes])
+        found = bound("slots_await", keys, names=json.dumps(list(waiting))).run(self._redis)
         return dict(zip(lanes, map(int, found), strict=True))
 
     def recount(self, lanes: Sequence[str], epoch: int, lease_ms: int, now_ms: str | int = "") -> int:
         """Count the calls in flight of all ``lanes`` anew where leases disagree; how many were wrong."""
         owned = [key for lane in lanes for key in (self._keys.lane(lane), self._keys.in_flight(lane))]
-        call = script("lanes_recount").bind(
+        call = bound(
+            "lanes_recount",
             named_keys(self._keys, lanes=owned),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": self._keys.wake,
-                "lease_ms": lease_ms,
-                "names": json.dumps(list(lanes)),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            lease_ms=lease_ms,
+            names=json.dumps(list(lanes)),
         )
         return int(call.run(self._redis))
 
@@ -247,11 +224,8 @@ class Lanes(Permits):
         for first in range(0, len(lanes), VIEWED_AT_ONCE):
             some = lanes[first : first + VIEWED_AT_ONCE]
             owned = [key for lane in some for key in (self._keys.lane(lane), self._keys.limits(lane))]
-            reply = json.loads(
-                script("lane_view")
-                .bind({"clock": self._keys.clock, "lanes": owned}, {"now_ms": now_ms})
-                .look(self._redis)
-            )
+            call = bound("lane_view", named_keys(self._keys, lanes=owned), now_ms=now_ms)
+            reply = json.loads(call.look(self._redis))
             found += [
                 read_view(
                     lane, as_object(each["state"]), as_object(each["limits"]), each["view"], reply["now_ms"]

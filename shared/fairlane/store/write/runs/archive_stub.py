@@ -11,14 +11,10 @@ from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunFields, RunStates
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys, run_keys
+from fairlane.store.write.attempts import bound, named_keys, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 AT_ONCE = 1000
-
-_NOT_OWNED = frozenset(("active",))
-"""The keys of a run's scripts that are no run's own: ``lib/run/close.lua`` has all others expire."""
 
 
 class StubOutcome(IntEnum):
@@ -102,9 +98,8 @@ class ArchiveStubs:
                 ended_ms = int(float(ended))
                 oldest_ms = ended_ms if oldest_ms is None else min(oldest_ms, ended_ms)
                 if 0 <= left_ms < least_ms and ended_ms > ended_after_ms:
-                    for name, key in run_keys(self._keys, ref).items():
-                        if name not in _NOT_OWNED:
-                            pipeline.pexpire(key, to_ms)
+                    for key in run_keys(self._keys, ref).values():
+                        pipeline.pexpire(key, to_ms)
             pipeline.execute()
         return oldest_ms
 
@@ -124,6 +119,6 @@ class ArchiveStubs:
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:
         """Reduce the run that finished then to a stub; a stub stays as it is."""
         audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
-        arguments = {"now_ms": now_ms, "finished_ms": finished_ms, "audit": audited}
-        call = script("run_archive").bind(named_keys(self._keys, ref), arguments)
+        keys = named_keys(self._keys, ref)
+        call = bound("run_archive", keys, now_ms=now_ms, finished_ms=finished_ms, audit=audited)
         return StubOutcome(call.run(self._redis))

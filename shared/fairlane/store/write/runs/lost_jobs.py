@@ -6,13 +6,11 @@ import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
-from fairlane.model.ending import ReadyJob
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import first_session_job
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import follow_json, named_keys
+from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
 from fairlane.store.write.runs.uncalled_jobs import JobCompletion, Spent
 
 
@@ -25,25 +23,21 @@ class LostJobs:
     def is_stranded(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> bool:
         """Whether none of a run's jobs is queued on ``lanes``, leased or delayed."""
         queues = [queue(ref, lane) for lane in lanes for queue in (self._keys.hot, self._keys.fresh)]
-        arguments = {"now_ms": now_ms, "epoch": epoch, "ref": str(ref)}
-        call = script("run_stranded").bind(named_keys(self._keys, ref, queues=queues), arguments)
+        call = bound("run_stranded", named_keys(self._keys, ref, queues=queues), now_ms=now_ms, epoch=epoch)
         return bool(call.run(self._redis) == 1)
 
     def mend(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> int:
         """Rebuild which jobs of a stranded run have ended, from their records. 1: mended, 2: and the run has
         ended, 0: there was nothing to mend.
         """
-        arguments = {"now_ms": now_ms, "epoch": epoch, "channel": self._keys.wake, "ref": str(ref)}
-        return int(script("run_mend").bind(named_keys(self._keys, ref), arguments).run(self._redis))
+        call = bound("run_mend", named_keys(self._keys, ref), now_ms=now_ms, epoch=epoch)
+        return int(call.run(self._redis))
 
     def recount(self, refs: Sequence[RunRef], epoch: int, now_ms: str | int = "") -> int:
         """Count the calls in flight of all active runs anew where leases disagree; how many were wrong."""
-        states = [self._keys.state(ref) for ref in refs]
-        arguments = {"now_ms": now_ms, "epoch": epoch, "channel": self._keys.wake}
-        refs_json = json.dumps([str(ref) for ref in refs])
-        call = script("runs_recount").bind(
-            named_keys(self._keys, states=states), arguments | {"refs": refs_json}
-        )
+        keys = named_keys(self._keys, states=[self._keys.state(ref) for ref in refs])
+        names = json.dumps([str(ref) for ref in refs])
+        call = bound("runs_recount", keys, now_ms=now_ms, epoch=epoch, refs=names)
         return int(call.run(self._redis))
 
     def unrecorded(self, ref: RunRef, spec: RunSpec, fed: Iterable[int] | None) -> Iterator[int]:
@@ -80,22 +74,15 @@ class LostJobs:
         self, ref: RunRef, job: int, lane: str, completion: JobCompletion, epoch: int, now_ms: str | int = ""
     ) -> int:
         """Fail a job of a stranded run. 1: failed, 2: and the run has ended, 0: not."""
-        keys, session = self._keys, completion.session
-        following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
-        following += session.lanes if session else []
-        call = script("job_lose").bind(
-            named_keys(keys, ref, hot=[keys.hot(ref, each) for each in following]),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": keys.wake,
-                "ref": str(ref),
-                "job": job,
-                "lane": lane,
-                "payload": completion.payload,
-                "follow": follow_json(completion.follow),
-                "joined": session.to_json() if session else "",
-            },
+        follow, session = completion.follow, completion.session
+        call = bound(
+            "job_lose",
+            named_keys(self._keys, ref, hot=following_queues(self._keys, ref, follow, session)),
+            now_ms=now_ms,
+            epoch=epoch,
+            job=job,
+            lane=lane,
+            **ended_values(completion.payload, follow, session),
         )
         return int(call.run(self._redis))
 

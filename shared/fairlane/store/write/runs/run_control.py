@@ -11,7 +11,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunQueries
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import named_keys
+from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 # The reply of `run_end` where a worker has just queued an evaluation on a lane that the call did not name.
@@ -41,23 +41,14 @@ class RunControl(RunQueries):
 
     def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
         """Pause a running run; false where it is not running, or paused already."""
-        call = script("run_pause").bind(
-            named_keys(self.keys, ref),
-            {"now_ms": now_ms, "epoch": epoch, "by": by, "audit": self._asked(Act.RUN_PAUSED, ref, by)},
-        )
+        audit, keys = self._asked(Act.RUN_PAUSED, ref, by), named_keys(self.keys, ref)
+        call = bound("run_pause", keys, now_ms=now_ms, epoch=epoch, by=by, audit=audit)
         return bool(call.run(self.redis) == 1)
 
     def resume(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
         """Resume a paused run and wake its lanes; false where it is not paused."""
-        call = script("run_resume").bind(
-            named_keys(self.keys, ref),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": self.keys.wake,
-                "audit": self._asked(Act.RUN_RESUMED, ref, by),
-            },
-        )
+        audit, keys = self._asked(Act.RUN_RESUMED, ref, by), named_keys(self.keys, ref)
+        call = bound("run_resume", keys, now_ms=now_ms, epoch=epoch, audit=audit)
         return bool(call.run(self.redis) == 1)
 
     def end(
@@ -80,20 +71,16 @@ class RunControl(RunQueries):
             for lane in lanes
             for name in (keys.lane(lane), keys.in_flight(lane), keys.hot(ref, lane), keys.fresh(ref, lane))
         ]
-        call = script("run_end").bind(
+        call = bound(
+            "run_end",
             named_keys(keys, ref, lanes=owned),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": keys.wake,
-                "control": keys.control,
-                "ref": str(ref),
-                "names": json.dumps(list(lanes)),
-                "state": ending.state,
-                "unfinished": ending.unfinished,
-                "reason": ending.reason,
-                "audit": self._ended(ref, ending),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            names=json.dumps(list(lanes)),
+            state=ending.state,
+            unfinished=ending.unfinished,
+            reason=ending.reason,
+            audit=self._ended(ref, ending),
         )
         return int(call.run(self.redis))
 

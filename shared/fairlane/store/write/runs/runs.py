@@ -15,7 +15,7 @@ from fairlane.model.tokens import Entry, Price, price_of
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.verbs import script
-from fairlane.store.write.attempts import follow_json, named_keys
+from fairlane.store.write.attempts import bound, follow_json, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 from fairlane.store.write.runs.run_control import RunControl
 
@@ -98,40 +98,35 @@ class Runs(RunControl):
             fields["session_jobs"] = spec.session_jobs
         if spec.open:
             fields["open"] = 1
-        call = script("run_admit").bind(
+        call = bound(
+            "run_admit",
             named_keys(self.keys, ref),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "ref": str(ref),
-                "plan": plan.model_dump_json(),
-                "counts": json.dumps(fields),
-                "ttl_ms": self._ttl_ms,
-                "audit": self._submitted(plan),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            plan=plan.model_dump_json(),
+            counts=json.dumps(fields),
+            ttl_ms=self._ttl_ms,
+            audit=self._submitted(plan),
         )
         return int(call.run(self.redis))
 
     def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
         """Reject a submitted run for this reason; false where it was admitted or this is not the leader."""
-        call = script("run_refuse").bind(
+        call = bound(
+            "run_refuse",
             named_keys(self.keys, ref),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "ref": str(ref),
-                "reason": reason,
-                "submitted_ms": submitted_ms,
-                "ttl_ms": self._ttl_ms,
-                "audit": self._auditor.of_team(Act.REFUSED, ref.team, ref.run, reason=reason),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            reason=reason,
+            submitted_ms=submitted_ms,
+            ttl_ms=self._ttl_ms,
+            audit=self._auditor.of_team(Act.REFUSED, ref.team, ref.run, reason=reason),
         )
         return bool(call.run(self.redis) == 1)
 
     def forget_refused(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> bool:
         """Delete a rejected run before it expires; false where it was not rejected."""
-        arguments = {"now_ms": now_ms, "epoch": epoch, "run": ref.run}
-        call = script("run_forget").bind(named_keys(self.keys, ref), arguments)
+        call = bound("run_forget", named_keys(self.keys, ref), now_ms=now_ms, epoch=epoch, run=ref.run)
         return bool(call.run(self.redis) == 1)
 
     def feed(
@@ -159,23 +154,20 @@ class Runs(RunControl):
         sessions = joined or {}
         queues = [self.keys.fresh(ref, lane) for lane in lanes]
         queues += [self.keys.hot(ref, lane) for each in list(sessions.values())[:1] for lane in each.lanes]
-        call = script("run_feed").bind(
+        call = bound(
+            "run_feed",
             named_keys(self.keys, ref, queues=queues),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": self.keys.wake,
-                "ref": str(ref),
-                "from": start,
-                "upto": upto,
-                "lanes": json.dumps(lanes),
-                "entries": json.dumps([[str(entry) for entry in entries[lane]] for lane in lanes]),
-                "over": follow_json(over),
-                "memory": json.dumps(dict(memory or {})),
-                "handed": upto - start if handed is None else handed,
-                "joined": json.dumps([[item, each.to_list()] for item, each in sessions.items()]),
-                "turns": json.dumps(turns),
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            **{"from": start},
+            upto=upto,
+            lanes=json.dumps(lanes),
+            entries=json.dumps([[str(entry) for entry in entries[lane]] for lane in lanes]),
+            over=follow_json(over),
+            memory=json.dumps(dict(memory or {})),
+            handed=upto - start if handed is None else handed,
+            joined=json.dumps([[item, each.to_list()] for item, each in sessions.items()]),
+            turns=json.dumps(turns),
         )
         return int(call.run(self.redis))
 
@@ -185,9 +177,7 @@ class Runs(RunControl):
         ``None``: Redis has lost nothing of that. ``lanes``: all that may have its jobs.
         """
         queues = [queue(ref, lane) for lane in lanes for queue in (self.keys.hot, self.keys.fresh)]
-        call = script("run_refind").bind(
-            named_keys(self.keys, ref, queues=queues), {"now_ms": now_ms, "epoch": epoch}
-        )
+        call = bound("run_refind", named_keys(self.keys, ref, queues=queues), now_ms=now_ms, epoch=epoch)
         fed: int | None = call.run(self.redis)
         return fed
 
@@ -210,21 +200,19 @@ class Runs(RunControl):
         """
         spec = plan.spec.model_copy(update={"rows": rows, "open": False})
         whole = Plan.model_validate(plan.model_dump() | {"spec": spec.model_dump()})
-        call = script("run_extend").bind(
+        call = bound(
+            "run_extend",
             named_keys(self.keys, ref),
-            {
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "ref": str(ref),
-                "rows": rows,
-                "items": spec.items,
-                "jobs": spec.jobs,
-                "known": json.dumps(plan.known_jobs(1)),
-                "plan": whole.model_dump_json() if last else "",
-                "page": "" if page is None else page.number,
-                "content": b"" if page is None else page.content,
-                "digest": "" if page is None else page.digest,
-            },
+            now_ms=now_ms,
+            epoch=epoch,
+            rows=rows,
+            items=spec.items,
+            jobs=spec.jobs,
+            known=json.dumps(plan.known_jobs(1)),
+            plan=whole.model_dump_json() if last else "",
+            page="" if page is None else page.number,
+            content=b"" if page is None else page.content,
+            digest="" if page is None else page.digest,
         )
         return int(call.run(self.redis))
 

@@ -10,8 +10,7 @@ from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.verbs import script
-from fairlane.store.write.attempts import follow_json, named_keys
+from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
 from fairlane.store.write.runs.runs import Delayed
 
 SCANNED_AT_ONCE = 2000  # delayed jobs of a page: some 3 ms
@@ -148,21 +147,15 @@ class UncalledJobs:
         epoch: int,
         now_ms: str | int,
     ) -> int:
-        keys, session = self.keys, completion.session
-        following = [each.lane for each in completion.follow if isinstance(each, ReadyJob)]
-        following += session.lanes if session else []
-        call = script("job_fail").bind(
-            named_keys(keys, ref, lane, queue=queue, hot=[keys.hot(ref, each) for each in following]),
-            {
-                **values,
-                "now_ms": now_ms,
-                "epoch": epoch,
-                "channel": keys.wake,
-                "ref": str(ref),
-                "name": lane,
-                "payload": completion.payload,
-                "follow": follow_json(completion.follow),
-                "joined": session.to_json() if session else "",
-            },
+        follow, session = completion.follow, completion.session
+        hot = following_queues(self.keys, ref, follow, session)
+        call = bound(
+            "job_fail",
+            named_keys(self.keys, ref, lane, queue=queue, hot=hot),
+            now_ms=now_ms,
+            epoch=epoch,
+            name=lane,
+            **values,
+            **ended_values(completion.payload, follow, session),
         )
         return int(call.run(self.redis))
