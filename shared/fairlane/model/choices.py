@@ -41,19 +41,17 @@ TURN_FIELDS = 4
 ``Order.turns``, and in those before, all turns of a conversation stand in one field."""
 
 
-class Message(BaseModel):
-    """One chat message whose content is a Jinja2 template over the row."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    role: str = Field(min_length=1, max_length=32)
-    content: str
-
-
 class Choice(BaseModel):
     """A part of a run's spec."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+class Message(Choice):
+    """One chat message whose content is a Jinja2 template over the row."""
+
+    role: str = Field(min_length=1, max_length=32)
+    content: str
 
 
 class Source(Choice):

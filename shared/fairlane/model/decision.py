@@ -7,9 +7,9 @@ import re
 from dataclasses import dataclass, replace
 from typing import Final, Literal, TypeAlias, assert_never
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-from fairlane.core.section import InWords
+from fairlane.core.section import Section
 from fairlane.model.job import Claim, Feedback, Signal
 from fairlane.model.outcome import (
     Aborted,
@@ -32,7 +32,7 @@ Jitter = Literal["full", "added"]
 ADDED_JITTER_S = 0.5
 
 
-class RetryPolicy(BaseModel, metaclass=InWords):
+class RetryPolicy(Section):
     """Exponential back-off, in seconds.
 
     ``max_attempts`` counts calls that failed for a reason of their own job. A rate limit costs none of them;
@@ -45,8 +45,6 @@ class RetryPolicy(BaseModel, metaclass=InWords):
     spreads callers best (Brooker, "Exponential Backoff And Jitter", AWS 2015). "added":
     min(initial·2^(n-1) + up to half a second, max), so that no wait is shorter than the one before it.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     max_attempts: int = Field(default=3, ge=1, le=100)
     initial_delay: float = Field(default=1.0, ge=0, le=3600)

@@ -6,15 +6,15 @@ import json
 import math
 from typing import Annotated, Any, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
+
+from fairlane.model.choices import Choice
 
 NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
-"""Names of evaluators."""
+"""Names of evaluators and of criteria."""
 
 
-class _Spec(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
+class _Spec(Choice):
     name: str = Field(pattern=NAME)
 
 
@@ -112,12 +112,10 @@ class Judge(_Spec):
     reasons: bool | None = None
 
 
-class Criterion(BaseModel):
+class Criterion(Choice):
     """One thing that an agent scores, from ``minimum`` to ``maximum``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
-
-    id: str = Field(pattern=r"^[A-Za-z0-9_.\-]{1,64}$")
+    id: str = Field(pattern=NAME)
     description: str = Field(max_length=10_000)
     minimum: float = 1.0
     maximum: float = 5.0

@@ -27,16 +27,7 @@ class JobState(StrEnum):
     TIMED_OUT = "timed_out"
 
 
-TERMINAL = frozenset(
-    {
-        JobState.SUCCEEDED,
-        JobState.FAILED,
-        JobState.INVALID,
-        JobState.SKIPPED,
-        JobState.CANCELLED,
-        JobState.TIMED_OUT,
-    }
-)
+TERMINAL = frozenset(JobState) - {JobState.WAITING, JobState.LEASED}
 
 TRANSITIONS: dict[JobState, frozenset[JobState]] = {
     JobState.WAITING: TERMINAL | {JobState.LEASED},
@@ -170,21 +161,8 @@ class Claim:
             return None
         claim = json.loads(reply)
         handle = claim.get("handle")
-        return cls(
-            claim["attempts"],
-            claim["rate_limits"],
-            claim["waited_ms"],
-            handle and unquote(handle),
-            claim["sendable"],
-            claim["good_ms"],
-            claim["unproven"],
-            claim.get("paused", False),
-            claim.get("rejected", 0),
-            claim.get("alone", 0),
-            claim.get("own", ""),
-            Unkept.from_list(claim.get("unkept")),
-            claim.get("control", False),
-        )
+        claim |= {"handle": handle and unquote(handle), "unkept": Unkept.from_list(claim.get("unkept"))}
+        return cls(**claim)
 
 
 @dataclass(frozen=True, slots=True)

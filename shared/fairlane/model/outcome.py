@@ -34,106 +34,91 @@ class Success:
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimited:
-    """The provider said "too fast" (429 and its dialects). Costs no attempt."""
-
-    message: str
-    status: int = 429
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
-    usage: ClassVar[Usage] = NO_USAGE
-
-
-@dataclass(frozen=True, slots=True)
-class Overloaded:
-    """The provider has no capacity for anybody. Costs no attempt, counts towards the circuit.
-
-    503, 529, or a 429 whose type or code says so.
-    """
-
-    message: str
-    status: int
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
-    usage: ClassVar[Usage] = NO_USAGE
-
-
-@dataclass(frozen=True, slots=True)
-class ServerError:
-    """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve.
-
-    Also what it asks to be tried again: 409, 425, or ``x-should-retry: true``.
-    """
-
-    message: str
-    status: int
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
-    usage: ClassVar[Usage] = NO_USAGE
-
-
-@dataclass(frozen=True, slots=True)
-class NetworkFailure:
-    """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit.
-
-    ``sent``: false where the provider was never reached, so that it can have charged for nothing.
-    """
+class _Failure:
+    """A call without an answer that is kept: the provider's words for it, and what came with them."""
 
     message: str
     status: int | None = None
     retry_after_ms: int | None = None
     hints: Hints | None = None
-    sent: bool = True
-    usage: ClassVar[Usage] = NO_USAGE
+
+    @property
+    def usage(self) -> Usage:
+        """The tokens that the provider counted nonetheless."""
+        return NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut:
+class RateLimited(_Failure):
+    """The provider said "too fast" (429 and its dialects). Costs no attempt."""
+
+    status: int = 429
+
+
+@dataclass(frozen=True, slots=True)
+class Overloaded(_Failure):
+    """The provider has no capacity for anybody. Costs no attempt, counts towards the circuit.
+
+    503, 529, or a 429 whose type or code says so.
+    """
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class ServerError(_Failure):
+    """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve.
+
+    Also what it asks to be tried again: 409, 425, or ``x-should-retry: true``.
+    """
+
+    status: int
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkFailure(_Failure):
+    """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit.
+
+    ``sent``: false where the provider was never reached, so that it can have charged for nothing.
+    """
+
+    sent: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class TimedOut(_Failure):
     """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit.
 
     ``deadline_ms`` is the run's own deadline, if that ended the call: one that is too short for the lane says
     nothing about it. ``after_ms``: how long the call took until the provider, or a proxy before it, said so.
     """
 
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
     deadline_ms: int | None = None
     after_ms: int | None = None
-    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
-class InvalidResponse:
+class InvalidResponse(_Failure):
     """An answer that violates its protocol: not JSON, empty, stream cut. Counts towards the circuit.
 
     ``usage`` has no output tokens where the answer was cut: what the provider counted until then is not all.
     """
 
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
-class FlawedAnswer:
+class FlawedAnswer(_Failure):
     """A valid answer without text or without the requested form, or a function that asks to be called again.
 
     The lane has answered, so this always costs its job an attempt.
     """
 
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
     usage: Usage = field(default_factory=Usage)
 
 
 @dataclass(frozen=True, slots=True)
-class PermanentFailure:
+class PermanentFailure(_Failure):
     """The provider rejects the request itself (400, 404, 413, 422, content filter).
 
     Also a 429 whose message says that this one request asks for more than its limit ever admits.
@@ -144,10 +129,6 @@ class PermanentFailure:
     that answered by declining, or without a text.
     """
 
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
     content: bool = False
     doubtful: bool = False
     of_proxy: bool = False
@@ -156,23 +137,19 @@ class PermanentFailure:
 
 
 @dataclass(frozen=True, slots=True)
-class UnsupportedParameter:
+class UnsupportedParameter(_Failure):
     """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt.
 
     ``failure``: what the call is otherwise, where only the next one, without the parameter, tells whose fault
     it was. The lane learns from it as ever, since a server error may be an outage.
     """
 
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
     parameter: str = ""
     failure: PermanentFailure | ServerError | InvalidResponse | None = None
 
     @property
     def usage(self) -> Usage:
-        """The tokens that the provider counted nonetheless."""
+        """Those of ``failure``."""
         return NO_USAGE if self.failure is None else self.failure.usage
 
 
@@ -196,17 +173,11 @@ class AccessDenied:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted:
+class Aborted(_Failure):
     """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops.
 
     Or the call says nothing: its key was replaced while it was under way.
     """
-
-    message: str
-    status: int | None = None
-    retry_after_ms: int | None = None
-    hints: Hints | None = None
-    usage: ClassVar[Usage] = NO_USAGE
 
 
 Outcome: TypeAlias = (
