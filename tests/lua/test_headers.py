@@ -15,6 +15,7 @@ from fairlane.core.errors import ScriptError
 from fairlane.store.preludes import LuaFile, Preludes
 from fairlane.store.verb_text import of_many, of_one
 from fairlane.store.verbs import all_scripts, script
+from tests.support.lua_headers import assigned, called, declared, problems, reached
 
 FOLDER = Path(str(files("fairlane.store") / "lua"))
 PATHS = sorted((FOLDER / "verbs").rglob("*.lua"), key=lambda path: path.stem)
@@ -50,25 +51,28 @@ def test_a_header_states_purpose_signature_and_result(verb: LuaFile) -> None:
 
 
 @every_verb
+def test_the_headers_of_a_verb_and_of_its_preludes_have_no_mistake(verb: LuaFile) -> None:
+    assert list(problems(verb, PRELUDES)) == []
+
+
+@every_verb
 def test_a_verb_declares_only_what_it_or_a_prelude_reaches_for(verb: LuaFile) -> None:
-    declared = {f"KEY.{key.rstrip('*')}" for key in verb.words("KEYS")}
-    declared |= {f"ARG.{argument}" for argument in verb.words("ARGV")}
     composed = [verb, *Preludes(FOLDER / "lib").compose(verb)]
-    assert declared == {name for file in composed for name in file.reached}
+    assert declared(verb) == {name for file in composed for name in reached(file)}
 
 
 @every_file
 def test_a_file_names_few_preludes_all_that_it_uses_and_no_others(file: LuaFile) -> None:
     assert file.uses == tuple(sorted(set(file.uses)))
     for used in file.uses:
-        assert set(PRELUDES[used].words("GIVES")) & file.called, f"{used} is named and not used"
+        assert set(PRELUDES[used].words("GIVES")) & called(file), f"{used} is named and not used"
     assert len(file.uses) <= (DIRECT_OF_A_PRELUDE if file.name in PRELUDES else DIRECT_OF_A_VERB)
 
 
 @every_prelude
 def test_a_prelude_gives_all_that_it_assigns_and_everything_it_gives_is_used(prelude: LuaFile) -> None:
     given = set(prelude.words("GIVES"))
-    assert given == prelude.assigned
+    assert given == assigned(prelude)
     used = {word for file in FILES if file is not prelude for word in re.findall(r"\w+", file.code)}
     called_around_verbs = {"write_hashes"} if prelude.name == "core/held_writes" else set()
     assert given <= used | called_around_verbs
@@ -76,7 +80,7 @@ def test_a_prelude_gives_all_that_it_assigns_and_everything_it_gives_is_used(pre
 
 @every_prelude
 def test_a_prelude_needs_only_what_it_reaches_for(prelude: LuaFile) -> None:
-    assert set(prelude.words("NEEDS")) == prelude.reached
+    assert set(prelude.words("NEEDS")) == reached(prelude)
 
 
 @every_file
@@ -94,12 +98,12 @@ def test_a_file_is_short_unless_it_lists_constants_and_no_line_is_wide(file: Lua
 
 def test_every_verb_is_called_from_python_and_every_call_has_its_verb() -> None:
     package = FOLDER.parents[1]
-    called = {
+    bound = {
         name
         for path in package.rglob("*.py")
         for name in re.findall(r"\b(?:script|bound)\(\s*\"(\w+)\"", path.read_text(encoding="utf-8"))
     }
-    assert called == set(VERBS)
+    assert bound == set(VERBS)
 
 
 def test_the_server_compiles_every_verb_under_the_digest_we_expect(real_redis: Redis) -> None:

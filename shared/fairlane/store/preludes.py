@@ -1,4 +1,6 @@
-"""Composes a Lua verb with the preludes it names: reads headers, checks them, and sorts by dependency.
+"""Composes a Lua verb with the preludes it names: reads headers, and sorts by dependency.
+
+Tests check that headers are right: a verb is composed as its files say.
 
 A prelude ``lua/lib/<folder>/<name>.lua`` holds functions that several verbs share. ``core`` is time, leader
 and wake-ups, ``lane`` a lane's state and permits. ``outcome`` is what a call's end changes in its lane.
@@ -17,28 +19,19 @@ A header line continues on the next ones that begin with ``--`` and at least thr
 
 from __future__ import annotations
 
-import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources.abc import Traversable
-
-from fairlane.core.errors import ScriptError
 
 _LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|ENDS|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines of nothing else
-_REACHED = re.compile(r"\b(?:KEY|ARG)\.\w+")
-# Calls of functions, and constants: both may be names that a prelude gives.
-_CALLED = re.compile(r"(?<![.\w'])(?:[a-z_]+(?=\()|[A-Z][A-Z_]+\b(?!\.))")
 _WORD = re.compile(r"\w+")
 _CONSTANT = re.compile(r"([A-Z_]+) = (-?[0-9.]+(?:e[0-9]+)?)\s*")
 _NAME = re.compile(r"(?<![.\w'])[A-Z][A-Z_]*\b")  # of a constant, where its value is used
-_FUNCTION = re.compile(r"^(?:local )?function [\w.]+\((?:[^\n]* end$|.*?^end$)", re.MULTILINE | re.DOTALL)
-_OF_A_CALL = re.compile(r"\b(?:KEY|ARG|CALL)\.\w+")
-_ASSIGNED = re.compile(r"^(?:function )?(\w+)(?= = |\()", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -81,24 +74,9 @@ class LuaFile:
         return _COMMENT.sub("", self.text)
 
     @cached_property
-    def reached(self) -> frozenset[str]:
-        """Keys and arguments in the code, as ``KEY.name`` and ``ARG.name``."""
-        return frozenset(_REACHED.findall(self.code))
-
-    @cached_property
-    def called(self) -> frozenset[str]:
-        """Functions it calls and constants it reads, its own included."""
-        return frozenset(_CALLED.findall(self.code))
-
-    @cached_property
     def every_word(self) -> frozenset[str]:
         """Names and other words in the code."""
         return frozenset(_WORD.findall(self.code))
-
-    @cached_property
-    def assigned(self) -> frozenset[str]:
-        """Names that the code assigns outside of every function."""
-        return frozenset(_ASSIGNED.findall(self.code))
 
     @cached_property
     def constants(self) -> Mapping[str, str]:
@@ -108,35 +86,30 @@ class LuaFile:
         return {each[1]: each[2] for each in found if each} if all(found) else {}
 
 
+def lua_files(folder: Traversable) -> dict[str, Traversable]:
+    """The Lua files in the rooms of a folder, by their paths without ``.lua``."""
+    return {
+        f"{room.name}/{entry.name.removesuffix('.lua')}": entry
+        for room in folder.iterdir()
+        if room.is_dir()
+        for entry in room.iterdir()
+        if entry.name.endswith(".lua")
+    }
+
+
 class Preludes:
-    """The preludes of one folder. Every mistake in a header raises `ScriptError` when a verb is composed."""
+    """The preludes of one folder."""
 
     def __init__(self, folder: Traversable) -> None:
-        found = {
-            f"{room.name}/{entry.name.removesuffix('.lua')}": entry
-            for room in folder.iterdir()
-            if room.is_dir()
-            for entry in room.iterdir()
-            if entry.name.endswith(".lua")
-        }
-        self._files = {
+        found = lua_files(folder)
+        self.files = {
             name: LuaFile.parse(name, found[name].read_text(encoding="utf-8")) for name in sorted(found)
         }
-        self._giver: dict[str, str] = {}
-        self._checked: set[str] = set()
+        """Every prelude by its name, which is its path without ``.lua``."""
         self._bare: dict[str, str] = {}
         self._constants = {
-            key: value for file in self._files.values() for key, value in file.constants.items()
+            key: value for file in self.files.values() for key, value in file.constants.items()
         }
-        for name, file in self._files.items():
-            for given in file.words("GIVES"):
-                if (other := self._giver.setdefault(given, name)) != name:
-                    raise ScriptError(name, f"gives {given}, as {other} does")
-
-    @property
-    def files(self) -> Mapping[str, LuaFile]:
-        """Every prelude by its name, which is its path without ``.lua``."""
-        return self._files
 
     def bare(self, text: str) -> str:
         """The text without lines of comments, and with the numbers of constants in place of their names."""
@@ -148,54 +121,11 @@ class Preludes:
     def compose(self, verb: LuaFile) -> list[LuaFile]:
         """The preludes that a verb needs, itself or through others, each after those that it uses."""
         ordered: dict[str, LuaFile] = {}
-        self._visit(verb, (), ordered)
-        declared = {f"KEY.{key.rstrip('*')}" for key in verb.words("KEYS")}
-        declared |= {f"ARG.{argument}" for argument in verb.words("ARGV")}
-        for file in ordered.values():
-            if missing := sorted(set(file.words("NEEDS")) - declared):
-                raise ScriptError(
-                    verb.name, f"{file.name} needs {', '.join(missing)}, which the verb does not declare"
-                )
-        if unknown := sorted(verb.reached - declared):
-            raise ScriptError(verb.name, f"reaches for {', '.join(unknown)}, which its header does not name")
+        self._add_used(verb, ordered)
         return list(ordered.values())
 
-    def _visit(self, file: LuaFile, above: tuple[str, ...], ordered: dict[str, LuaFile]) -> None:
-        if file.name in above:
-            circle = [*above[above.index(file.name) :], file.name]
-            raise ScriptError(file.name, f"uses itself: {' → '.join(circle)}")
-        if file.name in ordered:
-            return
-        if file.name not in self._checked:
-            for problem in self._problems(file):
-                raise ScriptError(file.name, problem)
-            self._checked.add(file.name)
+    def _add_used(self, file: LuaFile, ordered: dict[str, LuaFile]) -> None:
         for used in file.uses:
-            self._visit(self._files[used], (*above, file.name), ordered)
-        if file.name in self._files:
-            ordered[file.name] = file
-
-    def _problems(self, file: LuaFile) -> Iterator[str]:
-        for used in file.uses:
-            if used not in self._files:
-                yield f"uses {used}, which is no prelude{_nearest(used, sorted(self._files))}"
-        for name in sorted(file.called & self._giver.keys()):
-            if self._giver[name] not in (*file.uses, file.name):
-                yield f"uses {name} without naming {self._giver[name]}, which gives it"
-        if file.name not in self._files:
-            return
-        for ending in file.words("ENDS"):
-            if ending not in file.words("GIVES"):
-                yield f"says that {ending} ends a script, and does not give it"
-        for given in file.words("GIVES"):
-            if given not in file.assigned:
-                yield f"says that it gives {given}, and does not define it"
-        if unknown := sorted(file.reached - set(file.words("NEEDS"))):
-            yield f"reaches for {', '.join(unknown)}, which its NEEDS does not name"
-        if kept := sorted(set(_OF_A_CALL.findall(_FUNCTION.sub("", file.code)))):
-            yield f"uses {', '.join(kept)} outside of its functions, where a server would keep it"
-
-
-def _nearest(word: str, known: Sequence[str]) -> str:
-    near = difflib.get_close_matches(word, known, 1)
-    return f"; did you mean {near[0]}?" if near else ""
+            if used not in ordered:
+                self._add_used(self.files[used], ordered)
+                ordered[used] = self.files[used]

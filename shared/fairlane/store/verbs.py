@@ -29,7 +29,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-from fairlane.store.preludes import LuaFile, Preludes
+from fairlane.store.preludes import LuaFile, Preludes, lua_files
 from fairlane.store.script import Script
 from fairlane.store.verb_text import VerbText, digest, of_many, of_one
 
@@ -48,7 +48,7 @@ def load(folder: Traversable, name: str) -> Script:
 
 
 def _composed(verbs: Mapping[str, Traversable], name: str, preludes: Preludes) -> Script:
-    """A verb behind the preludes that it needs. Raises `ScriptError` for a wrong header."""
+    """A verb behind the preludes that it needs."""
     verb = LuaFile.parse(name, verbs[name].read_text(encoding="utf-8"))
     many = _form(verb, of_many(verb, preludes), f"{name}, many") if verb.words("MERGES") else None
     return replace(_form(verb, of_one(verb, preludes), name), many=many)
@@ -67,13 +67,7 @@ def _verbs() -> Mapping[str, Traversable]:
 
 def _verbs_in(folder: Traversable) -> Mapping[str, Traversable]:
     """The file of each verb by its name; which folder it stands in is for readers alone."""
-    return {
-        entry.name.removesuffix(".lua"): entry
-        for room in folder.iterdir()
-        if room.is_dir()
-        for entry in room.iterdir()
-        if entry.name.endswith(".lua")
-    }
+    return {path.partition("/")[2]: entry for path, entry in lua_files(folder).items()}
 
 
 @cache
