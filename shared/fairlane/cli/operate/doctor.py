@@ -83,7 +83,7 @@ def _answers(redis: RedisSettings) -> str:
     shown, topology = f"answers at {without_password(redis.url)}", topology_of(redis.url)
     if topology is None:
         return shown
-    host, port = finder_of(topology, redis.deployment).find()
+    host, port = finder_of(topology, redis.deployment)()
     return f"{shown}; the primary is {host}:{port}"
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator
+from typing import Any, TypeAlias
 
 from redis import Redis
 from redis.connection import parse_url
@@ -19,29 +19,14 @@ ASK_TIMEOUT_S = 1.0
 MOST_HOPS = 5
 
 
-class Finder(Protocol):
-    """Finds the server that takes writes."""
-
-    def find(self) -> Address:
-        """Its address now. Raises redis-py's ``ConnectionError`` while there is no primary."""
-        ...
-
-
-class OneAddress:
-    """The address of a URL with one server. Behind its name another server may be the primary by now."""
-
-    def __init__(self, address: Address) -> None:
-        self._address = address
-
-    def find(self) -> Address:
-        """See `Finder`."""
-        return self._address
+Find: TypeAlias = Callable[[], Address]
+"""Finds the server that takes writes. Raises redis-py's ``ConnectionError`` while there is none."""
 
 
 class SentinelFinder:
     """Asks Sentinels, and then the server whether it agrees: a Sentinel may be behind."""
 
-    def __init__(self, topology: Topology, deployment: str) -> None:
+    def __init__(self, topology: Topology) -> None:
         self._topology, self._service = topology, topology.service
         asking = {"socket_timeout": ASK_TIMEOUT_S, "socket_connect_timeout": ASK_TIMEOUT_S}
         self._sentinel = Sentinel(
@@ -49,7 +34,7 @@ class SentinelFinder:
         )
 
     def find(self) -> Address:
-        """See `Finder`."""
+        """See `Find`."""
         try:
             host, port = self._sentinel.discover_master(self._service)
         except MasterNotFoundError as error:
@@ -93,7 +78,7 @@ class ClusterFinder:
         self._last: Address | None = None
 
     def find(self) -> Address:
-        """See `Finder`."""
+        """See `Find`."""
         problem: Exception | None = None
         for address in self._candidates():
             try:
@@ -126,10 +111,11 @@ class ClusterFinder:
         raise ClusterDownError(f"the nodes do not agree who has slot of {self._key}")
 
 
-def finder_of(topology: Topology, deployment: str) -> Finder:
-    """The finder for this kind of topology."""
-    kind = ClusterFinder if topology.service is None else SentinelFinder
-    return kind(topology, deployment)
+def finder_of(topology: Topology, deployment: str) -> Find:
+    """What finds the primary in this kind of topology."""
+    if topology.service is None:
+        return ClusterFinder(topology, deployment).find
+    return SentinelFinder(topology).find
 
 
 def _open(topology: Topology, address: Address) -> Redis:

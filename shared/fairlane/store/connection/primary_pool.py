@@ -21,7 +21,7 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from fairlane.config.topology import topology_of
-from fairlane.store.connection.primary import Finder, OneAddress, finder_of
+from fairlane.store.connection.primary import Find, finder_of
 from fairlane.store.connection.server_states import LONELY, refusing_state
 from fairlane.store.connection.tls_errors import options_of
 
@@ -36,14 +36,15 @@ server that was demoted; and balancers forget connections that are idle for a mi
 
 
 class _Blocking(Connection):
-    """After a ``ConnectionError`` the next try connects to the primary.
+    """After a ``ConnectionError`` the next try connects to the primary, as ``find`` finds it.
 
     So does the next command after NOREPLICAS: a primary that Sentinels replaced while it lived answers so
     for the ten seconds until they demote it. So does the next command of a connection that is old.
+    Without ``find`` there is one address, behind which another server may be the primary by then.
     """
 
-    def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder, self._renew_at = finder, 0.0
+    def __init__(self, *, find: Find | None, **options: Any) -> None:
+        self._find, self._renew_at = find, 0.0
         super().__init__(**options)
 
     def send_packed_command(self, *args: Any, **options: Any) -> Any:
@@ -54,7 +55,8 @@ class _Blocking(Connection):
 
     def _connect(self) -> Any:
         self._renew_at = monotonic() + MOST_AGE_S
-        self.host, self.port = self._finder.find()
+        if self._find is not None:
+            self.host, self.port = self._find()
         return super()._connect()
 
     def read_response(self, *args: Any, **options: Any) -> Any:
@@ -63,7 +65,7 @@ class _Blocking(Connection):
             return super().read_response(*args, **options)
         except _ELSEWHERE as error:
             self.disconnect()
-            if isinstance(self._finder, OneAddress):
+            if self._find is None:
                 raise
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
         except ResponseError as error:
@@ -79,8 +81,8 @@ class _BlockingTls(_Blocking, SSLConnection):
 class _Asynchronous(AsyncConnection):
     """`_Blocking` for asyncio. It looks for the primary on a thread: that is rare, and one piece of code."""
 
-    def __init__(self, *, finder: Finder, **options: Any) -> None:
-        self._finder, self._renew_at = finder, 0.0
+    def __init__(self, *, find: Find | None, **options: Any) -> None:
+        self._find, self._renew_at = find, 0.0
         super().__init__(**options)
 
     async def send_packed_command(self, *args: Any, **options: Any) -> None:
@@ -91,7 +93,8 @@ class _Asynchronous(AsyncConnection):
 
     async def _connect(self) -> None:
         self._renew_at = monotonic() + MOST_AGE_S
-        self.host, self.port = await asyncio.to_thread(self._finder.find)
+        if self._find is not None:
+            self.host, self.port = await asyncio.to_thread(self._find)
         await super()._connect()
 
     async def read_response(self, *args: Any, **options: Any) -> Any:
@@ -100,7 +103,7 @@ class _Asynchronous(AsyncConnection):
             return await super().read_response(*args, **options)
         except _ELSEWHERE as error:
             await self.disconnect()
-            if isinstance(self._finder, OneAddress):
+            if self._find is None:
                 raise
             raise RedisConnectionError(f"{self.host}:{self.port} is not the one to ask: {error}") from error
         except ResponseError as error:
@@ -133,7 +136,7 @@ def async_primary_pool(url: str, deployment: str, **options: Any) -> AsyncConnec
 
 
 def _stated(url: str, deployment: str | None) -> dict[str, Any]:
-    """What the URL says of a connection, and the finder of the server."""
+    """What the URL says of a connection, and what finds the primary where it names several servers."""
     topology = topology_of(url)
     if topology is not None:
         if deployment is None:
@@ -141,6 +144,5 @@ def _stated(url: str, deployment: str | None) -> dict[str, Any]:
         url = topology.server_url(topology.nodes[0])
     stated: dict[str, Any] = {"host": "localhost", "port": 6379, **parse_url(url), **options_of(url)}
     stated.pop("connection_class", None)
-    here = stated["host"], stated["port"]
-    finder = OneAddress(here) if topology is None or deployment is None else finder_of(topology, deployment)
-    return {**stated, "finder": finder}
+    find = None if topology is None or deployment is None else finder_of(topology, deployment)
+    return {**stated, "find": find}

@@ -85,7 +85,8 @@ def _certificate(error: ssl.SSLCertVerificationError) -> Refusal:
 
 def _handshake(error: ssl.SSLError, url: str) -> Refusal | None:
     if error.reason in _NO_PEM:
-        named = ", ".join(_files(url)) or "the file of ssl_ca_certs, ssl_certfile or ssl_keyfile"
+        files = [f"{name}={path}" for name, path in _named(url)]
+        named = ", ".join(files) or "the file of ssl_ca_certs, ssl_certfile or ssl_keyfile"
         return Refusal(f"{named} holds no certificate or key", "Name files in PEM format")
     if error.reason in _CLIENT_UNKNOWN:
         remedy = "Name it in the URL: ?ssl_certfile=/path/to/client.pem&ssl_keyfile=/path/to/client.key"
@@ -103,10 +104,6 @@ def _file(error: OSError, url: str) -> Refusal | None:
     return Refusal(
         f"{', '.join(missing)}: {error.strerror}", "Name files in the URL that are there and readable"
     )
-
-
-def _files(url: str) -> list[str]:
-    return [f"{name}={path}" for name, path in _named(url)]
 
 
 def _named(url: str) -> list[tuple[str, str]]:
