@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -27,15 +26,8 @@ Limit: TypeAlias = float | bool | str | None
 VIEWED_AT_ONCE = 100
 
 _FAILURES = (
-    "circuit",
-    "down_ms",
-    "open_ms",
-    "last_error_ms",
-    "last_error",
-    "answered_n",
-    "paused",
-    "parked",
-    "probe_ended_ms",
+    *("circuit", "down_ms", "open_ms", "last_error_ms", "last_error"),
+    *("answered_n", "paused", "parked", "probe_ended_ms"),
 )
 
 
@@ -165,7 +157,7 @@ class Lanes(Permits):
     def failures(self, lanes: Sequence[str]) -> dict[str, LaneFailures]:
         """How each of these lanes fails its calls."""
         found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *_FAILURES))
-        return {lane: _read_failures(*values) for lane, values in found}
+        return {lane: _read_failures(values) for lane, values in found}
 
     def inherit(self, lane: str, source: str, since_ms: int, now_ms: str | int = "") -> bool:
         """Start from what another lane has learned, and from nothing else of it. True if it was done.
@@ -235,24 +227,18 @@ class Lanes(Permits):
         return found
 
 
-def _read_failures(
-    circuit: bytes | None,
-    down: bytes | None,
-    probe: bytes | None,
-    failed: bytes | None,
-    error: bytes | None,
-    answered_n: bytes | None,
-    paused: bytes | None,
-    parked: bytes | None,
-    probed: bytes | None,
-) -> LaneFailures:
-    first_ms = int(down) if down else None
-    down_ms = first_ms if circuit not in (None, b"closed") else None
-    probe_ms = int(probe) if probe and circuit == b"open" else None
-    stopped = paused == b"1" or parked is not None
-    words = (error or b"").decode()
+def _read_failures(values: Sequence[bytes | None]) -> LaneFailures:
+    """Of the values of `_FAILURES`."""
+    circuit, down, probe, failed, error, answered_n, paused, parked, probed = values
     return LaneFailures(
-        down_ms, probe_ms, int(failed or 0), words, int(answered_n or 0), stopped, first_ms, int(probed or 0)
+        down_ms=int(down) if down and circuit not in (None, b"closed") else None,
+        probe_ms=int(probe) if probe and circuit == b"open" else None,
+        failed_ms=int(failed or 0),
+        error=(error or b"").decode(),
+        answered_n=int(answered_n or 0),
+        stopped=paused == b"1" or parked is not None,
+        first_ms=int(down) if down else None,
+        probe_failed_ms=int(probed or 0),
     )
 
 
@@ -270,8 +256,4 @@ def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
             first["msg"].replace("Input should be", "must be") if known else "there is no such limit",
             descriptions(LaneLimits).get(name) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
         ) from None
-    for name in stated:
-        value = getattr(made, name)
-        if isinstance(value, float) and not math.isfinite(value):
-            raise ConfigurationError(f"lanes.{lane}.{name}", value, "is not finite", "0 is no limit")
     return made

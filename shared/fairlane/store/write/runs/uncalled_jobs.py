@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Literal, NamedTuple, Protocol, TypeAlias
+from collections.abc import Sequence
+from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
 
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.run import RunRef
@@ -114,13 +114,28 @@ class UncalledJobs:
         now_ms: str | int = "",
         *,
         down_ms: int | None = None,
+        member: str = "",
     ) -> int:
         """Fail a queue's first job while ``cause`` lasts; ``down_ms`` is since when the lane is down.
 
-        1: failed, 2: and the run has ended, 0: not.
+        ``member``: the job's in the index of delayed jobs, where it waits for its retry instead. 1: failed,
+        2: and the run has ended, 0: not.
         """
-        values = {"entry": entry, "member": "", "cause": cause, "down_ms": down_ms or ""}
-        return self._fail(ref, lane, queue, values, completion, epoch, now_ms)
+        follow, session = completion.follow, completion.session
+        hot = following_queues(self.keys, ref, follow, session)
+        call = bound(
+            "job_fail",
+            named_keys(self.keys, ref, lane, queue=queue, hot=hot),
+            now_ms=now_ms,
+            epoch=epoch,
+            name=lane,
+            entry=entry,
+            member=member,
+            cause=cause,
+            down_ms=down_ms or "",
+            **ended_values(completion.payload, follow, session),
+        )
+        return int(call.run(self.redis))
 
     def fail_delayed(
         self,
@@ -133,29 +148,6 @@ class UncalledJobs:
         down_ms: int | None = None,
     ) -> int:
         """Fail a job that waits for its retry, as `fail` does."""
-        values = {"entry": job.entry, "member": job.member, "cause": cause, "down_ms": down_ms or ""}
-        queue = self.keys.hot(job.ref, job.lane)
-        return self._fail(job.ref, job.lane, queue, values, completion, epoch, now_ms)
-
-    def _fail(
-        self,
-        ref: RunRef,
-        lane: str,
-        queue: str,
-        values: Mapping[str, str | int],
-        completion: JobCompletion,
-        epoch: int,
-        now_ms: str | int,
-    ) -> int:
-        follow, session = completion.follow, completion.session
-        hot = following_queues(self.keys, ref, follow, session)
-        call = bound(
-            "job_fail",
-            named_keys(self.keys, ref, lane, queue=queue, hot=hot),
-            now_ms=now_ms,
-            epoch=epoch,
-            name=lane,
-            **values,
-            **ended_values(completion.payload, follow, session),
-        )
-        return int(call.run(self.redis))
+        ref, lane, queue = job.ref, job.lane, self.keys.hot(job.ref, job.lane)
+        more: dict[str, Any] = {"down_ms": down_ms, "member": job.member}
+        return self.fail(ref, lane, queue, job.entry, cause, completion, epoch, now_ms, **more)
