@@ -1,4 +1,7 @@
-"""Notices runs of which Redis has lost a part: whole keys, which an eviction policy or a person deleted."""
+"""Notices runs of which Redis has lost a part: whole keys, or the request for what a client wrote.
+
+An eviction policy or a person deletes keys; a server that restarts may lose its last second.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,8 @@ from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import RedisClient
+from fairlane.store.run_queries import answers, read_hostile
+from fairlane.store.write.runs.inbox import asked_for
 
 LOST_RESULT = (
     "Redis has lost this result: it evicts keys unless maxmemory-policy is noeviction. Continue the run to "
@@ -87,15 +92,31 @@ def lost_rows(ref: RunRef, fields: Sequence[bytes | None]) -> Exception:
     return ResultsLost(ref.run, "rows of it") if archived is None else RunArchived(ref.run)
 
 
-def ask_started(pipeline: Any, keys: Keys, ref: RunRef) -> None:
-    """Queue the read whose reply `require_submitted` takes."""
-    pipeline.exists(keys.plan(ref), keys.results(ref), keys.done(ref))
+def is_unasked(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
+    """Whether a run was submitted and has no state, and nothing asks for it any more."""
+
+    def read() -> list[Any]:
+        pipeline = redis.pipeline(transaction=True)
+        pipeline.hexists(keys.state(ref), "state")
+        pipeline.exists(keys.spec(ref))
+        pipeline.lrange(keys.inbox(ref.team), 0, -1)
+        return answers(pipeline)
+
+    known, waits, requests = read_hostile(read) or (0, 1, [])
+    return bool(waits and not known) and ref.run not in asked_for("submit", requests)
 
 
-def require_submitted(ref: RunRef, started: int) -> None:
-    """Raise `ResultsLost` for a run without a state that did start: it does not wait to be admitted."""
-    if started:
-        raise ResultsLost(ref.run, "how far it had come")
+def awaits_rows(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
+    """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
+
+    def read() -> list[Any]:
+        pipeline = redis.pipeline(transaction=True)
+        pipeline.hget(keys.state(ref), "open")
+        pipeline.lrange(keys.inbox(ref.team), 0, -1)
+        return answers(pipeline)
+
+    is_open, requests = read_hostile(read) or (None, [])
+    return is_open == b"1" and ref.run not in asked_for("extend", requests)
 
 
 def mark_lost_results(state: RunState, stored: Sequence[bytes | None], steps: int) -> Sequence[bytes | None]:

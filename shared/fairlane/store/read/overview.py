@@ -16,7 +16,7 @@ from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal
 from fairlane.store.keys import Keys
 from fairlane.store.read.mistyped import mistyped_of_deployment, refusal_of
 from fairlane.store.run_queries import RunStates, ask_each
-from fairlane.store.write.runs.inbox import Inbox, submitted_by
+from fairlane.store.write.runs.inbox import Inbox, asked_for
 
 WAITING_READ = 1000
 """Requests that are read of an inbox; they lie there for moments while a scheduler leads."""
@@ -171,8 +171,7 @@ class DeploymentReader:
         pipeline.zrange(self._keys.runs(team), 0, -1)
         pipeline.lrange(self._keys.inbox(team), -WAITING_READ, -1)
         admitted, requests = pipeline.execute()
-        waiting = (submitted_by(raw) for raw in requests)
-        return sorted({run.decode() for run in admitted} | {run for run in waiting if run})
+        return sorted({run.decode() for run in admitted} | set(asked_for("submit", requests)))
 
 
 def _server(info: Mapping[str, Any], refused: Refusal | None) -> ServerView:

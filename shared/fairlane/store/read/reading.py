@@ -30,19 +30,19 @@ from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, digest_field, served_models
-from fairlane.store.read.asked_runs import AskedRuns
 from fairlane.store.read.lost_parts import (
     ask_results,
-    ask_started,
+    awaits_rows,
+    is_unasked,
     lost_rows,
     mark_lost_results,
     require_results,
-    require_submitted,
 )
 from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
 from fairlane.store.read.turn_reading import HandedRows, TurnReader
 from fairlane.store.run_queries import RunFields, read_time
 from fairlane.store.write.runs.client_scores import read_client_scores
+from fairlane.store.write.runs.inbox import asked_for
 
 RESULTS_AT_ONCE = 256
 """Stored results that a reader fetches first; how many it fetches then depends on their size."""
@@ -67,7 +67,6 @@ class RunReader:
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
-        self._asked = AskedRuns(redis, keys)
 
     def now_ms(self) -> int:
         """The deployment's time, which orders the runs of clients whose own clocks differ."""
@@ -105,10 +104,10 @@ class RunReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hexists(self._keys.state(ref), "state")
         pipeline.exists(self._keys.spec(ref))
-        ask_started(pipeline, self._keys, ref)
+        pipeline.exists(self._keys.plan(ref), self._keys.results(ref), self._keys.done(ref))
         known, waits, started = pipeline.execute()
-        if waits and not known:
-            require_submitted(ref, started)
+        if waits and not known and started:
+            raise ResultsLost(ref.run, "how far it had come")
 
     def client_scores(self, ref: RunRef) -> dict[str, Scores]:
         """By scorer, what clients have computed over all records of the run and reported."""
@@ -125,18 +124,19 @@ class RunReader:
 
         Raises `ResultsLost` where it was admitted once.
         """
-        lost = self._asked.is_lost(ref)
+        lost = is_unasked(self._redis, self._keys, ref)
         if lost:
             self._require_submitted(ref)
         return lost
 
     def awaits_rows(self, ref: RunRef) -> bool:
         """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
-        return self._asked.awaits_rows(ref)
+        return awaits_rows(self._redis, self._keys, ref)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
         """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
-        waiting = [RunRef(team, run) for run in self._asked.latest(team, limit)]
+        requests = self._redis.lrange(self._keys.inbox(team), -2 * limit, -1)
+        waiting = [RunRef(team, run) for run in asked_for("submit", requests)[-limit:]]
         return newest_runs(self._redis, self._keys, team, waiting, limit)
 
     def is_archived(self, ref: RunRef) -> bool:
@@ -259,11 +259,7 @@ class RecordReader:
 
     def records(self, items: Sequence[int]) -> list[Record]:
         """The records of ``items``, in that order: see `fetch`."""
-        return list(self.read(items))
-
-    def read(self, items: Sequence[int]) -> Iterator[Record]:
-        """The same, each made when it is asked for."""
-        return iter(self.fetch(items))
+        return list(self.fetch(items))
 
     def fetch(self, items: Sequence[int]) -> Iterable[Record]:
         """Fetch what the records of ``items`` are made of, in two round trips or a few more.

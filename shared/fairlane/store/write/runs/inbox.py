@@ -58,22 +58,18 @@ class Request(BaseModel):
     by: str = Field(default="", max_length=BY_CHARS, pattern=r"^[^\x00-\x1f\x7f]*$")
 
 
-def submitted_by(entry: bytes) -> str | None:
-    """The id of the run that an entry of an inbox submits; ``None`` if it submits none."""
+def request_of(entry: bytes) -> Request | None:
+    """The request in an entry of an inbox; ``None`` for an entry that is none."""
     try:
-        request = Request.model_validate_json(entry)
+        return Request.model_validate_json(entry)
     except ValidationError:
         return None
-    return request.run if request.op == "submit" else None
 
 
-def extended_by(entry: bytes) -> str | None:
-    """The id of the run that gets rows by an entry of an inbox; ``None`` if none does."""
-    try:
-        request = Request.model_validate_json(entry)
-    except ValidationError:
-        return None
-    return request.run if request.op == "extend" else None
+def asked_for(op: str, entries: Iterable[bytes]) -> list[str]:
+    """Ids of the runs for which entries of an inbox ask ``op``, in their order."""
+    requests = map(request_of, entries)
+    return [request.run for request in requests if request is not None and request.op == op]
 
 
 class Outbox:
@@ -175,9 +171,7 @@ class Outbox:
     def submit(self, spec: RunSpec) -> None:
         """Submit an uploaded run."""
         ref = RunRef(spec.team, spec.run)
-        pipeline = self._redis.pipeline(transaction=True)
-        pipeline.set(self._keys.spec(ref), spec.model_dump_json(), ex=UPLOAD_TTL_S)
-        pipeline.execute()
+        self._redis.set(self._keys.spec(ref), spec.model_dump_json(), ex=UPLOAD_TTL_S)
         self._ask(ref, "submit")
 
     def announce(self, team: str) -> None:
@@ -310,11 +304,8 @@ class Inbox:
         What is no list goes away: nothing could ever be asked for again.
         """
         bounds = {"first": 0, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
-        for raw in script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds).run(self._redis):
-            try:
-                yield Request.model_validate_json(raw)
-            except ValidationError:
-                yield None
+        call = script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds)
+        yield from map(request_of, call.run(self._redis))
 
     def drop(self, team: str, count: int) -> None:
         """Forget the first ``count`` entries: they have been acted on."""
