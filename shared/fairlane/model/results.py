@@ -220,7 +220,7 @@ class Portion:
                 if rest:
                     _add_rest(draft, rest)
                 if evals:
-                    _add_evaluations(draft, evals, parsed[place + 1 : place + steps], self.missing)
+                    add_evaluations(draft, evals, parsed[place + 1 : place + steps], self.missing)
                 place += steps
                 draft.__class__ = Record
                 yield draft
@@ -249,7 +249,8 @@ def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
         draft.unkept["task"] = Unkept.from_list(unkept)
 
 
-def _add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
+def add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
+    """Add to the scores of an item or a session what its evaluations' parsed results say of each step."""
     for step, each in zip(steps, parsed, strict=True):
         result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
         if result.usage.total is not None and not result.cached:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import json
 
 from fairlane.model.run import RunRef
+from fairlane.store.redis_client import RedisClient
 
 KEY_VERSION = "v2"
 TOKEN_AXES = ("tokens", "input", "output")
@@ -165,6 +166,13 @@ class Keys:
     def limits(self, lane: str) -> str:
         """Hash: a lane's configured limits."""
         return f"{self.prefix}lane:{lane}:limits"
+
+
+class Stored:
+    """Reads or changes what a deployment has stored, by its keys and through one client."""
+
+    def __init__(self, redis: RedisClient, keys: Keys) -> None:
+        self._redis, self._keys = redis, keys
 
 
 def digest_field(page: int) -> str:

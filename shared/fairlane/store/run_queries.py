@@ -19,7 +19,7 @@ from fairlane.model.run_status import LaneProgress, Pause, RoleTime, RunStatus
 from fairlane.model.sessions import memberships_field
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import RETYPED, refusing_state
-from fairlane.store.keys import Keys, digest_field
+from fairlane.store.keys import Keys, Stored, digest_field
 from fairlane.store.redis_client import RedisPipeline
 from fairlane.store.rejections import REJECTED, rejections_in
 
@@ -205,11 +205,8 @@ class RunProgress:
         return max(0, self.jobs - self.jobs_done - self.in_flight)
 
 
-class RunStates:
+class RunStates(Stored):
     """Reads the states of many runs, in one or two round trips."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def active(self) -> list[RunRef]:
         """Runs that have not ended."""

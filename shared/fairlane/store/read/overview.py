@@ -11,9 +11,8 @@ from redis.exceptions import RedisError, ResponseError
 
 from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
 from fairlane.model.run import RunRef
-from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.read.mistyped import mistyped_of_deployment, refusal_of
 from fairlane.store.run_queries import RunStates, ask_each
 from fairlane.store.write.runs.inbox import Inbox, asked_for
@@ -72,11 +71,8 @@ class ServerView:
         return self.eviction not in (None, "noeviction")
 
 
-class DeploymentReader:
+class DeploymentReader(Stored):
     """Reads keys that belong to no single run."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def server(self) -> ServerView | None:
         """The server as INFO reports it; ``None`` where INFO is missing or denied."""

@@ -29,7 +29,7 @@ from fairlane.model.results import Portion
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys, digest_field, served_models
+from fairlane.store.keys import Keys, Stored, digest_field, served_models
 from fairlane.store.read.lost_parts import (
     ask_results,
     awaits_rows,
@@ -62,11 +62,8 @@ _UNFINISHED = {RunState.TIMED_OUT: JobState.TIMED_OUT, RunState.STOPPED: JobStat
 _NONE: Mapping[str, Connection] = {}
 
 
-class RunReader:
+class RunReader(Stored):
     """Reads runs of any team. Raises `RunNotFound` for a run that does not exist or has expired."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def now_ms(self) -> int:
         """The deployment's time, which orders the runs of clients whose own clocks differ."""

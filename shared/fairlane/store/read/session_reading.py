@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import SimpleNamespace
 
 from fairlane.core.errors import BrokenSessions
 from fairlane.model.job import JobState
-from fairlane.model.record import note_of, reason_of
-from fairlane.model.results import JudgeResult
-from fairlane.model.run import RunRef, RunSpec, RunState
+from fairlane.model.results import add_evaluations, parsed_results
+from fairlane.model.run import RunRef, RunSpec, RunState, cell_of
 from fairlane.model.sessions import BLOCK, SessionRecord, decode_members, members_field, session_job
-from fairlane.model.tokens import Unkept, Usage
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.lost_parts import ask_results, require_results
@@ -63,38 +62,14 @@ class SessionReader:
     def _record(
         self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
     ) -> SessionRecord:
-        spec = self._spec
-        scores: dict[str, float | None] = {}
-        errors: dict[str, str] = {}
-        used: dict[str, Usage] = {}
-        arguments: dict[str, str] = {}
-        notes: dict[str, str] = {}
-        unkept: dict[str, Unkept] = {}
-        for step, text in zip(spec.session_evals, stored, strict=True):
-            result = JudgeResult.from_json(text) if text else JudgeResult(missing, error=str(missing))
-            scores[step.name] = result.score
-            if why := result.why_unscored:
-                errors[step.name] = why
-            if result.usage.total is not None and not result.cached:
-                used[step.name] = result.usage
-            if reason := reason_of(step, result.answer):
-                arguments[step.name] = reason
-            if result.left_out:
-                notes[step.name] = note_of(result.left_out)
-            if result.unkept.answers:
-                unkept[step.name] = result.unkept
-        rest, repetition = divmod(cell, spec.repetitions)
-        prompt, model = divmod(rest, max(1, len(spec.models)))
+        spec, place = self._spec, cell_of(self._spec, cell)
+        found = SimpleNamespace(scores={}, score_errors={}, eval_usage={}, arguments={}, notes={}, unkept={})
+        add_evaluations(found, spec.session_evals, parsed_results(stored), missing)
         return SessionRecord(
             session=self._rows.row(rows[0]).get(spec.session_field or ""),
-            model=spec.models[model] if spec.models else "",
-            prompt=prompt,
-            repetition=repetition,
+            model=spec.models[place.model] if spec.models else "",
+            prompt=place.prompt,
+            repetition=place.repetition,
             items=tuple(row * spec.cells_per_row + cell for row in rows),
-            scores=scores,
-            score_errors=errors,
-            eval_usage=used,
-            arguments=arguments,
-            notes=notes,
-            unkept=unkept,
+            **vars(found),
         )

@@ -6,8 +6,7 @@ from collections.abc import Collection
 from typing import NamedTuple
 
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 
 ENDED_AT_ONCE = 10_000
 BYTES_AT_ONCE = 4096  # of a bitmap
@@ -54,11 +53,8 @@ class Ended(NamedTuple):
     unlisted: int = 0
 
 
-class TurnReader:
+class TurnReader(Stored):
     """Reads one deployment's runs."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def states(self, ref: RunRef, steps: int) -> TurnStates:
         """All items of a run."""

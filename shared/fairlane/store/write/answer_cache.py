@@ -11,15 +11,11 @@ from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.outcome import Success
 from fairlane.model.results import packed, unpacked
 from fairlane.model.tokens import Usage
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 
 
-class Answers:
+class Answers(Stored):
     """Finds answers by the digests of calls (`fairlane.pipeline.rendering.Call.digest`)."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def find(self, team: str, digests: Mapping[int, str]) -> dict[int, Success]:
         """Those that are there, by the caller's own numbers, in one round trip."""

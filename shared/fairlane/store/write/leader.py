@@ -11,7 +11,7 @@ from redis.exceptions import ResponseError
 from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Keys, Stored
 from fairlane.store.verbs import script
 
 BIDS_PER_LEASE = 3
@@ -148,14 +148,11 @@ class Marks:
     due_ms: int | None = None
 
 
-class Wakeups:
+class Wakeups(Stored):
     """Takes each mark once, and only as the leader, because no other scheduler would see it again.
 
     It takes one round trip a tick, which also reads the next back-off.
     """
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def take(self, epoch: int) -> Marks:
         """All marks, a bounded number at a time. Raises `NotLeader`, and then takes none."""

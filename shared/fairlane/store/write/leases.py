@@ -9,8 +9,7 @@ from typing import Any, NamedTuple
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 
 UNTAKEN_MS = 5000
 """A permit that no worker has taken for so long, in milliseconds, has probably gone to no worker: a live one
@@ -40,11 +39,8 @@ class Lease:
         return RunRef(self.attempt.team, self.attempt.run)
 
 
-class Leases:
+class Leases(Stored):
     """Reads leases; `Attempts.recover` is what changes them."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def lapsed(self, now_ms: int, limit: int = 200) -> list[Lease]:
         """Leases whose deadline has passed, the oldest first."""

@@ -5,8 +5,7 @@ from __future__ import annotations
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairlane.config.sections import TeamSettings
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.write.audit import Act, Auditor
 
 
@@ -29,11 +28,8 @@ class TeamRecord(BaseModel):
         return stated.model_copy(update=self.model_dump(exclude={"added_ms"}, exclude_none=True))
 
 
-class Registry:
+class Registry(Stored):
     """Reads and writes the hash."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def put(self, team: str, record: TeamRecord) -> None:
         """Add a team, or change its settings."""

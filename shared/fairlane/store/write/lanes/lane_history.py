@@ -10,8 +10,7 @@ import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias
 
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.run_queries import ask_each
 from fairlane.store.write.lanes.lane_view import FAILED
 
@@ -92,11 +91,8 @@ class RecentCalls(NamedTuple):
     refused_share: float | None = None
 
 
-class History:
+class History(Stored):
     """Reads what lanes did, and writes it; only the leader does."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def activity(self, lanes: Sequence[str]) -> dict[str, Activity]:
         """Counters that show use, by lane, in one round trip; lanes that were never used are left out."""

@@ -13,8 +13,7 @@ from redis.exceptions import NoPermissionError, OutOfMemoryError
 
 from fairlane.datasets.rows import Page, decode_page, encode_page
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.run_queries import ask_each, read_hostile
 from fairlane.store.verbs import script
 from fairlane.store.write.runs.run_control import restore_active
@@ -72,11 +71,8 @@ def asked_for(op: str, entries: Iterable[bytes]) -> list[str]:
     return [request.run for request in requests if request is not None and request.op == op]
 
 
-class Outbox:
+class Outbox(Stored):
     """The client's side: uploads a run's rows and sends requests."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
         """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails.
@@ -229,11 +225,8 @@ def _shown(name: str) -> str:
     return "".join(sign for sign in name if sign.isprintable())[:BY_CHARS]
 
 
-class Inbox:
+class Inbox(Stored):
     """The scheduler's side: reads requests, a bounded number a team at a time."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def teams(self) -> list[str]:
         """Teams that have ever asked for something, and those that the operator has made."""

@@ -8,17 +8,13 @@ from itertools import islice
 
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import first_session_job
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
 from fairlane.store.write.runs.uncalled_jobs import JobCompletion, Spent
 
 
-class LostJobs:
+class LostJobs(Stored):
     """For the leader: fenced by its epoch."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def is_stranded(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> bool:
         """Whether none of a run's jobs is queued on ``lanes``, leased or delayed."""
