@@ -34,19 +34,9 @@ SEPARATORS = " \n\t-_.,:;|/\u200b"
 LEAST_SPELLING = 8
 FINGERPRINT_DIGITS = 12
 
-SECRET_NAMES = frozenset(
-    {
-        "api_key",
-        "apikey",
-        "authorization",
-        "cookie",
-        "password",
-        "proxy_authorization",
-        "secret",
-        "set_cookie",
-        "token",
-        "x_api_key",
-    }
+SECRET_NAMES = (
+    *("api_key", "apikey", "authorization", "cookie", "password"),
+    *("proxy_authorization", "secret", "set_cookie", "token", "x_api_key"),
 )
 
 SECRET_ENDS = (
@@ -113,7 +103,7 @@ def disguises(secret: str) -> tuple[str, ...]:
 
 def separated(secret: str) -> Iterator[tuple[str, int]]:
     """Its characters, and pairs of its hexadecimal digits, between signs, in lower case. Each comes with how
-    many signs it takes, the one behind it included.
+    many signs it takes, the one behind it included: no run begins with a sign, which may follow any word.
     """
     pairs = secret.encode(errors="replace").hex(" ").split(" ")
     for separator in SEPARATORS:
@@ -134,11 +124,10 @@ class Secrets:
         self._spelled = tuple(each for secret in (*keys, *also) for each in spellings(secret))
         self._runs, self._hints = set[str](), set[str]()
         self._sorted: list[str] | None = None
-        for disguise in {each for secret in keys if len(secret) <= LONGEST for each in disguises(secret)}:
-            runs = {disguise[at : at + RUN] for at in range(len(disguise) - RUN + 1)}
-            self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
-        for text, step in {each for secret in keys if len(secret) <= LONGEST for each in separated(secret)}:
-            # None begins with the sign: it may follow any word.
+        short = [secret for secret in keys if len(secret) <= LONGEST]
+        texts = {(disguise, 1) for secret in short for disguise in disguises(secret)}
+        texts.update(each for secret in short for each in separated(secret))
+        for text, step in texts:
             runs = {text[at : at + RUN] for at in range(0, len(text) - RUN + 1, step)}
             self._runs |= {run for run in runs if len(set(run)) >= LEAST_VARIED}
         for run in self._runs:

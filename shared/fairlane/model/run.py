@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
@@ -353,13 +354,12 @@ class Plan(StoredModel):
 
     def known_jobs(self, items: int) -> dict[str, int]:
         """Evaluations that ``items`` more items make known, by lane, as fields of the run's state."""
-        known: dict[str, int] = {}
+        known = Counter[str]()
         for lane in self.eval_lanes:
-            known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + items
+            known[f"known:{lane}"] += items
         for lane in self.session_lanes:
-            count = self.spec.sessions * self.spec.cells_per_row
-            known[f"known:{lane}"] = known.get(f"known:{lane}", 0) + count
-        return known
+            known[f"known:{lane}"] += self.spec.sessions * self.spec.cells_per_row
+        return dict(known)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,4 @@
-"""Reads runs: states, specs, rows, results and queues; the one place that knows the fields of their state.
-
-And the time, which orders them.
-"""
+"""Reads runs: states, specs, rows, results, queues; and the time. It alone knows the fields of states."""
 
 from __future__ import annotations
 
@@ -13,6 +10,7 @@ from typing import Any, NamedTuple, TypeVar
 from redis.exceptions import ResponseError
 
 from fairlane.core.clock import TIME_FIELDS, DeploymentTime, time_at
+from fairlane.core.errors import RunArchived, RunNotFound
 from fairlane.model.job import TERMINAL, JobState
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import LaneProgress, Pause, RoleTime, RunStatus
@@ -31,7 +29,6 @@ MOST_DIGEST_BYTES = 64
 
 MOST_ORIGINS_BYTES = 1 << 18
 """Of a number or two for each of the ten thousand rows of a page, as JSON."""
-
 
 ROLE_TIME_FIELDS = (
     "finished_ms",
@@ -82,6 +79,15 @@ def read_hostile(read: Callable[[], T]) -> T | None:
         if refusing_state(error) is RETYPED:
             return None
         raise
+
+
+def require_here(ref: RunRef, state: bytes | None, archived: bytes | None) -> RunState:
+    """A run's state, by these fields of it. Raises `RunNotFound`, and `RunArchived` where a stub is left."""
+    if state is None:
+        raise RunNotFound(ref.run)
+    if archived is not None:
+        raise RunArchived(ref.run)
+    return RunState(state.decode())
 
 
 def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
@@ -338,14 +344,10 @@ class RunQueries:
 
     def page(self, ref: RunRef, number: int) -> bytes | None:
         """One compressed page of rows."""
-        blob: bytes | None = read_hostile(lambda: self.redis.hget(self.keys.rows(ref), str(number)))
-        return blob
+        return read_hostile(lambda: self.redis.hget(self.keys.rows(ref), str(number)))
 
     def origins(self, ref: RunRef, number: int) -> bytes | None:
-        """The places of one page's rows in the run that this one continues: a JSON list of row numbers.
-
-        ``None`` for one that is longer than any.
-        """
+        """Where a page's rows stand in the continued run: a JSON list; ``None`` if it is longer than any."""
         return self._bounded(ref, f"{ORIGINS}{number}", MOST_ORIGINS_BYTES)
 
     def digest(self, ref: RunRef, number: int) -> str | None:

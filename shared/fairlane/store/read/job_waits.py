@@ -218,9 +218,4 @@ class RunTraces:
 
 
 def _flight(record: dict[str, Any]) -> Flight:
-    return Flight(
-        lane=record["lane"],
-        worker=record.get("worker"),
-        granted_ms=int(record["granted_ms"]),
-        number=int(record["number"]),
-    )
+    return Flight(record["lane"], record.get("worker"), int(record["granted_ms"]), int(record["number"]))

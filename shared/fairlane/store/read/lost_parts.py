@@ -14,7 +14,7 @@ from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.keys import Keys
 from fairlane.store.redis_client import RedisClient
-from fairlane.store.run_queries import answers, read_hostile
+from fairlane.store.run_queries import answers, read_hostile, require_here
 from fairlane.store.write.runs.inbox import asked_for
 
 LOST_RESULT = (
@@ -73,15 +73,11 @@ def ask_results(pipeline: Any, keys: Keys, ref: RunRef) -> None:
 
 def require_results(ref: RunRef, fields: Sequence[bytes | None], stored: int) -> RunState:
     """The run's state. Raises `RunNotFound`, `RunArchived` where only a stub is left, and `ResultsLost`."""
-    state, archived, *counts = fields
-    if state is None:
-        raise RunNotFound(ref.run)
-    if archived is not None:
-        raise RunArchived(ref.run)
-    ended = sum(int(count or 0) for count in counts)
+    state = require_here(ref, *fields[:2])
+    ended = sum(int(count or 0) for count in fields[2:])
     if ended and not stored:
         raise ResultsLost(ref.run, f"the results of {ended:,} jobs")
-    return RunState(state.decode())
+    return state
 
 
 def lost_rows(ref: RunRef, fields: Sequence[bytes | None]) -> Exception:

@@ -12,6 +12,7 @@ from fairlane.store.connection.misfits import is_clustered
 from fairlane.store.connection.server_states import RESUMES, RETYPED, Refusal, refusing_state
 from fairlane.store.keys import TOKEN_AXES, Keys
 from fairlane.store.redis_client import RedisClient
+from fairlane.store.run_queries import ask_each
 
 ASKED_AT_ONCE = 1000
 LATEST_RUNS = 100  # of a team, where they have ended
@@ -155,13 +156,8 @@ def _matching(redis: RedisClient, pattern: str) -> Iterator[str]:
 def _wrong(redis: RedisClient, wanted: Mapping[str, str]) -> list[Mistyped]:
     wrong, names = list[Mistyped](), iter(wanted)
     while some := list(islice(names, ASKED_AT_ONCE)):
-        pipeline = redis.pipeline(transaction=False)
-        for key in some:
-            pipeline.type(key)
-        types = [found.decode() for found in pipeline.execute()]
+        types = ((key, kind.decode()) for key, kind in ask_each(redis, some, lambda ask, key: ask.type(key)))
         wrong += [
-            Mistyped(key, found, wanted[key])
-            for key, found in zip(some, types, strict=True)
-            if found not in ("none", wanted[key])
+            Mistyped(key, kind, wanted[key]) for key, kind in types if kind not in ("none", wanted[key])
         ]
     return wrong

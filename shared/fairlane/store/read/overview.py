@@ -145,13 +145,12 @@ class DeploymentReader(Stored):
 
         Some may have expired.
         """
-        pipeline = self._redis.pipeline(transaction=False)
-        for team in teams:
-            pipeline.zrevrange(self._keys.runs(team), 0, skip + most - 1, withscores=True)
+        key, last = self._keys.runs, skip + most - 1
+        read = ask_each(
+            self._redis, teams, lambda ask, team: ask.zrevrange(key(team), 0, last, withscores=True)
+        )
         found = [
-            (submitted_ms, RunRef(team, run.decode()))
-            for team, runs in zip(teams, pipeline.execute(), strict=True)
-            for run, submitted_ms in runs
+            (submitted_ms, RunRef(team, run.decode())) for team, runs in read for run, submitted_ms in runs
         ]
         found.sort(key=lambda each: (each[0], each[1].run), reverse=True)
         return [ref for _, ref in found[skip : skip + most]]

@@ -40,7 +40,7 @@ from fairlane.store.read.lost_parts import (
 )
 from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
 from fairlane.store.read.turn_reading import HandedRows, TurnReader
-from fairlane.store.run_queries import RunFields, read_time
+from fairlane.store.run_queries import RunFields, read_time, require_here
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import asked_for
 
@@ -273,16 +273,13 @@ class RecordReader:
         # As bytes: a client spends a twentieth of a record's time on encoding texts.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
-        (state, archived), stored = pipeline.execute()
-        if state is None:
-            raise RunNotFound(self._ref.run)
-        if archived is not None:
-            raise RunArchived(self._ref.run)
+        counted, stored = pipeline.execute()
+        state = require_here(self._ref, *counted)
         if None in stored:
             RunReader(self._redis, self._keys).require_results(self._ref)
-            stored = mark_lost_results(RunState(state.decode()), stored, steps)
+            stored = mark_lost_results(state, stored, steps)
         self._learn_size(stored)
-        missing = _UNFINISHED.get(RunState(state.decode()), JobState.CANCELLED)
+        missing = _UNFINISHED.get(state, JobState.CANCELLED)
         return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:

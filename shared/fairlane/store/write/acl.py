@@ -30,22 +30,8 @@ SINCE = {"client|setinfo": (7, 2)}
 """Commands that older servers do not know, nor take in a rule. A client does without them there."""
 
 READING = (
-    "exists",
-    "get",
-    "getbit",
-    "getrange",
-    "hexists",
-    "hget",
-    "hgetall",
-    "hmget",
-    "lindex",
-    "llen",
-    "lrange",
-    "sismember",
-    "smembers",
-    "zrange",
-    "zrevrange",
-    "evalsha_ro",
+    *("exists", "get", "getbit", "getrange", "hexists", "hget", "hgetall", "hmget"),
+    *("lindex", "llen", "lrange", "sismember", "smembers", "zrange", "zrevrange", "evalsha_ro"),
 )
 """EVALSHA_RO runs what the scheduler has loaded, cannot write, and these rules apply to its reads."""
 

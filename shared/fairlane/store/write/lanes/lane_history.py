@@ -151,16 +151,10 @@ def refused_share(samples: Sequence[Sample]) -> float | None:
 def _samples(texts: Sequence[bytes]) -> list[Sample]:
     readings = [Reading(*json.loads(text)) for text in texts]
     return [
-        Sample(
-            now.at_ms,
-            now.limit_per_minute,
-            now.source,
-            _since(before.granted, now.granted),
-            _since(before.finished, now.finished),
-            _since(before.refused, now.refused),
-            now.in_flight,
-            now.window,
-            now.waiting,
+        Sample(*now)._replace(
+            admitted=_since(before.granted, now.granted),
+            finished=_since(before.finished, now.finished),
+            refused=_since(before.refused, now.refused),
         )
         for before, now in zip([*readings[:1], *readings], readings, strict=False)
     ]

@@ -6,11 +6,10 @@ from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple
 
-from fairlane.core.errors import RunArchived, RunNotFound
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import RunFields, RunStates
+from fairlane.store.run_queries import RunFields, RunStates, require_here
 from fairlane.store.write.attempts import bound, named_keys, run_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
@@ -109,11 +108,8 @@ class ArchiveStubs:
         pipeline.hmget(self._keys.state(ref), "state", "archived")
         if jobs:
             pipeline.hmget(self._keys.results(ref), [str(job) for job in jobs])
-        (state, archived), *stored = pipeline.execute()
-        if state is None:
-            raise RunNotFound(ref.run)
-        if archived is not None:
-            raise RunArchived(ref.run)
+        counted, *stored = pipeline.execute()
+        require_here(ref, *counted)
         return stored[0] if stored else []
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:

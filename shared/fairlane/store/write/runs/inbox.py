@@ -256,11 +256,9 @@ class Inbox(Stored):
         before, inbox = (part.encode() for part in self._keys.inbox("*").split("*"))
         cursor, found = self._redis.scan(cursor, match=before + b"*", count=SEARCHED_AT_ONCE)
         written = [key for key in found if not key.endswith(inbox)]
+        found = ask_each(self._redis, written, lambda ask, key: ask.ttl(key))
         pipeline = self._redis.pipeline(transaction=False)
-        for key in written:
-            pipeline.ttl(key)
-        endless = [key for key, left in zip(written, pipeline.execute(), strict=True) if left == -1]
-        for key in endless:
+        for key in [key for key, left in found if left == -1]:
             team, _, rest = key[len(before) :].decode("utf-8", "replace").partition(":")
             state = self._keys.state(RunRef(team, rest.removeprefix("run:").partition(":")[0]))
             keys: dict[str, Any] = {"state": state, "upload": key}

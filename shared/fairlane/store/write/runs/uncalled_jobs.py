@@ -10,6 +10,7 @@ from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
 from fairlane.store.write.runs.runs import Delayed
 
@@ -97,10 +98,10 @@ class UncalledJobs:
 
     def spent(self, jobs: Sequence[Delayed]) -> list[Spent]:
         """What each of these jobs has spent."""
-        pipeline = self.redis.pipeline(transaction=False)
-        for job in jobs:
-            pipeline.hget(self.keys.jobs(job.ref), job.entry.partition(":")[0])
-        return [Spent.parse(counts) for counts in pipeline.execute()]
+        found = ask_each(
+            self.redis, jobs, lambda ask, job: ask.hget(self.keys.jobs(job.ref), job.entry.partition(":")[0])
+        )
+        return [Spent.parse(counts) for _, counts in found]
 
     def fail(
         self,
