@@ -160,8 +160,10 @@ class Claim:
         if reply is None:
             return None
         claim = json.loads(reply)
-        handle = claim.get("handle")
-        claim |= {"handle": handle and unquote(handle), "unkept": Unkept.from_list(claim.get("unkept"))}
+        if "handle" in claim:
+            claim["handle"] = unquote(claim["handle"])
+        if "unkept" in claim:
+            claim["unkept"] = Unkept.from_list(claim["unkept"])
         return cls(**claim)
 
 

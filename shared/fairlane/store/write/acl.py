@@ -168,7 +168,7 @@ class Users:
     def passwords(self, user: str) -> list[str]:
         """Hashes of a user's passwords, the latest last; none where there is no such user."""
         found = self._do("GETUSER", user)
-        return [_text(digest) for digest in _pairs(found).get("passwords", ())]
+        return found["passwords"] if found else []
 
     def exists(self, user: str) -> bool:
         """Whether the server has a user of that name."""
@@ -180,8 +180,8 @@ class Users:
 
     def is_open(self) -> bool:
         """Whether anybody may do anything: the default user needs no password."""
-        flags = [_text(flag) for flag in _pairs(self._do("GETUSER", "default")).get("flags", ())]
-        return "on" in flags and "nopass" in flags
+        found = self._do("GETUSER", "default")
+        return bool(found) and {"on", "nopass"} <= set(found["flags"])
 
     def save(self) -> bool:
         """Write the users to the server's file; false where it has none, and they go when it restarts."""
@@ -194,9 +194,9 @@ class Users:
     def _words(self, access: Access) -> list[str]:
         return [word for rule in self.suited(access).rules for word in _words(rule)]
 
-    def _do(self, *words: str) -> Any:
+    def _do(self, what: str, user: str, *words: str) -> Any:
         try:
-            return self._redis.execute_command("ACL", *words)
+            return self._redis.execute_command(f"ACL {what}", user, *words)
         except NoPermissionError as error:
             remedy = "Connect as an administrator, or use --print and give the rules to whoever is one."
             problem = f"this user may not change users: {error}"
@@ -221,15 +221,3 @@ def _hash(password: str) -> str:
 
 def _words(rule: str) -> list[str]:
     return [rule] if rule.startswith("(") else rule.split()
-
-
-def _pairs(found: Any) -> dict[str, Any]:
-    """GETUSER's reply, which is a list of pairs or a map by the protocol and the client."""
-    if found is None:
-        return {}
-    items = found.items() if isinstance(found, dict) else zip(found[::2], found[1::2], strict=True)
-    return {_text(name): value for name, value in items}
-
-
-def _text(value: Any) -> str:
-    return value.decode() if isinstance(value, bytes) else str(value)

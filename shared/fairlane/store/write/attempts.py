@@ -76,11 +76,12 @@ class Attempts:
 
     def _place(self, verb: str, attempt: Attempt, **lists: Sequence[str]) -> Placed:
         """A verb's keys for an attempt of this run and lane, made once."""
-        ref = RunRef(attempt.team, attempt.run)
-        return self._placed.get_or_make(
-            (verb, attempt.lane, attempt.team, attempt.run),
-            lambda: script(verb).place(named_keys(self._keys, ref, attempt.lane, **lists)),
-        )
+
+        def make() -> Placed:
+            ref = RunRef(attempt.team, attempt.run)
+            return script(verb).place(named_keys(self._keys, ref, attempt.lane, **lists))
+
+        return self._placed.get_or_make((verb, attempt.lane, attempt.team, attempt.run), make)
 
     def claim(self, attempt: Attempt, worker: str, lease_ms: int, now_ms: str | int = "") -> Call:
         """Claim an attempt. The call may be sent again if its reply was lost; other claims are rejected."""
@@ -98,8 +99,10 @@ class Attempts:
         )
 
     def wait_for(self, attempt: Attempt, worker: str, handle: str, *, frees_slot: bool) -> Call:
-        """The provider makes the call that ``handle`` names, and is only asked for it. The reply is 1, or 0
-        where the lease is lost. ``frees_slot``: the attempt counts in flight, and against no slot.
+        """Note the ``handle`` by which a worker asks about a call that its provider makes on its own.
+
+        The reply is 1, or 0 where the lease is lost. ``frees_slot``: the attempt counts in flight, and
+        against no slot.
         """
         return script("attempt_await").bind(
             self._place("attempt_await", attempt),
@@ -136,9 +139,9 @@ class Attempts:
         placed = self._place("attempt_finish", attempt, hot=[])
         return script("attempt_finish").bind(
             placed.followed_by(following_queues(self._keys, ref, follow, joined)),
-            self._report(attempt, worker, feedback, now_ms)
-            | ended_values(packed(payload), follow, joined)
-            | {
+            {
+                **self._report(attempt, worker, feedback, now_ms),
+                **ended_values(packed(payload), follow, joined),
                 "state": state,
                 "memory": json.dumps(dict(memory or {})),
                 "took_ms": "" if took_ms is None else took_ms,
@@ -256,7 +259,9 @@ def following_queues(
 ) -> list[str]:
     """The queues of jobs that an ended job makes ready."""
     lanes = [step.lane for step in follow if isinstance(step, ReadyJob)]
-    return [keys.hot(ref, lane) for lane in (*lanes, *(joined.lanes if joined else ()))]
+    if joined is not None:
+        lanes += joined.lanes
+    return [keys.hot(ref, lane) for lane in lanes]
 
 
 def ended_values(
