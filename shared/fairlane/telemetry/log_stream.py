@@ -160,7 +160,7 @@ class LogStream:
     def _pass_on(self, texts: list[str]) -> None:
         """Write texts, after a notice of those that were lost."""
         if untold := self._untold:
-            if self._write_out(self._notice(untold)):
+            if self._write_out(self.notice(untold).encode(self.encoding, self.errors)):
                 with self._lock:
                     self._untold -= untold
             else:
@@ -169,9 +169,6 @@ class LogStream:
         for piece in _pieces("".join(texts).encode(self.encoding, self.errors)):
             if not self._write_out(piece):
                 self._lose(piece.count(b"\n"))
-
-    def _notice(self, lines: int) -> bytes:
-        return self.notice(lines).encode(self.encoding, self.errors)
 
     def _write_out(self, data: bytes) -> bool:
         """Write bytes, however long the reader takes; false if they cannot be written."""

@@ -73,11 +73,9 @@ class Health(Protocol):
 
     def sick(self) -> str | None:
         """Why the process needs a restart; ``None`` while its loop turns."""
-        ...
 
     def unready(self) -> str | None:
         """Why the process cannot do its work now; ``None`` if it can."""
-        ...
 
 
 class Pulse:
@@ -297,7 +295,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         page = cast(_Server, self.server).pages.get(self.path.partition("?")[0])
-        answer = _text(HTTPStatus.NOT_FOUND, "not found") if page is None else page(self._accepted)
+        answer = (
+            _text(HTTPStatus.NOT_FOUND, "not found") if page is None else page(self.headers.get("Accept", ""))
+        )
         self.send_response(answer.status)
         self.send_header("Content-Type", answer.content_type)
         self.send_header("Content-Length", str(len(answer.body)))
@@ -306,10 +306,6 @@ class _Handler(BaseHTTPRequestHandler):
             self.wfile.write(answer.body)
 
     do_HEAD = do_GET  # noqa: N815 - the names are http.server's
-
-    @property
-    def _accepted(self) -> str:
-        return self.headers.get("Accept", "")
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing: probes come every few seconds."""

@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.store.keys import Stored
+from fairlane.store.write.runs.lost_jobs import has_bit
 
 ENDED_AT_ONCE = 10_000
 BYTES_AT_ONCE = 4096  # of a bitmap
@@ -26,12 +27,12 @@ class TurnStates(NamedTuple):
 
     def was_fed(self, item: int) -> bool:
         """Whether it was fed by then."""
-        return _has(self.fed, item)
+        return has_bit(self.fed, item)
 
     def had_ended(self, item: int) -> bool:
         """Whether all its jobs had their records by then."""
         first = item * self.steps
-        return all(_has(self.done, job) for job in range(first, first + self.steps))
+        return all(has_bit(self.done, job) for job in range(first, first + self.steps))
 
 
 class HandedRows(NamedTuple):
@@ -91,13 +92,13 @@ class TurnReader(Stored):
             rest = part.lstrip(b"\xff")
             byte += len(part) - len(rest)
             if rest:
-                return 8 * byte + next(bit for bit in range(8) if not _has(rest, bit))
+                return 8 * byte + next(bit for bit in range(8) if not has_bit(rest, bit))
         return 8 * byte
 
     def unfed_before(self, ref: RunRef, item: int) -> int | None:
         """How many items before this one are not fed; ``None`` where it is."""
         bits = self._redis.getrange(self._keys.fed(ref), 0, item // 8)
-        if _has(bits, item):
+        if has_bit(bits, item):
             return None
         before = int.from_bytes(bits.ljust(item // 8 + 1, b"\0")) >> 8 - item % 8
         return item - before.bit_count()
@@ -107,7 +108,3 @@ class TurnReader(Stored):
         names = list(fields)
         found = self._redis.hmget(self._keys.memory(ref), names) if names else []
         return {name.encode(): value for name, value in zip(names, found, strict=True) if value is not None}
-
-
-def _has(bitmap: bytes, bit: int) -> bool:
-    return bit >> 3 < len(bitmap) and bool(bitmap[bit >> 3] & 0x80 >> (bit & 7))

@@ -46,15 +46,10 @@ class LeaderLease:
 
     def acquire(self, now_ms: str | int = "") -> Leadership:
         """Acquire or renew the lease."""
-        reply = (
-            script("leader_acquire")
-            .bind(
-                {"leader": self._keys.leader, "clock": self._keys.clock},
-                {"now_ms": now_ms, "id": self._holder, "lease_ms": self._lease_ms, "specs": SPEC_VERSION},
-            )
-            .run(self._redis)
-        )
-        return Leadership(**json.loads(reply))
+        keys = {"leader": self._keys.leader, "clock": self._keys.clock}
+        values = {"now_ms": now_ms, "id": self._holder, "lease_ms": self._lease_ms, "specs": SPEC_VERSION}
+        call = script("leader_acquire").bind(keys, values)
+        return Leadership(**json.loads(call.run(self._redis)))
 
     def resign(self) -> bool:
         """End the lease, so that a standby leads at once; false where this is not the holder."""

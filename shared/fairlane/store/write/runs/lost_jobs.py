@@ -43,12 +43,12 @@ class LostJobs(Stored):
         """
         done, bitmap = self._redis.mget([self._keys.done(ref), self._keys.fed(ref)])
         steps = spec.steps
-        for item in (n for n in range(8 * len(bitmap or b"")) if _has(bitmap, n)) if fed is None else fed:
+        for item in (n for n in range(8 * len(bitmap or b"")) if has_bit(bitmap, n)) if fed is None else fed:
             task = item * steps
-            if not _has(done, task):
+            if not has_bit(done, task):
                 yield task
             else:
-                yield from (job for job in range(task + 1, task + steps) if not _has(done, job))
+                yield from (job for job in range(task + 1, task + steps) if not has_bit(done, job))
         if spec.session_evals:
             yield from self._unrecorded_of_sessions(ref, spec, done)
 
@@ -59,7 +59,7 @@ class LostJobs(Stored):
         if ended >= items:
             first = first_session_job(spec)
             all_of_them = range(first, first + spec.session_jobs)
-            yield from islice((job for job in all_of_them if not _has(done, job)), max(0, jobs - over))
+            yield from islice((job for job in all_of_them if not has_bit(done, job)), max(0, jobs - over))
 
     def attempts(self, ref: RunRef, jobs: Sequence[int]) -> list[int]:
         """How many attempts each of these jobs has used."""
@@ -83,7 +83,7 @@ class LostJobs(Stored):
         return int(call.run(self._redis))
 
 
-def _has(bitmap: bytes | None, place: int) -> bool:
+def has_bit(bitmap: bytes | None, place: int) -> bool:
     """Whether a bit of a bitmap is set, as SETBIT counts them."""
     byte, bit = divmod(place, 8)
     return bitmap is not None and byte < len(bitmap) and bool(bitmap[byte] >> (7 - bit) & 1)
