@@ -118,11 +118,11 @@ class LogStream:
             return False
 
     def readable(self) -> bool:
-        """No."""
+        """Whether it can be read: never."""
         return False
 
     def writable(self) -> bool:
-        """Yes."""
+        """Whether it can be written: always."""
         return True
 
     def _start(self) -> None:

@@ -1,6 +1,6 @@
 """Says why a server that answers cannot serve: it refuses a password, a database or a right, or is a cluster.
 
-Waiting mends neither, so a role ends with these words before it starts.
+Waiting mends none of that, so a role ends with these words before it starts.
 """
 
 from __future__ import annotations

@@ -68,7 +68,7 @@ class SentinelFinder:
 
 
 class ClusterFinder:
-    """Asks a node for a key of ours: it has it, or names the node that has.
+    """Asks a node for a key of the deployment: it has the key, or names the node that has it.
 
     All keys of a deployment carry one hash tag, so all are where one of them is.
     """
@@ -108,7 +108,7 @@ class ClusterFinder:
                 address = str(moved.host) or address[0], int(moved.port)
             else:
                 return address
-        raise ClusterDownError(f"the nodes do not agree who has slot of {self._key}")
+        raise ClusterDownError(f"the nodes do not agree which of them has the slot of {self._key}")
 
 
 def finder_of(topology: Topology, deployment: str) -> Find:

@@ -12,8 +12,8 @@ from fairlane.model.tokens import Estimate
 from fairlane.store.keys import Stored
 
 UNTAKEN_MS = 5000
-"""A permit that no worker has taken for so long, in milliseconds, has probably gone to no worker: a live one
-takes it within milliseconds, and connects again within seconds to a broker that was away."""
+"""A permit that no worker has taken for so long, in milliseconds, has probably reached none: a live worker
+takes one within milliseconds, and connects again within seconds to a broker that was away."""
 
 
 class Untaken(NamedTuple):

@@ -250,8 +250,9 @@ class Inbox(Stored):
         return int(cursor), names
 
     def tidy(self, cursor: int) -> int:
-        """Look through a part of all keys for what teams have written: what no run owns and has no end gets
-        one. Where to go on; 0: the end. The server must know the scripts.
+        """Search a part of all keys for what teams have written, and have it expire where no run owns it.
+
+        Returns the next cursor; 0: the end. The server must know the scripts.
         """
         before, inbox = (part.encode() for part in self._keys.inbox("*").split("*"))
         cursor, found = self._redis.scan(cursor, match=before + b"*", count=SEARCHED_AT_ONCE)
@@ -267,9 +268,10 @@ class Inbox(Stored):
         return int(cursor)
 
     def forget_expired(self, team: str, first: int, count: int) -> tuple[int, int]:
-        """Remove expired runs among ``count`` of the team's index from ``first`` on: the numbers
-        of runs read and removed. Active are those that have not ended, whatever Redis has lost. A run whose
-        state has another type is neither.
+        """Remove expired runs among ``count`` of the team's index from ``first`` on, and add those that have
+        not ended to the active ones, which Redis may have lost. Returns how many runs it read and removed.
+
+        A run whose state has another type stays as it is.
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
