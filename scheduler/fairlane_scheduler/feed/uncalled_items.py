@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from fairlane.core.errors import CutOff, WorkRaised
 from fairlane.model.run import RunRef
 from fairlane.model.sessions import SessionMembership
-from fairlane.pipeline.completion import Completion, complete_invalid, complete_task
-from fairlane.pipeline.cut_off import invalid_without_row, task_cut_off
+from fairlane.pipeline.completion import Completion, complete_invalid, complete_task, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.linear import completes_linearly
 from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests
@@ -44,8 +43,7 @@ class UncalledItems:
         """The completion of an item that can never run."""
         item, problem = placed.item, placed.problem or ""
         membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
-        invalid = complete_invalid if self._work is None else invalid_without_row
-        return invalid(item, problem, placed.model, membership)
+        return complete_invalid(item, problem, placed.model, membership)
 
     def completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
         """The completion of a finished task, scored here if that is linear in short texts.

@@ -15,8 +15,7 @@ from fairlane.core.events import Event
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.evaluators import Criterion
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.pipeline.completion import Completion
-from fairlane.pipeline.cut_off import evaluation_cut_off, session_cut_off, task_cut_off
+from fairlane.pipeline.completion import Completion, evaluation_cut_off, session_cut_off, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.rendering import Call
 from fairlane.sandbox.pieces import (
