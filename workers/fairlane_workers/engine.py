@@ -51,7 +51,7 @@ from fairlane_workers.providers.auth.rotating_key import rotating_key
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.opening import UnusableProvider, open_provider
-from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
+from fairlane_workers.telemetry.metrics import WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity
 from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
@@ -229,13 +229,14 @@ class Engine:
         settings, clock = self._settings, SystemClock()
         keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
         self._redis = _open_redis(settings)
-        absence = Absence()
-
-        def new_batcher() -> Batcher:
+        new_batcher = partial(
+            Batcher,
+            self._redis,
             # A worker that beats often is missed soon, so it also looks often whether Redis is back.
-            away_most_s = settings.worker.beat_seconds
-            return MeasuredBatcher(self._redis, self._metrics, away_most_s=away_most_s, absence=absence)
-
+            away_most_s=settings.worker.beat_seconds,
+            absence=Absence(),
+            observe=self._metrics.redis_seconds.observe,
+        )
         batcher, reports = self._batchers = new_batcher(), new_batcher()
         rotating = {
             name: key

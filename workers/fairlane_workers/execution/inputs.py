@@ -206,10 +206,8 @@ class InputReader:
     def forget(self, ref: RunRef) -> None:
         """Drop the inputs of a run that has finished."""
         self._runs.drop_where(lambda key: key == ref)
-        self._pages.drop_where(lambda key: key[0] == ref)
-        self._large_pages.drop_where(lambda key: key[0] == ref)
-        self._memberships.drop_where(lambda key: key[0] == ref)
-        self._blocks.drop_where(lambda key: key[0] == ref)
+        for kept in (self._pages, self._large_pages, self._memberships, self._blocks):
+            kept.drop_where(lambda key: key[0] == ref)
 
     async def _session(
         self, ref: RunRef, rendering: Rendering, session: int, cell: int, step: int

@@ -102,14 +102,6 @@ class LaneQueues:
         """Lanes whose queues are being consumed."""
         return self._consumed
 
-    def want(self, lanes: list[str]) -> None:
-        """Consume the queues of these lanes too."""
-        with self._lock:
-            self._wanted.update(lanes)
-            behind, consumer = not (self._held or self._consumed.issuperset(lanes)), self._consumer
-        if behind and consumer is not None:
-            consumer.call_soon(self._apply)
-
     def want_only(self, lanes: list[str]) -> None:
         """Consume the queues of these lanes, and of no others: the rest are forgotten."""
         with self._lock:

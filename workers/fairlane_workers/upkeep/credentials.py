@@ -29,12 +29,6 @@ async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
     return bytes(await batcher.send(("GET", keys.salt)))
 
 
-async def fingerprints(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> dict[str, str]:
-    """Fingerprints of the keys that this worker holds, by connection, logged; equal keys have equal ones."""
-    texts = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
-    return await _fingerprints(batcher, keys, texts, {})
-
-
 class CredentialReports:
     """Reports the fingerprints of this worker's keys, and again when one of them changes."""
 
@@ -103,7 +97,7 @@ class CredentialReports:
 async def _fingerprints(
     batcher: Batcher, keys: Keys, texts: Mapping[str, str], known: Mapping[str, str]
 ) -> dict[str, str]:
-    """The fingerprints of ``texts``, by connection; those that are not ``known`` are logged."""
+    """The fingerprints of ``texts``, by connection; equal texts have equal ones. Logs those not ``known``."""
     if not texts:
         return {}
     salt = await deployment_salt(batcher, keys)
