@@ -48,12 +48,7 @@ from fairlane_scheduler.intake.sources import Sources
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.lanes.sharing import LaneSharing
 from fairlane_scheduler.lanes.unused import UnusedLanes
-from fairlane_scheduler.monitoring.metrics import (
-    MeasuredLanes,
-    MeasuredRuns,
-    MeasuredWorkers,
-    SchedulerMetrics,
-)
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 from fairlane_scheduler.state.server_time import Moment, RedisRestarts, RedisTime, ServerTime
 from fairlane_scheduler.upkeep.budgets import BudgetWatch
@@ -106,14 +101,9 @@ class Scheduler:
 
         # Redis
         finished_ttl_ms = round(section.finished_ttl_seconds * 1000)
-        if metrics is None:
-            lanes, runs = Lanes(redis, keys, auditor), Runs(redis, keys, finished_ttl_ms, auditor)
-            self._workers = Workers(keys)
-        else:
-            lanes = MeasuredLanes(redis, keys, auditor, metrics)
-            runs = MeasuredRuns(redis, keys, finished_ttl_ms, auditor, metrics)
-            self._workers = MeasuredWorkers(keys, metrics)
-        self._lanes = lanes
+        runs = Runs(redis, keys, finished_ttl_ms, auditor)
+        self._lanes = lanes = Lanes(redis, keys, auditor)
+        self._workers = Workers(keys)
         self._memory = LaneMemory(redis, keys)
         self._created_teams = Registry(redis, keys)
         inbox = Inbox(redis, keys)
@@ -163,14 +153,22 @@ class Scheduler:
             settings.worker.max_response_bytes,
         )
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
-        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)
+        decided = metrics.decided if metrics else None
+        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams, decided)
         self._sources = Sources(runs, backlog, section.limits.row_bytes)
 
         # Dispatch
         self._team_shares = TeamShares(settings.teams)
         self._publisher = publisher
         self._dispatcher = Dispatcher(
-            lanes, backlog, self._capacity, self._team_shares, publisher, section, settings.lanes
+            lanes,
+            backlog,
+            self._capacity,
+            self._team_shares,
+            publisher,
+            section,
+            settings.lanes,
+            metrics.asked if metrics else None,
         )
 
         # Upkeep
@@ -180,7 +178,13 @@ class Scheduler:
         self._refusals = Refusals(RunStates(redis, keys), backlog, uncalled)
         self._early_ends = EarlyEnds(runs, backlog, self._loader, self._registry.names)
         self._recoverer = Recoverer(
-            redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
+            redis,
+            Attempts(keys),
+            Leases(redis, keys),
+            self._workers,
+            self._loader,
+            self._worker_timeout_ms,
+            metrics.lost_worker if metrics else None,
         )
         lease_ms = round(section.lease_seconds * 1000)
         self._lost_state = LostState(LostJobs(redis, keys), runs, lanes, backlog, self._loader, lease_ms)

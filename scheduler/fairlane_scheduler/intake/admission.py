@@ -78,11 +78,6 @@ class PayloadLimits:
         self._measuring: dict[str, _Measured] = {}  # by team: runs that are not open
         self._rejected: dict[str, deque[RunRef]] = {}
 
-    @property
-    def spec_bytes(self) -> int:
-        """How many bytes a spec may have."""
-        return self._limits.spec_bytes
-
     def begin(self) -> None:
         """Count active runs anew when a check needs them."""
         self._active = None
@@ -262,16 +257,17 @@ class Admission:
         """Count active runs anew when the limits need them."""
         self._limits.begin()
 
-    def submit(self, ref: RunRef, moment: Moment) -> None:
-        """Admit a submitted run, or reject it. Raises what Redis raises, and `RequestAwaited`: then the run
-        is to be submitted again in a later tick.
+    def submit(self, ref: RunRef, moment: Moment) -> bool | None:
+        """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: neither now.
+
+        Raises what Redis raises, and `RequestAwaited`: then it is to be submitted again in a later tick.
         """
         try:
             plan = self._checked(ref) if ref.team in self._checks else None
             if plan is None:
-                text = self._runs.spec_text(ref, self._limits.spec_bytes)
+                text = self._runs.spec_text(ref, self._settings.limits.spec_bytes)
                 if text is None:
-                    return
+                    return None
                 self._limits.check_spec(ref, text)
                 plan = self._plan(ref, text)
         except (RedisError, OSError, RequestAwaited):
@@ -279,8 +275,7 @@ class Admission:
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
                 log.exception(Event.SPEC_UNREADABLE, run=ref.run, team=ref.team)
-            self._reject(ref, _readable(error), moment)
-            return
+            return self._reject(ref, _readable(error), moment)
         for lane in (*plan.eval_lanes, *plan.session_lanes):
             self._lanes.ensure(lane)
         bounds = bounds_of(plan, self._prices, self._settings.max_concurrent)
@@ -290,13 +285,16 @@ class Admission:
         if admitted == 1:
             self._limits.count(ref)
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
+        return True if admitted else None
 
-    def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
+    def _reject(self, ref: RunRef, reason: str, moment: Moment) -> bool | None:
         self._limits.forget(ref)
-        if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
-            log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
-            if oldest := self._limits.note_rejected(ref):
-                self._runs.forget_refused(oldest, moment.epoch, moment.argument)
+        if not self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
+            return None
+        log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+        if oldest := self._limits.note_rejected(ref):
+            self._runs.forget_refused(oldest, moment.epoch, moment.argument)
+        return False
 
     def _checked(self, ref: RunRef) -> Plan | None:
         """The plan of a run whose templates compile; ``None`` if nobody was asked whether they do."""

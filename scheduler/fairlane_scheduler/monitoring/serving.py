@@ -13,7 +13,7 @@ from fairlane.store.write.leader import Leader
 from fairlane.telemetry.metrics_server import MetricsServer, Pulse
 from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSampler
-from fairlane_scheduler.monitoring.metrics import scheduler_metrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 
 
 class Monitoring:
@@ -21,7 +21,7 @@ class Monitoring:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        self.metrics = metrics = scheduler_metrics(settings)
+        self.metrics = metrics = SchedulerMetrics(settings)
         self.health = SchedulerHealth(
             clock, settings.scheduler.leader_lease_seconds, metrics.tick_seconds.observe, self._refusing
         )
@@ -72,7 +72,10 @@ SPARE_S = 5.0
 
 
 class SchedulerHealth:
-    """Notes each pass of the loop, and each that succeeded. ``refusing`` says why Redis takes no writes."""
+    """Notes each pass of the scheduler's loop, and each that succeeded, for probes and metrics.
+
+    ``refusing`` says why Redis takes no writes.
+    """
 
     def __init__(
         self,
