@@ -119,8 +119,7 @@ class JobExplainer:
         here, lane = self._here, delay.lane
         ahead = here.ahead(self._ref, lane, 0)
         eta = here.eta(lane, ahead + 1, here.cost(lane, self._ref))
-        if eta.at_ms is not None:
-            eta = Eta(max(eta.at_ms, delay.due_ms), at_least=True)
+        eta = eta.no_earlier(delay.due_ms, at_least=True)
         old, held = here.old_workers(self._bounds.spec_version, lane), here.reason(lane, 1, self._ref.team)
         further = f"; and {held.sentence}" if held else ""
         why = "it was put back" if old else "its last call failed"
@@ -146,9 +145,8 @@ class JobExplainer:
             reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
             place = queue.place
             eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
-            if eta.at_ms is not None:
-                earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
-                eta = Eta(max(eta.at_ms, earliest_ms), eta.at_least or reason.constraint in UNTIMED)
+            earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
+            eta = eta.no_earlier(earliest_ms, at_least=reason.constraint in UNTIMED)
             return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
         return None
 
@@ -187,10 +185,8 @@ class JobExplainer:
         held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
         if held is not None:
             reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
-        if eta.at_ms is not None:
-            earliest_ms = self._bounds.earliest_ms(lane, queue.queued + first + 1, tasks=True)
-            untimed = held is not None and held.constraint in UNTIMED
-            eta = Eta(max(eta.at_ms, earliest_ms), eta.at_least or untimed)
+        earliest_ms = self._bounds.earliest_ms(lane, queue.queued + first + 1, tasks=True)
+        eta = eta.no_earlier(earliest_ms, at_least=held is not None and held.constraint in UNTIMED)
         return self._answer(
             item, step, "waiting", reason, _later(eta) if step else eta, ahead=ahead, lane=lane
         )
