@@ -109,7 +109,7 @@ class _Way:
             calls=Calls(
                 self.settings.connections,
                 {"sim": ScriptedProvider()},
-                Chunks(aredis, batcher, keys, self.clock),
+                Chunks(batcher, keys, self.clock),
                 self.settings.worker.max_response_bytes,
             ),
             lease_ms=LEASE_MS,

@@ -52,12 +52,10 @@ from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.opening import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import WorkerMetrics
-from fairlane_workers.upkeep.capacity import Capacity
+from fairlane_workers.upkeep.capacity import Capacity, fit_slots
 from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
-from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
-from fairlane_workers.upkeep.open_files import fit_slots
-from fairlane_workers.upkeep.served_lanes import ServedLanes
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
 
 if TYPE_CHECKING:
     from fairlane_workers.telemetry.spans import Spans
@@ -266,7 +264,7 @@ class Engine:
             calls=Calls(
                 settings.connections,
                 self._providers,
-                Chunks(self._redis, reports, keys, clock),
+                Chunks(reports, keys, clock),
                 settings.worker.max_response_bytes,
             ),
             lease_ms=lease_ms,

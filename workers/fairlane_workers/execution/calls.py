@@ -36,7 +36,6 @@ from fairlane.model.record import PROMPT_CUT
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
-from fairlane.store.redis_client import AsyncRedisClient
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.held import HeldAttempt
 from fairlane_workers.execution.inputs import JobInputs
@@ -197,8 +196,8 @@ async def _streamed(provider: Provider, request: Request, listener: AttemptStrea
 class Chunks:
     """Publishes for all attempts of a worker. No call in flight waits for it, or for a Redis that is away."""
 
-    def __init__(self, redis: AsyncRedisClient, batcher: Batcher, keys: Keys, clock: Clock) -> None:
-        self._redis, self._batcher, self._keys, self._clock = redis, batcher, keys, clock
+    def __init__(self, batcher: Batcher, keys: Keys, clock: Clock) -> None:
+        self._batcher, self._keys, self._clock = batcher, keys, clock
         self._audiences: Lru[RunRef, _Audience] = Lru(RUNS_KEPT)
 
     async def listener(self, attempt: Attempt) -> AttemptStream:

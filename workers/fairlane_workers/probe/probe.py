@@ -91,16 +91,14 @@ class Pieces:
         self.count += 1
 
 
-async def probe(
-    settings: Settings, secrets: WorkerSecrets, name: str, question: Question, clock: Clock | None = None
-) -> dict[str, Any]:
+async def probe(settings: Settings, secrets: WorkerSecrets, name: str, question: Question) -> dict[str, Any]:
     """Make one call on a connection and report the result. The report contains no secrets.
 
     If the model rejects a parameter, the call is made once more without it.
 
     Raises `ConfigurationError` if the connection does not exist, lacks its key, or cannot be used.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     connection = _connection(settings, secrets, name)
     transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
     built = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
