@@ -58,9 +58,8 @@ from fairlane_scheduler.upkeep.lane_sampler import LaneSampler
 from fairlane_scheduler.upkeep.lost_state import LostState
 from fairlane_scheduler.upkeep.outages import Outages
 from fairlane_scheduler.upkeep.recoverer import Recoverer
-from fairlane_scheduler.upkeep.refusals import Refusals
 from fairlane_scheduler.upkeep.run_heartbeat import EVERY_MS, RunHeartbeat
-from fairlane_scheduler.upkeep.uncalled import Uncalled
+from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 
 HOUSEKEEPING_MS = 1000  # the longest delay that a lost wake-up can cause
 REMEMBER_MS = 5000  # how old the leader's copy of learned limits may be
@@ -95,6 +94,8 @@ class Scheduler:
         self._redis = redis
         self._clock = clock
         self._keys = keys = Keys(settings.redis.deployment)
+        self.wake_channel = keys.wake
+        """The pub/sub channel whose messages are a reason to `tick` at once."""
         self._time = server_time or RedisTime(redis, keys, clock)
         self._metrics = metrics
         auditor = Auditor("scheduler", identity, settings.audit.keep)
@@ -199,11 +200,6 @@ class Scheduler:
         self._heartbeat_ms = 0
         self._remember_ms = 0
         self._elected = 0  # the last epoch whose election was logged
-
-    @property
-    def wake_channel(self) -> str:
-        """The pub/sub channel whose messages are a reason to `tick` at once."""
-        return self._keys.wake
 
     def mistyped(self) -> list[Mistyped]:
         """Keys whose type somebody has changed. Raises `RedisError`."""

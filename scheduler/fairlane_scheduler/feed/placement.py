@@ -27,7 +27,7 @@ from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.conversation import missing_turn, read_fields, recalled, turn_asked, turn_fields
+from fairlane.pipeline.conversation import missing_turn, read_fields, task_call, turn_asked, turn_fields
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
@@ -258,7 +258,7 @@ class Placement:
 
         def memory(item: RunItem) -> Mapping[bytes, bytes]:
             if item.number not in read:
-                fields = read_fields(item.rendering, item.cell, item.row)
+                fields = read_fields(item)
                 if fields is None:
                     read[item.number] = self._runs.memory(run.ref)
                 else:
@@ -292,7 +292,7 @@ class Placement:
                 model = rendering.model(item.cell, row)
                 self._lane_of(run, model)
             stored = None if memory is None else memory(item)
-            if stored is not None and (gap := missing_turn(rendering, item.cell, row, stored)):
+            if stored is not None and (gap := missing_turn(item, stored)):
                 return PlacedItem(item, position, problem=gap, model=model)
             call = self._call(run, item, stored)
             return PlacedItem(item, position, self._lane_of(run, call.model), call, memory=stored)
@@ -321,8 +321,7 @@ class Placement:
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""
         if self._work is None or calls_linearly(item, memory):
-            names = None if memory is None else recalled(item.rendering, item.cell, item.row, memory)
-            return item.rendering.task(item.cell, item.row, names)
+            return task_call(item, memory)
         call: Call = self._work.result(run, RenderCall(item.number, item.row, memory=memory))
         return call
 
@@ -377,8 +376,7 @@ def as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedI
     """An item that says in the run's memory which turn it is; one that calls a function is none."""
     if memory is None or (placed.call is not None and not placed.call.messages):
         return placed
-    item = placed.item
-    return replace(placed, asked=turn_asked(item.rendering, item.cell, item.row, memory))
+    return replace(placed, asked=turn_asked(placed.item, memory))
 
 
 def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:

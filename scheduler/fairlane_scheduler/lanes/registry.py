@@ -65,7 +65,8 @@ class LaneRegistry:
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
         self._reported: frozenset[str] = frozenset()
-        self._openers: dict[str, str] = {}
+        self.openers: dict[str, str] = {}
+        """The teams that have opened lanes which the configuration does not describe, by lane."""
         self._opening: dict[str, str] = {}  # lanes that are named, and not yet created
 
     def reload(self) -> None:
@@ -75,7 +76,7 @@ class LaneRegistry:
         longer states is removed, also where it no longer mentions the lane.
         """
         self._known.clear()
-        self._openers = self._lanes.openers()
+        self.openers = self._lanes.openers()
         self._opening.clear()
         for table in self._configured:
             self._log_overruled(table)
@@ -105,7 +106,7 @@ class LaneRegistry:
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
         self._known.add(lane)
         if (team := self._opening.pop(lane, None)) is not None:
-            self._openers[lane] = team
+            self.openers[lane] = team
             self._lanes.note_opener(lane, team)
         return True
 
@@ -116,22 +117,17 @@ class LaneRegistry:
 
     def opened_by(self, team: str) -> int:
         """How many lanes a team has opened that the configuration does not describe."""
-        return sum(each == team for opened in (self._openers, self._opening) for each in opened.values())
+        return sum(each == team for opened in (self.openers, self._opening) for each in opened.values())
 
     def is_described(self, lane: str) -> bool:
         """Whether the configuration has a table of the lane."""
         return self._table(lane) in self._configured
 
-    @property
-    def openers(self) -> Mapping[str, str]:
-        """The teams that have opened lanes which the configuration does not describe, by lane."""
-        return self._openers
-
     def forget(self, lane: str) -> None:
         """Drop what is kept of a lane that is forgotten."""
         self._known.discard(lane)
         self._undescribed.discard(lane)
-        self._openers.pop(lane, None)
+        self.openers.pop(lane, None)
 
     def restore(self, used: Iterable[str]) -> None:
         """Add lanes again that Redis has lost from its set of lanes: without it no worker serves them.
@@ -166,14 +162,12 @@ class LaneRegistry:
             for part in (name, configured or ""):
                 _check_name(part, model)
             if SEPARATOR in f"{name}{configured}":
-                raise UnknownModel(
-                    f"model {model[:MOST_CHARS]!r}: a function's name and lane have no {SEPARATOR!r}"
-                )
+                raise _unknown(model, f"a function's name and lane have no {SEPARATOR!r}")
             lane = f"{FUNCTIONS}:{configured or name}"
             return self._opened(lane, model, team, endpoint=configured is not None)
         known = self._connections.get(connection)
         if known is None:
-            raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
+            raise _unknown(model, self._hint(connection))
         _check_name(name, model)
         lane = lane_key(self._sharing.owners[connection], name, known.scope, known.base_url)
         return self._opened(lane, model, team, endpoint=known.scope == "endpoint")
@@ -207,14 +201,10 @@ class LaneRegistry:
     def _opened(self, lane: str, model: str, team: str | None, *, endpoint: bool = False) -> str:
         if lane not in self._known and lane not in self._opening:
             if len(self._known) + len(self._opening) >= MOST_LANES:
-                problem = f"there are {MOST_LANES} lanes already, no more are opened"
-                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+                raise _unknown(model, f"there are {MOST_LANES} lanes already, no more are opened")
             if team is not None and self.opened_by(team) >= self.most_of_team:
-                problem = (
-                    f"team {team} has opened {self.most_of_team} lanes (scheduler.limits.lanes). One that is "
-                    "not used for an hour makes room for another"
-                )
-                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+                opened = f"team {team} has opened {self.most_of_team} lanes (scheduler.limits.lanes)"
+                raise _unknown(model, f"{opened}. One that is not used for an hour makes room for another")
             if team is not None:
                 self._opening[lane] = team
         if endpoint and lane not in self._configured:
@@ -273,5 +263,8 @@ class LaneRegistry:
 def _check_name(name: str, model: str) -> None:
     """Raise `UnknownModel` for a name that no table, log line or key should hold."""
     if len(name) > MOST_CHARS or not name.isprintable():
-        problem = f"a name has at most {MOST_CHARS} characters, all printable"
-        raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+        raise _unknown(model, f"a name has at most {MOST_CHARS} characters, all printable")
+
+
+def _unknown(model: str, problem: str) -> UnknownModel:
+    return UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")

@@ -180,15 +180,10 @@ class DeploymentSampler:
 
     def _note_eviction(self, server: ServerView | None) -> None:
         """Warn once that Redis may evict keys of runs, and again if it may after it might not."""
-        noted = False
         self.evicts = None if server is None else server.evicts and server.memory_limit > 0
-        if server is not None and self.evicts and self._leads():
-            noted = True
-            if not self._eviction_noted:
-                log.error(
-                    Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction"
-                )
-        self._eviction_noted = noted
+        before, self._eviction_noted = self._eviction_noted, bool(self.evicts) and self._leads()
+        if server is not None and self._eviction_noted and not before:
+            log.error(Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction")
 
     def _measure(self) -> int:
         """Read the time, and how long that round trip takes."""

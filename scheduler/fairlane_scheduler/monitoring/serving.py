@@ -118,11 +118,8 @@ class SchedulerHealth:
         """See `Health`."""
         silent_s = self._ticked.silent_s()
         if silent_s is None:
-            return (
-                f"no pass has succeeded yet: {self._trouble}"
-                if self._trouble
-                else "no pass has succeeded yet"
-            )
+            why = f": {self._trouble}" if self._trouble else ""
+            return f"no pass has succeeded yet{why}"
         if silent_s > self._patience_s:
             return f"no pass has succeeded for {silent_s:.0f} s: {self._trouble or 'is Redis there?'}"
         refusing = self._refusing()

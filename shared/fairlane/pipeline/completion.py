@@ -88,7 +88,7 @@ def complete_task(
         follow = next_jobs(item, rendered or render_evaluations(item, output), output, known or {})
     stored: dict[str, str] = {}
     if memory is not None and call is not None:
-        stored = remembered(item.rendering, item.cell, item.row, call, output, memory)
+        stored = remembered(item, call, output, memory)
     return _of_item(item, result, follow, membership, output, memory=stored)
 
 

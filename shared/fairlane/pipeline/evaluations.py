@@ -129,16 +129,9 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     if finished.answer is None:
         tries = "retry" if finished.attempts == 1 else "retries"
         argument = f"Evaluation failed after {finished.attempts} {tries}" if step.criterion else None
-        return JudgeResult(
-            JobState.FAILED,
-            None,
-            argument,
-            finished.error,
-            attempts=finished.attempts,
-            unkept=finished.unkept,
-        )
+        return _result(finished, JobState.FAILED, None, argument, finished.error)
     answer: str | None = finished.answer.output
-    read, usage = _read(step, finished.answer.output), finished.answer.usage
+    read = _read(step, finished.answer.output)
     if step.criterion is not None and read.error is None:
         answer = read_opinion(finished.answer.output, step.criterion).argument
     if isinstance(step.evaluator, Judge) and read.error is None:
@@ -146,17 +139,7 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     if isinstance(step.evaluator, Similarity):
         answer = None  # kilobytes of numbers that nobody reads once they are compared
     state = JobState.FAILED if read.error else JobState.SUCCEEDED
-    return JudgeResult(
-        state,
-        read.value,
-        answer,
-        read.error,
-        usage,
-        finished.attempts,
-        finished.cached,
-        finished.answer.left_out,
-        finished.unkept,
-    )
+    return _result(finished, state, read.value, answer, read.error)
 
 
 def _each(
@@ -196,21 +179,20 @@ def _end_batch(
             follow.append(recorded(item, other, result))
         else:
             follow.append(_ready_or_invalid(item, other, _rendered(item, each, output)))
-    usage = finished.answer.usage if finished.answer else Usage()
     state = JobState.SUCCEEDED if read else JobState.FAILED
-    left_out = finished.answer.left_out if finished.answer else ()
-    whole = JudgeResult(
-        state,
-        None,
-        text,
-        finished.error,
-        usage,
-        finished.attempts,
-        finished.cached,
-        left_out,
-        finished.unkept,
-    )
+    whole = _result(finished, state, None, text, finished.error)
     return EvaluationEnd(whole, tuple(follow), read.malformed if read else ())
+
+
+def _result(
+    finished: FinishedJob, state: JobState, score: float | None, answer: str | None, error: str | None
+) -> JudgeResult:
+    """A result with all that its calls used."""
+    usage, left_out = Usage(), tuple[str, ...]()
+    if finished.answer is not None:
+        usage, left_out = finished.answer.usage, finished.answer.left_out
+    attempts, cached, unkept = finished.attempts, finished.cached, finished.unkept
+    return JudgeResult(state, score, answer, error, usage, attempts, cached, left_out, unkept)
 
 
 def criteria_of(item: RunItem, batch: int) -> list[int]:

@@ -52,7 +52,7 @@ def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -
         if sum(map(len, memory.values())) > LINEAR_CHARS:
             return False
         try:
-            names = recalled(item.rendering, item.cell, item.row, memory)
+            names = recalled(item, memory)
         except TemplateError:  # the call is none, which is known at once
             return True
     return _few(item.rendering.task_chars(item.cell, item.row, names))

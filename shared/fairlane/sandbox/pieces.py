@@ -14,7 +14,6 @@ from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
 from fairlane.model.evaluators import Criterion
-from fairlane.model.run import cell_of
 from fairlane.model.sessions import SessionMembership, decode_members
 from fairlane.pipeline.completion import (
     Completion,
@@ -22,7 +21,7 @@ from fairlane.pipeline.completion import (
     complete_session_evaluation,
     complete_task,
 )
-from fairlane.pipeline.conversation import recalled
+from fairlane.pipeline.conversation import task_call
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.sandbox.replies import as_json, read_call, read_completion, written_call, written_completion
@@ -67,9 +66,7 @@ class RenderCall:
         elif self.step:
             call = run.evaluation(run.spec.evals[self.step - 1], self.row, self.output or "")
         else:
-            cell = cell_of(run.spec, self.item)
-            names = None if self.memory is None else recalled(run, cell, self.row, self.memory)
-            call = run.task(cell, self.row, names)
+            call = task_call(RunItem.of(run, self.item, self.row), self.memory)
         return written_call(call)
 
     def read(self, reply: bytes) -> Call:
