@@ -27,7 +27,7 @@ from fairlane.evaluators.scorers import as_text
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.conversation import missing_turn, read_fields, task_call, turn_asked, turn_fields
+from fairlane.pipeline.conversation import missing_turn, read_fields, recalled, turn_asked, turn_fields
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.linear import calls_linearly, has_linear_model
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
@@ -321,7 +321,8 @@ class Placement:
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""
         if self._work is None or calls_linearly(item, memory):
-            return task_call(item, memory)
+            names = None if memory is None else recalled(item, memory)
+            return item.rendering.task(item.cell, item.row, names)
         call: Call = self._work.result(run, RenderCall(item.number, item.row, memory=memory))
         return call
 

@@ -36,15 +36,6 @@ class _Head(NamedTuple):
     bytes: int
 
 
-def task_call(item: RunItem, stored: Mapping[bytes, bytes] | None) -> Call:
-    """The call of an item's task; ``stored``: what it reads of the run's memory, in a run that has one.
-
-    Raises `TemplateError`, or ``ValueError`` if the row's request is malformed.
-    """
-    names = None if stored is None else recalled(item, stored)
-    return item.rendering.task(item.cell, item.row, names)
-
-
 def recalled(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The variables that an item's prompt has beside its row; ``stored`` is the run's memory in Redis.
 

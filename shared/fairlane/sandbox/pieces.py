@@ -21,7 +21,7 @@ from fairlane.pipeline.completion import (
     complete_session_evaluation,
     complete_task,
 )
-from fairlane.pipeline.conversation import task_call
+from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.sandbox.replies import as_json, read_call, read_completion, written_call, written_completion
@@ -66,7 +66,9 @@ class RenderCall:
         elif self.step:
             call = run.evaluation(run.spec.evals[self.step - 1], self.row, self.output or "")
         else:
-            call = task_call(RunItem.of(run, self.item, self.row), self.memory)
+            item = RunItem.of(run, self.item, self.row)
+            names = None if self.memory is None else recalled(item, self.memory)
+            call = run.task(item.cell, item.row, names)
         return written_call(call)
 
     def read(self, reply: bytes) -> Call:

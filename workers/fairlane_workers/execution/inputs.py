@@ -38,7 +38,7 @@ from fairlane.model.sessions import (
 )
 from fairlane.model.steps import Step
 from fairlane.model.tokens import Usage
-from fairlane.pipeline.conversation import read_fields, task_call, turn_fields
+from fairlane.pipeline.conversation import read_fields, recalled, turn_fields
 from fairlane.pipeline.linear import LINEAR_CHARS, calls_linearly, evaluates_linearly
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.store.keys import Keys
@@ -105,7 +105,8 @@ class JobInputs:
             return item.rendering.session(self.spec.session_evals[self.session.step], self.session.turns)
         if self.step:
             return item.rendering.evaluation(self.spec.evals[self.step - 1], item.row, self.output or "")
-        return task_call(item, self.memory)
+        names = None if self.memory is None else recalled(item, self.memory)
+        return item.rendering.task(item.cell, item.row, names)
 
 
 class Children(Protocol):
