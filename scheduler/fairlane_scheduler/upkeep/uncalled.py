@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from fairlane.core.events import Event
 from fairlane.model.run import RunRef
@@ -22,6 +23,16 @@ AT_ONCE = 200  # jobs that one pass fails: they take some tens of milliseconds o
 log = get_logger("scheduler")
 
 
+class Failure(NamedTuple):
+    """Why jobs of a run on a lane are not called again; an outage also says since when the lane is down."""
+
+    run: ActiveRun
+    lane: str
+    cause: Cause
+    error: str
+    down_ms: int | None = None
+
+
 class Uncalled:
     """Fails jobs at the head of a run's queue on a lane, and jobs that wait there for their retry."""
 
@@ -29,23 +40,9 @@ class Uncalled:
         self.jobs = jobs
         self._backlog, self._loader = backlog, loader
 
-    def fail(
-        self,
-        run: ActiveRun,
-        lane: str,
-        cause: Cause,
-        error: str,
-        most: int,
-        moment: Moment,
-        *,
-        kind: int | None = None,
-        down_ms: int | None = None,
-    ) -> int:
-        """Fail up to ``most`` queued jobs (of one ``kind``, if given) while ``cause`` lasts.
-
-        Returns how many. ``down_ms`` is since when the lane is down, where that is the cause.
-        """
-        failed = 0
+    def fail(self, failure: Failure, most: int, moment: Moment, *, kind: int | None = None) -> int:
+        """Fail up to ``most`` queued jobs, of one ``kind`` if given, while the cause lasts: how many."""
+        (run, lane, cause, error, down_ms), failed = failure, 0
         for queue, text, spent in self.jobs.first_queued(run.ref, lane, most):
             entry = Entry.parse(text)
             if kind is not None and entry.kind != kind:
@@ -67,18 +64,10 @@ class Uncalled:
         return failed
 
     def fail_delayed(
-        self,
-        run: ActiveRun,
-        lane: str,
-        cause: Cause,
-        error: str,
-        jobs: Sequence[tuple[Delayed, Spent]],
-        moment: Moment,
-        *,
-        down_ms: int | None = None,
+        self, failure: Failure, jobs: Sequence[tuple[Delayed, Spent]], moment: Moment
     ) -> list[Delayed]:
-        """Fail jobs of a run that wait for their retry on a lane, while ``cause`` lasts. Returns those."""
-        failed = []
+        """Fail jobs that wait for their retry, while the cause lasts. Returns those."""
+        (run, lane, cause, error, down_ms), failed = failure, list[Delayed]()
         for job, spent in jobs:
             completion = self._completion(run, Entry.parse(job.entry), error, spent)
             reply = self.jobs.fail_delayed(
@@ -143,9 +132,8 @@ class Refusals:
         for each in rejections_in(state.texts):
             if each.lane == lane and failed < most:
                 error = f"no more calls: {lane} rejected the run's first ones alike: {each.words}"
-                failed += self._uncalled.fail(
-                    run, lane, "refusals", error, most - failed, moment, kind=each.kind
-                )
+                failure = Failure(run, lane, "refusals", error)
+                failed += self._uncalled.fail(failure, most - failed, moment, kind=each.kind)
         return failed
 
 
