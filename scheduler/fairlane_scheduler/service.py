@@ -45,9 +45,8 @@ from fairlane_scheduler.intake.admission import Admission, PayloadLimits
 from fairlane_scheduler.intake.receiver import Receiver
 from fairlane_scheduler.intake.run_requests import RunRequests
 from fairlane_scheduler.intake.sources import Sources
-from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.registry import LaneRegistry, UnusedLanes
 from fairlane_scheduler.lanes.sharing import LaneSharing
-from fairlane_scheduler.lanes.unused import UnusedLanes
 from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 from fairlane_scheduler.state.server_time import Moment, RedisRestarts, RedisTime, ServerTime
