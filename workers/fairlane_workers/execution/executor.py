@@ -188,8 +188,7 @@ class Executor:
         claimed_ms = self._clock.monotonic_ms()
         inputs = held.inputs
         if inputs is None:
-            decision = requeue(str(newer), ABORTED_DELAY_MS)
-            await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
+            await self._put_back(held, requeue(str(newer), ABORTED_DELAY_MS))
             return
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
@@ -262,13 +261,16 @@ class Executor:
     async def _return_permit(self, held: HeldAttempt, decision: Defer) -> None:
         """Requeue a job that was not sent, since its permit is no longer good. It costs no attempt."""
         held.result = LATE
-        await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+        await self._put_back(held, decision)
 
     async def _requeue(self, held: HeldAttempt) -> None:
         """Return the job of an aborted attempt to its queue, if the attempt still has its lease."""
         if held.abort is not None and held.abort.requeues:
-            decision = requeue(held.abort.reason, sent=_was_sent(held, None))
-            await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+            await self._put_back(held, requeue(held.abort.reason, sent=_was_sent(held, None)))
+
+    async def _put_back(self, held: HeldAttempt, decision: Defer) -> None:
+        """Report a job without an outcome; its next attempt resumes an asynchronous call."""
+        await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
 
     async def _conclude(
         self, held: HeldAttempt, claim: Claim, inputs: JobInputs, outcome: Outcome, latency_ms: int
