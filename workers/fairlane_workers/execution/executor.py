@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from redis.exceptions import RedisError
 from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone, TemplateError
 from fairlane.core.events import Event
+from fairlane.core.lru import Lru
 from fairlane.export.finish_reasons import REFUSAL
 from fairlane.model.decision import (
     ABORTED_DELAY_MS,
@@ -62,6 +62,9 @@ STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 MOST_PENDING = 1000
 """Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
 
+LANES_KEPT = 1024
+"""More than a deployment has at once: what is kept of a lane that was forgotten gives way."""
+
 log = get_logger("executor")
 
 
@@ -94,7 +97,7 @@ class Executor:
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, reports, keys, observers)
         self._completions = Completions(AnswerCache(reports, keys, servers or {}), children)
-        self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
+        self._departures = Lru[str, Departures](LANES_KEPT)
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
 
@@ -167,7 +170,9 @@ class Executor:
     async def _run(self, held: HeldAttempt) -> None:
         # Everything that takes time comes before the claim, since a call must leave soon after it.
         newer = await self._gather(held)
-        held.departure = departure = await self._departures[held.attempt.lane].begin()
+        lane, now_ms = held.attempt.lane, self._clock.monotonic_ms
+        departures = self._departures.get_or_make(lane, lambda: Departures(now_ms))
+        held.departure = departure = await departures.begin()
         try:
             await self._claim_and_call(held, departure, newer)
         finally:
