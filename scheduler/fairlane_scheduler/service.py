@@ -118,14 +118,7 @@ class Scheduler:
 
         # Lanes
         self._sharing = LaneSharing(Scopes(redis, keys, auditor), settings.connections)
-        self._registry = LaneRegistry(
-            lanes,
-            self._sharing,
-            settings.connections,
-            settings.lanes,
-            settings.limits_of,
-            section.limits.lanes,
-        )
+        self._registry = LaneRegistry(lanes, self._sharing, settings)
 
         # Feed and intake
         self._pool = pool
@@ -141,17 +134,7 @@ class Scheduler:
         )
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
-        admission = Admission(
-            runs,
-            backlog,
-            self._registry,
-            limits,
-            section,
-            settings.connections,
-            settings.prices,
-            pool,
-            settings.worker.max_response_bytes,
-        )
+        admission = Admission(runs, backlog, self._registry, limits, settings, pool)
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
         decided = metrics.decided if metrics else None
         self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams, decided)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
 
 from fairlane.config import sections
-from fairlane.config.connections.connection import Connection
+from fairlane.config.settings import Settings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import lies_in
 from fairlane.evaluators.builders import check_names
 from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.run import Plan, RunRef, RunSpec, most_chars
-from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Fields, Runs, bounds_of, check_prices
@@ -222,30 +221,26 @@ class Admission:
         backlog: Backlog,
         lanes: LaneRegistry,
         limits: PayloadLimits,
-        settings: sections.SchedulerSettings,
-        connections: Mapping[str, Connection],
-        prices: Mapping[str, Price],
+        settings: Settings,
         pool: Pool | None = None,
-        answer_bytes: int = 0,
     ) -> None:
-        """``pool``: compiles templates; without one they are compiled at once.
-
-        ``answer_bytes``: the longest output that a judge may be shown.
-        """
+        """``pool``: compiles templates; without one they are compiled at once."""
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._limits = limits
-        self._settings = settings
-        self._prices = prices
+        self._settings = settings.scheduler
+        self._prices = settings.prices
         self._pool = pool
-        self._answer_bytes = answer_bytes
+        row_bytes = settings.scheduler.limits.row_bytes
+        self._prompt_chars = most_chars(row_bytes)
+        self._judged_chars = most_chars(row_bytes, settings.worker.max_response_bytes)
         self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
-        self._tooled = tuple(name for name, each in connections.items() if each.tooled)
+        self._tooled = tuple(name for name, each in settings.connections.items() if each.tooled)
         self._unstructured = tuple(
-            name for name, each in connections.items() if not (each.structured or each.tooled)
+            name for name, each in settings.connections.items() if not (each.structured or each.tooled)
         )
-        self._responses = tuple(name for name, each in connections.items() if each.takes_responses)
+        self._responses = tuple(name for name, each in settings.connections.items() if each.takes_responses)
 
     def forget_all(self) -> None:
         """Forget what an earlier term has asked children for."""
@@ -338,8 +333,8 @@ class Admission:
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,
-            prompt_chars=most_chars(self._settings.limits.row_bytes),
-            judged_chars=most_chars(self._settings.limits.row_bytes, self._answer_bytes),
+            prompt_chars=self._prompt_chars,
+            judged_chars=self._judged_chars,
         )
         rendering = Rendering(plan, checked=self._pool is not None)
         if missing and not spec.open:

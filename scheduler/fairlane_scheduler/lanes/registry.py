@@ -6,8 +6,8 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.settings import Settings
 from fairlane.core.errors import UnknownModel
 from fairlane.core.events import Event
 from fairlane.model.lane import (
@@ -27,7 +27,6 @@ from fairlane_scheduler.state.server_time import Moment
 
 # Every worker polls a queue for each lane, and a row's template may name any model.
 MOST_LANES = 1000
-MOST_LANES_OF_TEAM = 200
 MOST_CHARS = 200
 SEPARATOR = "|"  # of a lane and a run in the marks of what has changed
 
@@ -54,26 +53,15 @@ class ConnectionAwaited(Exception):
 class LaneRegistry:
     """Lanes of this deployment, from its connections."""
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        sharing: LaneSharing,
-        connections: Mapping[str, Connection],
-        configured: Mapping[str, LaneLimits],
-        limits_of: Callable[[str], LaneLimits | None],
-        most_of_team: int = MOST_LANES_OF_TEAM,
-    ) -> None:
-        """``configured``: lanes of the configuration; ``limits_of`` adds the defaults of their providers.
-
-        ``most_of_team``: lanes that a team may open which the configuration does not describe.
-        """
-        self.most_of_team = most_of_team
+    def __init__(self, lanes: Lanes, sharing: LaneSharing, settings: Settings) -> None:
+        self.most_of_team = settings.scheduler.limits.lanes
+        """Lanes that a team may open which the configuration does not describe."""
         self._lanes = lanes
         self._sharing = sharing
-        self._connections = connections
-        self._configured = configured
-        self._limits_of = limits_of
-        self.servers = servers_of(connections)
+        self._connections = settings.connections
+        self._configured = settings.lanes
+        self._limits_of = settings.limits_of
+        self.servers = servers_of(settings.connections)
         """What each connection calls."""
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
