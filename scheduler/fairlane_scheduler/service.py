@@ -122,16 +122,7 @@ class Scheduler:
 
         # Feed and intake
         self._pool = pool
-        self._feeder = Feeder(
-            runs,
-            backlog,
-            self._registry,
-            clock,
-            section.limits.row_bytes,
-            tokenizers,
-            pool,
-            settings.sandbox.hold_after,
-        )
+        self._feeder = Feeder(runs, backlog, self._registry, clock, settings, tokenizers, pool)
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(runs, backlog, self._registry, limits, settings, pool)
@@ -149,8 +140,7 @@ class Scheduler:
             self._capacity,
             self._team_shares,
             publisher,
-            section,
-            settings.lanes,
+            settings,
             metrics.asked if metrics else None,
         )
 

@@ -109,7 +109,9 @@ class WorkerParts:
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider, FUNCTIONS: ScriptedProvider()}
         self.servers = servers_of(self.settings.connections)
-        self.children = ChildWork(self.batcher, self.keys, pool, hold_after=2) if pool else None
+        sandbox = self.settings.sandbox.model_copy(update={"hold_after": 2})
+        held = self.settings.model_copy(update={"sandbox": sandbox})
+        self.children = ChildWork(self.batcher, self.keys, pool, held) if pool else None
         self.inputs = InputReader(self.batcher, self.keys, self.children)
         self.chunks = Chunks(self.batcher, self.keys, self.clock)
         self.executor = Executor(
@@ -119,12 +121,7 @@ class WorkerParts:
             reports=self.batcher,
             keys=self.keys,
             inputs=self.inputs,
-            calls=Calls(
-                self.settings.connections,
-                self.providers,
-                self.chunks,
-                self.settings.worker.max_response_bytes,
-            ),
+            calls=Calls(self.settings, self.providers, self.chunks),
             lease_ms=LEASE_MS,
             clock=self.clock,
             rng=random.Random(1),

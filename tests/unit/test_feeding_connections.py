@@ -18,7 +18,7 @@ def without(parts: Parts, connection: str) -> Feeder:
     sharing = LaneSharing(Scopes(parts.redis, parts.keys), rest)
     parts.registry = LaneRegistry(parts.lanes, sharing, settings)
     parts.registry.reload()
-    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, parts.clock)
+    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, parts.clock, settings)
     return parts.feeder
 
 

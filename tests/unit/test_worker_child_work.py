@@ -216,7 +216,7 @@ def test_the_plan_of_a_hostile_run_is_compiled_in_the_child_alone(pool: Pool) ->
 
 def test_a_worker_forgets_in_which_of_many_runs_a_piece_was_cut_off(pool: Pool) -> None:
     async def scene(parts: WorkerParts) -> None:
-        children = ChildWork(parts.batcher, parts.keys, pool)
+        children = ChildWork(parts.batcher, parts.keys, pool, parts.settings)
         for number in range(RUNS_KEPT + 5):
             await children._note(RunRef("search", f"r{number}"), CutOff("prompts", "cpu", "sandbox.cpu"))
         assert len(children._cut_off) == RUNS_KEPT

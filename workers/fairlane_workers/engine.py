@@ -250,10 +250,8 @@ class Engine:
             self._providers[FUNCTIONS] = FunctionProvider(
                 self._catalog, slots=self._capacity.slots, clock=clock, elsewhere=others.runs
             )
-        sandbox = settings.sandbox
-        self._pool = open_pool(sandbox, process_environment())
-        row_bytes = settings.scheduler.limits.row_bytes
-        children = ChildWork(reports, keys, self._pool, sandbox.hold_after, row_bytes)
+        self._pool = open_pool(settings.sandbox, process_environment())
+        children = ChildWork(reports, keys, self._pool, settings)
         self._executor = Executor(
             worker=self.worker,
             attempts=Attempts(keys),
@@ -261,12 +259,7 @@ class Engine:
             reports=reports,
             keys=keys,
             inputs=InputReader(batcher, keys, children),
-            calls=Calls(
-                settings.connections,
-                self._providers,
-                Chunks(reports, keys, clock),
-                settings.worker.max_response_bytes,
-            ),
+            calls=Calls(settings, self._providers, Chunks(reports, keys, clock)),
             lease_ms=lease_ms,
             clock=clock,
             rng=random.Random(),

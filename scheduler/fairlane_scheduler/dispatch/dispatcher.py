@@ -6,10 +6,9 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from fairlane.config.sections import SchedulerSettings
+from fairlane.config.settings import Settings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
@@ -99,8 +98,7 @@ class Dispatcher:
         capacity: Capacity,
         team_shares: TeamShares,
         handover: Handover,
-        settings: SchedulerSettings,
-        lane_limits: Mapping[str, LaneLimits],
+        settings: Settings,
         asked: Callable[[str, Sequence[Offer], Grant, float], None] | None = None,
     ) -> None:
         """``asked`` gets each lane that was asked, its offers, its grant, and how many seconds that took."""
@@ -109,9 +107,9 @@ class Dispatcher:
         self._capacity = capacity
         self._team_shares = team_shares
         self._handover = handover
-        self._settings = settings
+        self._settings = settings.scheduler
         self._asked = asked
-        self._slots = Slots(lanes, capacity, team_shares.weight, settings, lane_limits)
+        self._slots = Slots(lanes, capacity, team_shares.weight, settings)
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
         self._few_models: set[str] = set()  # lanes whose calls wait for their models in turn

@@ -10,9 +10,9 @@ from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
-from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.store.read.turn_reading import TurnReader
@@ -69,21 +69,21 @@ class Feeder:
         backlog: Backlog,
         lanes: LaneRegistry,
         clock: Clock,
-        most_row_bytes: int = MAX_ROW_BYTES,
+        settings: Settings,
         tokenizers: Tokenizers | None = None,
         pool: Pool | None = None,
-        hold_after: int = 3,
     ) -> None:
-        """``pool`` does what teams may make as long as they like; a run is paused after ``hold_after`` pieces
-        that it had to give up.
+        """``pool`` does what teams may make as long as they like; a run is paused after some pieces that it
+        had to give up.
         """
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._clock = clock
-        self._placement = TurnPlacement(runs, lanes, most_row_bytes, tokenizers, pool)
+        row_bytes = settings.scheduler.limits.row_bytes
+        self._placement = TurnPlacement(runs, lanes, row_bytes, tokenizers, pool)
         self._conversations = Conversations(TurnReader(runs.redis, runs.keys))
-        self._hold_after = hold_after
+        self._hold_after = settings.sandbox.hold_after
         self._cut_off = Counter[RunRef]()
         self._unconnected: dict[RunRef, str] = {}
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
 from fairlane.model.job import JobState
@@ -140,17 +141,17 @@ class DeploymentSampler:
     def __init__(
         self,
         redis: RedisClient,
-        keys: Keys,
-        worker_timeout_ms: int,
+        settings: Settings,
         metrics: SchedulerMetrics,
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:
-        self._redis, self._keys, self._metrics, self._leads = redis, keys, metrics, leads
+        self._redis, self._metrics, self._leads = redis, metrics, leads
+        self._keys = keys = Keys(settings.redis.deployment)
         self._deployment = DeploymentReader(redis, keys)
         self._lanes, self._workers = Lanes(redis, keys), Workers(keys)
         self._runs = RunTally(RunStates(redis, keys), metrics, clock)
-        self._timeout_ms = worker_timeout_ms
+        self._timeout_ms = round(settings.scheduler.worker_timeout_seconds * 1000)
         self.sample: DeploymentSample | None = None
         self.reachable = False
         self.refusing: Refusal | None = None

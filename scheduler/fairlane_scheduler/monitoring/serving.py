@@ -8,7 +8,6 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import open_store
 from fairlane.store.connection.server_states import Refusal
-from fairlane.store.keys import Keys
 from fairlane.store.write.leader import Leader
 from fairlane.telemetry.metrics_server import MetricsServer, Pulse
 from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
@@ -44,12 +43,7 @@ class Monitoring:
         answer_s = self._settings.scheduler.leader_answer_s
         redis = open_store(self._settings.redis, retries=0, answer_s=answer_s)
         self._sampler = DeploymentSampler(
-            redis,
-            Keys(self._settings.redis.deployment),
-            round(self._settings.scheduler.worker_timeout_seconds * 1000),
-            self.metrics,
-            self._clock,
-            lambda: leader.leads,
+            redis, self._settings, self.metrics, self._clock, lambda: leader.leads
         )
         self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler, unmoved))
         self._sampler.thread.start()

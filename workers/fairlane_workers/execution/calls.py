@@ -16,6 +16,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.config.connections.connection import Connection
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru
@@ -77,16 +78,11 @@ _REPEATED = re.compile(r"(.{1,8}?)\1{2,}", re.DOTALL)
 class Calls:
     """Makes the calls of attempts."""
 
-    def __init__(
-        self,
-        connections: Mapping[str, Connection],
-        providers: Mapping[str, Provider],
-        chunks: Chunks,
-        max_response_bytes: int,
-    ) -> None:
-        """``providers`` by connection; those that ``connections`` lacks never stream."""
-        self._connections, self._providers = connections, providers
-        self._streaming, self._max_response_bytes = Streaming(chunks), max_response_bytes
+    def __init__(self, settings: Settings, providers: Mapping[str, Provider], chunks: Chunks) -> None:
+        """``providers`` by connection; those that ``settings.connections`` lack never stream."""
+        self._connections, self._providers = settings.connections, providers
+        self._streaming = Streaming(chunks)
+        self._max_response_bytes = settings.worker.max_response_bytes
         self._controls = Controls()
 
     def note(self, held: HeldAttempt, inputs: JobInputs, outcome: Outcome, took_ms: int) -> None:

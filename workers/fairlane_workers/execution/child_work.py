@@ -9,10 +9,10 @@ import asyncio
 import json
 from typing import Any
 
+from fairlane.config.settings import Settings
 from fairlane.core.errors import CutOff, WorkRaised
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
-from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.evaluators import Criterion
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.pipeline.completion import Completion, evaluation_cut_off, session_cut_off, task_cut_off
@@ -44,12 +44,10 @@ RUNS_KEPT = 1024
 class ChildWork:
     """One worker's. A run is paused after a few of its pieces were cut off."""
 
-    def __init__(
-        self, batcher: Batcher, keys: Keys, pool: Pool, hold_after: int = 3, row_bytes: int = MAX_ROW_BYTES
-    ) -> None:
-        """``hold_after``: a run is paused after so many pieces that were cut off; ``row_bytes``: of a row."""
+    def __init__(self, batcher: Batcher, keys: Keys, pool: Pool, settings: Settings) -> None:
         self._batcher, self._keys, self._pool = batcher, keys, pool
-        self._hold_after, self._row_bytes = hold_after, row_bytes
+        self._hold_after = settings.sandbox.hold_after
+        self._row_bytes = settings.scheduler.limits.row_bytes
         self._cut_off = Lru[RunRef, int](RUNS_KEPT)
 
     async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
