@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
-from typing import Any, Protocol
+from typing import Any
 
 from redis.exceptions import RedisError
 
@@ -16,6 +16,7 @@ from fairlane.store.connection.server_states import is_full
 from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.read.mistyped import named
 from fairlane.telemetry.logs import get_logger
+from fairlane_scheduler.monitoring.serving import SchedulerHealth
 from fairlane_scheduler.service import Scheduler
 
 log = get_logger("runner")
@@ -27,35 +28,6 @@ READ_AT_ONCE = 1000
 INBOX = "inbox:"
 
 
-class Watch(Protocol):
-    """Is called as the loop runs, for health checks and metrics."""
-
-    def turned(self) -> None:
-        """The loop begins another pass, or waits for Redis."""
-        ...
-
-    def ticked(self, seconds: float) -> None:
-        """A pass succeeded within so many seconds."""
-        ...
-
-    def failed(self, why: str) -> None:
-        """A pass failed at Redis; ``why`` says so in words."""
-        ...
-
-
-class Unwatched:
-    """A watch that does nothing."""
-
-    def turned(self) -> None:
-        """Do nothing."""
-
-    def ticked(self, seconds: float) -> None:
-        """Do nothing."""
-
-    def failed(self, why: str) -> None:
-        """Do nothing."""
-
-
 class Runner:
     """Drives a scheduler until `stop` is called or ``stop`` is set, through every loss of Redis."""
 
@@ -64,11 +36,11 @@ class Runner:
         scheduler: Scheduler,
         redis: RedisClient,
         clock: Clock,
-        watch: Watch | None = None,
+        health: SchedulerHealth,
         stop: threading.Event | None = None,
     ) -> None:
         self._scheduler, self._redis, self._clock = scheduler, redis, clock
-        self._watch = watch or Unwatched()
+        self._health = health
         self._stop = stop or threading.Event()
         self._away_s = 0.0
         self._warned_ms = 0
@@ -82,14 +54,14 @@ class Runner:
         """Tick and wait, until `stop`. ``on_ready`` is called once, after the first tick."""
         self._on_ready = on_ready
         while not self._stop.is_set():
-            self._watch.turned()
+            self._health.turned()
             try:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
             except RedisError as error:
                 why = in_words(error)
-                self._watch.failed(why)
+                self._health.failed(why)
                 self._warn(error, why)
                 if is_full(error):
                     self._relieve()
@@ -128,10 +100,10 @@ class Runner:
     def _loop(self, wakeups: Any) -> None:
         teams: set[str] | None = None
         while not self._stop.is_set():
-            self._watch.turned()
+            self._health.turned()
             started, exactly = self._clock.monotonic_ms(), time.perf_counter()
             wait_ms = self._scheduler.tick(teams)
-            self._watch.ticked(time.perf_counter() - exactly)
+            self._health.ticked(time.perf_counter() - exactly)
             self._ticked()
             left_ms = started + QUANTUM_MS - self._clock.monotonic_ms()
             if left_ms > 0:

@@ -45,15 +45,9 @@ from fairlane_scheduler.intake.admission import Admission, PayloadLimits
 from fairlane_scheduler.intake.receiver import Receiver
 from fairlane_scheduler.intake.run_requests import RunRequests
 from fairlane_scheduler.intake.sources import Sources
-from fairlane_scheduler.lanes.registry import LaneRegistry
+from fairlane_scheduler.lanes.registry import LaneRegistry, UnusedLanes
 from fairlane_scheduler.lanes.sharing import LaneSharing
-from fairlane_scheduler.lanes.unused import UnusedLanes
-from fairlane_scheduler.monitoring.metrics import (
-    MeasuredLanes,
-    MeasuredRuns,
-    MeasuredWorkers,
-    SchedulerMetrics,
-)
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 from fairlane_scheduler.state.server_time import Moment, RedisRestarts, RedisTime, ServerTime
 from fairlane_scheduler.upkeep.budgets import BudgetWatch
@@ -63,9 +57,8 @@ from fairlane_scheduler.upkeep.lane_sampler import LaneSampler
 from fairlane_scheduler.upkeep.lost_state import LostState
 from fairlane_scheduler.upkeep.outages import Outages
 from fairlane_scheduler.upkeep.recoverer import Recoverer
-from fairlane_scheduler.upkeep.refusals import Refusals
 from fairlane_scheduler.upkeep.run_heartbeat import EVERY_MS, RunHeartbeat
-from fairlane_scheduler.upkeep.uncalled import Uncalled
+from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 
 HOUSEKEEPING_MS = 1000  # the longest delay that a lost wake-up can cause
 REMEMBER_MS = 5000  # how old the leader's copy of learned limits may be
@@ -100,20 +93,17 @@ class Scheduler:
         self._redis = redis
         self._clock = clock
         self._keys = keys = Keys(settings.redis.deployment)
+        self.wake_channel = keys.wake
+        """The pub/sub channel whose messages are a reason to `tick` at once."""
         self._time = server_time or RedisTime(redis, keys, clock)
         self._metrics = metrics
         auditor = Auditor("scheduler", identity, settings.audit.keep)
 
         # Redis
         finished_ttl_ms = round(section.finished_ttl_seconds * 1000)
-        if metrics is None:
-            lanes, runs = Lanes(redis, keys, auditor), Runs(redis, keys, finished_ttl_ms, auditor)
-            self._workers = Workers(keys)
-        else:
-            lanes = MeasuredLanes(redis, keys, auditor, metrics)
-            runs = MeasuredRuns(redis, keys, finished_ttl_ms, auditor, metrics)
-            self._workers = MeasuredWorkers(keys, metrics)
-        self._lanes = lanes
+        runs = Runs(redis, keys, finished_ttl_ms, auditor)
+        self._lanes = lanes = Lanes(redis, keys, auditor)
+        self._workers = Workers(keys)
         self._memory = LaneMemory(redis, keys)
         self._created_teams = Registry(redis, keys)
         inbox = Inbox(redis, keys)
@@ -128,49 +118,30 @@ class Scheduler:
 
         # Lanes
         self._sharing = LaneSharing(Scopes(redis, keys, auditor), settings.connections)
-        self._registry = LaneRegistry(
-            lanes,
-            self._sharing,
-            settings.connections,
-            settings.lanes,
-            settings.limits_of,
-            section.limits.lanes,
-        )
+        self._registry = LaneRegistry(lanes, self._sharing, settings)
 
         # Feed and intake
         self._pool = pool
-        self._feeder = Feeder(
-            runs,
-            backlog,
-            self._registry,
-            clock,
-            section.limits.row_bytes,
-            tokenizers,
-            pool,
-            settings.sandbox.hold_after,
-        )
+        self._feeder = Feeder(runs, backlog, self._registry, clock, settings, tokenizers, pool)
         self._loader = RunLoader(redis, keys, runs, backlog, self._feeder, clock)
         limits = PayloadLimits(runs, backlog, section.limits)
-        admission = Admission(
-            runs,
-            backlog,
-            self._registry,
-            limits,
-            section,
-            settings.connections,
-            settings.prices,
-            pool,
-            settings.worker.max_response_bytes,
-        )
+        admission = Admission(runs, backlog, self._registry, limits, settings, pool)
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
-        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams)
+        decided = metrics.decided if metrics else None
+        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams, decided)
         self._sources = Sources(runs, backlog, section.limits.row_bytes)
 
         # Dispatch
         self._team_shares = TeamShares(settings.teams)
         self._publisher = publisher
         self._dispatcher = Dispatcher(
-            lanes, backlog, self._capacity, self._team_shares, publisher, section, settings.lanes
+            lanes,
+            backlog,
+            self._capacity,
+            self._team_shares,
+            publisher,
+            settings,
+            metrics.asked if metrics else None,
         )
 
         # Upkeep
@@ -180,7 +151,13 @@ class Scheduler:
         self._refusals = Refusals(RunStates(redis, keys), backlog, uncalled)
         self._early_ends = EarlyEnds(runs, backlog, self._loader, self._registry.names)
         self._recoverer = Recoverer(
-            redis, Attempts(keys), Leases(redis, keys), self._workers, self._loader, self._worker_timeout_ms
+            redis,
+            Attempts(keys),
+            Leases(redis, keys),
+            self._workers,
+            self._loader,
+            self._worker_timeout_ms,
+            metrics.lost_worker if metrics else None,
         )
         lease_ms = round(section.lease_seconds * 1000)
         self._lost_state = LostState(LostJobs(redis, keys), runs, lanes, backlog, self._loader, lease_ms)
@@ -195,11 +172,6 @@ class Scheduler:
         self._heartbeat_ms = 0
         self._remember_ms = 0
         self._elected = 0  # the last epoch whose election was logged
-
-    @property
-    def wake_channel(self) -> str:
-        """The pub/sub channel whose messages are a reason to `tick` at once."""
-        return self._keys.wake
 
     def mistyped(self) -> list[Mistyped]:
         """Keys whose type somebody has changed. Raises `RedisError`."""

@@ -56,7 +56,7 @@ def _feed(template: str) -> tuple[float, float]:
 
 def _fed(redis: Redis, pool: Pool, template: str) -> tuple[float, float]:
     clock, parts = SystemClock(), Parts(redis, pool=pool)
-    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, clock, pool=pool)
+    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, clock, parts.settings, pool=pool)
     spec = parts.spec(ROWS, prompts=((Message(role="user", content=template),),))
     ref = parts.upload(spec, [{"q": number} for number in range(ROWS)])
     begun_s, begun_cpu_s = time.monotonic(), time.thread_time()

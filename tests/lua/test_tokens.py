@@ -15,8 +15,7 @@ from redis import Redis
 from fairlane.model.job import Attempt, Signal
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
-from fairlane_workers.probe.charge import ChargeModel
-from tests.support.charges import charged
+from tests.support.charges import ChargeModel, charged
 from tests.support.deployment import Deployment, entry, permit_burst_ms
 from tests.support.redis import emptied
 

@@ -17,7 +17,7 @@ from fairlane.model.ending import ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import Order, RunRef, cell_of
 from fairlane.pipeline.conversation import read_fields
-from fairlane.pipeline.rendering import Rendering
+from fairlane.pipeline.rendering import Rendering, RunItem
 from fairlane.store.write.runs.runs import Turn
 from fairlane_scheduler.intake.run_requests import extend
 from fairlane_scheduler.state.backlog import ActiveRun
@@ -156,8 +156,8 @@ class Play:
 
     def _memory(self, attempt: Attempt) -> dict[str, str] | None:
         item, step = divmod(attempt.job, self.spec.steps)
-        cell, rendering = cell_of(self.spec, item), Rendering(self.run.plan, checked=True)
-        fields = read_fields(rendering, cell, self.rows[cell.row]) or ()
+        row, rendering = self.rows[cell_of(self.spec, item).row], Rendering(self.run.plan, checked=True)
+        fields = read_fields(RunItem.of(rendering, item, row)) or ()
         if step or not fields:
             return None
         turns = json.loads(self.redis.hget(self.parts.keys.memory(self.ref), fields[0]) or "[]")

@@ -106,12 +106,7 @@ class _Way:
             reports=batcher,
             keys=keys,
             inputs=InputReader(batcher, keys),
-            calls=Calls(
-                self.settings.connections,
-                {"sim": ScriptedProvider()},
-                Chunks(aredis, batcher, keys, self.clock),
-                self.settings.worker.max_response_bytes,
-            ),
+            calls=Calls(self.settings, {"sim": ScriptedProvider()}, Chunks(batcher, keys, self.clock)),
             lease_ms=LEASE_MS,
             clock=self.clock,
             rng=random.Random(1),

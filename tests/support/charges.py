@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 
+from fairlane.model.lane import CacheReads, Charge
 from fairlane.model.tokens import Estimate, Usage
-from fairlane_workers.probe.charge import ChargeModel
+
+
+@dataclass(frozen=True, slots=True)
+class ChargeModel:
+    """How a provider charges tokens against its limits; the fields are those of `LaneLimits`."""
+
+    charge: Charge = "used"
+    output_factor: float = 1.0
+    cache_reads: CacheReads = "free"
 
 
 def charged(usage: Usage, reserved: Estimate, model: ChargeModel) -> Estimate:

@@ -10,11 +10,10 @@ from prometheus_client.metrics_core import Metric
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, ManualClock
 from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
 from fairlane.store.write.leader import Leader
 from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSampler
-from fairlane_scheduler.monitoring.metrics import scheduler_metrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from tests.support.worker_parts import metrics_of
 
 
@@ -36,11 +35,9 @@ class ScheduledMetrics:
         self, redis: RedisClient | None = None, settings: Settings | None = None, clock: Clock | None = None
     ) -> None:
         self.settings = settings or Settings()
-        self.metrics, self.leader = scheduler_metrics(self.settings), StandingLeader()
+        self.metrics, self.leader = SchedulerMetrics(self.settings), StandingLeader()
         clock = clock or ManualClock()
-        self.sampler = DeploymentSampler(
-            redis, Keys(self.settings.redis.deployment), 5000, self.metrics, clock, lambda: self.leader.leads
-        )
+        self.sampler = DeploymentSampler(redis, self.settings, self.metrics, clock, lambda: self.leader.leads)
         standing = DeploymentMetrics(cast(Leader, self.leader), self.metrics, self.sampler)
         self.metrics.registry.register(standing)
 

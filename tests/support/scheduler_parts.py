@@ -77,26 +77,11 @@ class Parts:
         self.backlog, self.capacity, self.mailbox = Backlog(), Capacity(), CollectingPublisher()
         self.leader = Leader(self.lease("me"), LEADER_LEASE_MS)
         self.sharing = LaneSharing(Scopes(redis, self.keys), self.settings.connections)
-        self.registry = LaneRegistry(
-            self.lanes,
-            self.sharing,
-            self.settings.connections,
-            self.settings.lanes,
-            self.settings.limits_of,
-        )
-        self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock, pool=pool)
+        self.registry = LaneRegistry(self.lanes, self.sharing, self.settings)
+        self.feeder = Feeder(self.runs, self.backlog, self.registry, self.clock, self.settings, pool=pool)
         self.loader = RunLoader(redis, self.keys, self.runs, self.backlog, self.feeder, self.clock)
         limits = PayloadLimits(self.runs, self.backlog, self.settings.scheduler.limits)
-        self.admission = Admission(
-            self.runs,
-            self.backlog,
-            self.registry,
-            limits,
-            self.settings.scheduler,
-            self.settings.connections,
-            self.settings.prices,
-            pool,
-        )
+        self.admission = Admission(self.runs, self.backlog, self.registry, limits, self.settings, pool)
         self.requests = RunRequests(self.runs, self.backlog, self.loader, self.feeder, self.registry, limits)
         self.receiver = Receiver(
             self.inbox, self.admission, self.requests, self.leader, self.clock, self.settings.teams
@@ -108,8 +93,7 @@ class Parts:
             self.capacity,
             self.team_shares,
             self.mailbox,
-            self.settings.scheduler,
-            self.settings.lanes,
+            self.settings,
         )
         self.recoverer = Recoverer(
             redis, self.attempts, self.leases, self.workers, self.loader, WORKER_TIMEOUT_MS

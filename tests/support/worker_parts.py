@@ -28,8 +28,7 @@ from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.telemetry.metrics import WorkerMetrics
-from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat
-from fairlane_workers.upkeep.served_lanes import ServedLanes
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, ServedLanes
 from tests.support.scheduler_parts import LEASE_MS, Parts
 
 WORKER = "w1"
@@ -110,9 +109,11 @@ class WorkerParts:
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider, FUNCTIONS: ScriptedProvider()}
         self.servers = servers_of(self.settings.connections)
-        self.children = ChildWork(self.batcher, self.keys, pool, hold_after=2) if pool else None
+        sandbox = self.settings.sandbox.model_copy(update={"hold_after": 2})
+        held = self.settings.model_copy(update={"sandbox": sandbox})
+        self.children = ChildWork(self.batcher, self.keys, pool, held) if pool else None
         self.inputs = InputReader(self.batcher, self.keys, self.children)
-        self.chunks = Chunks(self.redis, self.batcher, self.keys, self.clock)
+        self.chunks = Chunks(self.batcher, self.keys, self.clock)
         self.executor = Executor(
             worker=WORKER,
             attempts=self.scheduler.attempts,
@@ -120,12 +121,7 @@ class WorkerParts:
             reports=self.batcher,
             keys=self.keys,
             inputs=self.inputs,
-            calls=Calls(
-                self.settings.connections,
-                self.providers,
-                self.chunks,
-                self.settings.worker.max_response_bytes,
-            ),
+            calls=Calls(self.settings, self.providers, self.chunks),
             lease_ms=LEASE_MS,
             clock=self.clock,
             rng=random.Random(1),

@@ -6,10 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate, Usage
-from fairlane_workers.probe.charge import ChargeModel
-from tests.support.charges import charged
+from tests.support.charges import ChargeModel, charged
 
 counts = st.integers(0, 10**6)
 usages = st.builds(Usage, st.none() | counts, st.none() | counts, st.none() | counts)
@@ -73,9 +71,3 @@ def test_what_is_read_from_a_cache_costs_at_most_as_much(
 ) -> None:
     cold, warm = Usage(prompt, answer), Usage(prompt, answer, min(cached, prompt))
     assert charged(warm, reserved, model).total <= charged(cold, reserved, model).total
-
-
-def test_a_model_is_read_from_the_limits_of_its_lane() -> None:
-    limits = LaneLimits(charge="reserved", output_factor=5, cache_reads="counted")
-    assert ChargeModel.of(limits) == ChargeModel("reserved", 5, "counted")
-    assert ChargeModel.of(LaneLimits()) == ChargeModel()

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from fairlane.model.hints import AxisHint
+from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Usage
-from fairlane_workers.probe.charge import ChargeModel, check_charge
+from fairlane_workers.probe.probe import check_charge
 
 USAGE = Usage(10, 20)  # 30 used, and with 256 of max_tokens 266 reserved
 
@@ -23,22 +24,22 @@ USAGE = Usage(10, 20)  # 30 used, and with 256 of max_tokens 266 reserved
     ],
 )
 def test_what_is_gone_shows_how_it_was_charged(charge: str, left: float, verdict: str) -> None:
-    model = ChargeModel(charge)  # type: ignore[arg-type]
+    model = LaneLimits(charge=charge)  # type: ignore[arg-type]
     assert check_charge(model, USAGE, 256, AxisHint(10_000, left)).verdict == verdict
 
 
 def test_a_bucket_that_holds_less_than_a_minute_shows_it_by_its_refill() -> None:
     hint = AxisHint(limit=60_000, remaining=970, reset_ms=30)
-    assert check_charge(ChargeModel(), USAGE, 256, hint).verdict == "agrees"
+    assert check_charge(LaneLimits(), USAGE, 256, hint).verdict == "agrees"
 
 
 def test_a_refill_is_reported_no_finer_than_a_millisecond() -> None:
     hint = AxisHint(limit=2_000_000, remaining=33_317, reset_ms=1)  # 33 tokens a millisecond
-    assert check_charge(ChargeModel(), USAGE, 256, hint).verdict == "agrees"
+    assert check_charge(LaneLimits(), USAGE, 256, hint).verdict == "agrees"
 
 
 def test_an_output_factor_counts() -> None:
-    model = ChargeModel("used", output_factor=5)
+    model = LaneLimits(output_factor=5)
     assert check_charge(model, USAGE, 256, AxisHint(10_000, 9_890)).verdict == "agrees"
 
 
@@ -56,6 +57,6 @@ def test_an_output_factor_counts() -> None:
 def test_what_cannot_be_reported_says_why(
     usage: Usage, max_tokens: int | None, hint: AxisHint | None, why: str
 ) -> None:
-    shown = check_charge(ChargeModel(), usage, max_tokens, hint)
+    shown = check_charge(LaneLimits(), usage, max_tokens, hint)
     assert shown.verdict == "unknown"
     assert why in shown.reason

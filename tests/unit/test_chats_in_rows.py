@@ -10,8 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane import SubmissionError, llm_judge
-from fairlane.pipeline.requests import CHAT_URL, URLS, body_of, read_request
-from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.pipeline.requests import CHAT_URL, URLS, MalformedRequest, body_of, read_request
 from tests.support.stage import Stage
 
 CHAT = [{"role": "user", "content": "hi"}]

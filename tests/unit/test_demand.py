@@ -14,7 +14,7 @@ from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView, Place
 from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.telemetry.metrics_server import LabelValues
-from fairlane_scheduler.monitoring.lane_metrics import demand_families
+from fairlane_scheduler.monitoring.deployment_metrics import demand_families
 from fairlane_scheduler.monitoring.metrics import LeaderSample
 from tests.support.command_line import CommandLine
 from tests.support.deployment import Deployment

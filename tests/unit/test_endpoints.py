@@ -52,13 +52,7 @@ def registry(
         }
     )
     keys = Keys("test")
-    return LaneRegistry(
-        Lanes(redis, keys),
-        LaneSharing(Scopes(redis, keys), settings.connections),
-        settings.connections,
-        settings.lanes,
-        settings.limits_of,
-    )
+    return LaneRegistry(Lanes(redis, keys), LaneSharing(Scopes(redis, keys), settings.connections), settings)
 
 
 def most_at_once(redis: fakeredis.FakeRedis, lane: str) -> int | None:

@@ -14,11 +14,11 @@ from tests.support.scheduler_parts import Parts
 def without(parts: Parts, connection: str) -> Feeder:
     """The feeder of a scheduler whose settings lack a connection."""
     rest = {name: each for name, each in parts.settings.connections.items() if name != connection}
-    parts.registry = LaneRegistry(
-        parts.lanes, LaneSharing(Scopes(parts.redis, parts.keys), rest), rest, {}, parts.settings.limits_of
-    )
+    settings = parts.settings.model_copy(update={"connections": rest, "lanes": {}})
+    sharing = LaneSharing(Scopes(parts.redis, parts.keys), rest)
+    parts.registry = LaneRegistry(parts.lanes, sharing, settings)
     parts.registry.reload()
-    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, parts.clock)
+    parts.feeder = Feeder(parts.runs, parts.backlog, parts.registry, parts.clock, settings)
     return parts.feeder
 
 

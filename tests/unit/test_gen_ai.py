@@ -14,7 +14,7 @@ from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Call
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude
-from fairlane_workers.telemetry.gen_ai import attributes, provider_name, span_name
+from fairlane_workers.telemetry.spans import attributes, provider_name, span_name
 
 NAMING = getattr(conventions, "GenAiProviderNameValues", None)
 names_providers = pytest.mark.skipif(

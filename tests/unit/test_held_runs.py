@@ -14,7 +14,7 @@ from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.store.rejections import ENOUGH_REFUSALS
 from fairlane.store.write.workers import WorkerInfo
-from fairlane_scheduler.monitoring.metrics import scheduler_metrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 from tests.support.command_line import CommandLine
 from tests.support.deployment import make_spec
@@ -95,7 +95,7 @@ def test_flowers_page_of_a_run_shows_what_rejected_it(cli: CommandLine, show_tex
 
 
 def test_the_metrics_count_runs_that_are_held_on_any_lane() -> None:
-    backlog, metrics = Backlog(), scheduler_metrics(Settings())
+    backlog, metrics = Backlog(), SchedulerMetrics(Settings())
     refs = [RunRef("search", name) for name in ("r1", "r2", "r3")]
     for ref in refs:
         plan = Plan(spec=make_spec(ref.team, ref.run, 10, 0, 0))

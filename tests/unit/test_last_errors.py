@@ -10,7 +10,7 @@ from fairlane.model.run import RunRef
 from fairlane.telemetry.metrics_server import LabelValues
 from fairlane.top.panes import ERROR_CHARS, LANES
 from fairlane.top.reading import Reader
-from fairlane_scheduler.monitoring.lane_metrics import lane_families
+from fairlane_scheduler.monitoring.deployment_metrics import lane_families
 from tests.support.command_line import CommandLine
 from tests.unit.test_cli_top import opened
 

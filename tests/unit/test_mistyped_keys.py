@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from redis import Redis
@@ -15,6 +15,7 @@ from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.read import mistyped as room
 from fairlane.store.read.mistyped import Mistyped, mistyped, named
+from fairlane_scheduler.monitoring.serving import SchedulerHealth
 from fairlane_scheduler.runner import Runner
 from fairlane_workers.intake.lane_queues import BrokerRefuses, LaneWorkerConsumer
 from tests.support.command_line import CommandLine
@@ -137,7 +138,7 @@ def test_a_leader_that_meets_one_names_it_and_goes_on_once_it_is_deleted(real_re
             self.failed_with = why
             runner.stop()
 
-    runner = Runner(process.scheduler, real_redis, cluster.clock, watch := Watch())
+    runner = Runner(process.scheduler, real_redis, cluster.clock, cast(SchedulerHealth, watch := Watch()))
     with capture_logs() as logs:
         runner.run()
     assert "of another type" in watch.failed_with

@@ -14,7 +14,7 @@ from fairlane.model.outcome import Aborted, Outcome
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider
 from fairlane_workers.transport import is_shortage, pool
-from fairlane_workers.upkeep.open_files import ENOUGH_FILES, FILES_OF_SLOT, RESERVED_FILES, fit_slots
+from fairlane_workers.upkeep.capacity import ENOUGH_FILES, FILES_OF_SLOT, RESERVED_FILES, fit_slots
 
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
 NEED_OF_100 = RESERVED_FILES + 100 * FILES_OF_SLOT

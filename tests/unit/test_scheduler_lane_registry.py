@@ -36,13 +36,7 @@ def registry(lanes: Lanes, **limits: dict[str, float]) -> LaneRegistry:
         {"connections": CONNECTIONS, "lanes": {f"sim:{name}": each for name, each in limits.items()}}
     )
     scopes = Scopes(fakeredis.FakeRedis(), Keys("test"))
-    return LaneRegistry(
-        lanes,
-        LaneSharing(scopes, settings.connections),
-        settings.connections,
-        settings.lanes,
-        settings.limits_of,
-    )
+    return LaneRegistry(lanes, LaneSharing(scopes, settings.connections), settings)
 
 
 def test_a_lane_is_the_models_or_its_connections(lanes: Lanes) -> None:

@@ -353,12 +353,13 @@ from fairlane.config.settings import Settings
 from fairlane.store.keys import Keys
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_workers.execution.batcher import Batcher
-from fairlane_workers.upkeep.credentials import fingerprints
+from fairlane_workers.upkeep.credentials import CredentialReports
 async def main():
     keys, settings = Keys("test"), Settings.model_validate(json.loads(sys.argv[3]))
     async with Redis.from_url(sys.argv[1]) as redis:
         batcher = Batcher(redis)
-        held = await fingerprints(batcher, keys, load_secrets(settings))
+        held = {}
+        await CredentialReports(batcher, keys, load_secrets(settings), {}, held.update).look()
         info = WorkerInfo(sys.argv[2], 5, (), "1", 1, "box", 0, credentials=held)
         await batcher.send(Workers(keys).beat(sys.argv[2], info, [], 1000, changed=True))
 asyncio.run(main())

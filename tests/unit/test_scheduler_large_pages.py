@@ -31,7 +31,9 @@ def pool(request: pytest.FixtureRequest) -> Iterator[Pool]:
 
 
 def feeder(parts: Parts, pool: Pool) -> Feeder:
-    return Feeder(parts.runs, parts.backlog, parts.registry, parts.clock, pool=pool, hold_after=2)
+    sandbox = parts.settings.sandbox.model_copy(update={"hold_after": 2})
+    settings = parts.settings.model_copy(update={"sandbox": sandbox})
+    return Feeder(parts.runs, parts.backlog, parts.registry, parts.clock, settings, pool=pool)
 
 
 def pages_of(feeder: Feeder) -> RowPages:

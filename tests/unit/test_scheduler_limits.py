@@ -130,6 +130,17 @@ def test_an_open_run_that_outgrows_its_bytes_is_stopped(fake_redis: Redis) -> No
     assert "scheduler.limits.run_bytes" in parts.state(ref)["reason"]
 
 
+def test_what_was_measured_of_an_open_run_is_dropped_with_its_last_rows(fake_redis: Redis) -> None:
+    parts = Parts(fake_redis)
+    ref = parts.upload(parts.spec(0, open=True, page_rows=1), [])
+    parts.receiver.tick(None, parts.moment())
+    parts.outbox.append(ref, 0, encode_page([{"q": 1}]))
+    parts.outbox.extend(ref, 1, last=True)
+    parts.receiver.tick({"search"}, parts.moment())
+    assert not parts.backlog.get(ref).open
+    assert parts.admission._limits._measured == {}
+
+
 def test_an_inbox_that_nobody_announced_is_found_when_a_term_begins(fake_redis: Redis) -> None:
     parts = Parts(fake_redis)
     assert parts.inbox.teams() == []

@@ -18,8 +18,8 @@ from fairlane.store.keys import Keys
 from fairlane.store.write.budgets import Allowance, Period
 from fairlane.store.write.permits import Grant, Offer, Permit
 from fairlane.telemetry.metrics_server import OTHER
+from fairlane_scheduler.monitoring.deployment_sampler import LOOKED_AT_ONCE
 from fairlane_scheduler.monitoring.metrics import LeaderSample
-from fairlane_scheduler.monitoring.run_tally import LOOKED_AT_ONCE
 from fairlane_scheduler.monitoring.serving import SPARE_S, STUCK_S, SchedulerHealth
 from fairlane_scheduler.service import Scheduler
 from tests.support.registries import ScheduledMetrics

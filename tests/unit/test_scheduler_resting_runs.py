@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.model.run import RunRef
 from fairlane.store.write.workers import Beat, WorkerInfo
-from fairlane_scheduler.monitoring.resting_runs import OF_LANES, OF_RUNS, resting
+from fairlane_scheduler.monitoring.metrics import OF_LANES, OF_RUNS, resting
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 from tests.support.registries import ScheduledMetrics
 from tests.support.scheduler_parts import Parts

@@ -18,10 +18,12 @@ from fairlane.core.clock import ManualClock, SystemClock
 from fairlane.store.keys import Keys
 from fairlane_scheduler import runner as running
 from fairlane_scheduler.command import stopped_by_signals
+from fairlane_scheduler.monitoring.serving import SchedulerHealth
 from fairlane_scheduler.runner import Runner
 from fairlane_scheduler.service import Scheduler
 
 WAKE = Keys("test").wake
+HEALTH = SchedulerHealth(SystemClock(), 1.0, lambda seconds: None)
 
 
 class ScriptedScheduler:
@@ -48,7 +50,7 @@ class ScriptedScheduler:
 
 
 def drive(scheduler: ScriptedScheduler, redis: Redis, on_ready: Callable[[], None] | None = None) -> None:
-    scheduler.runner = Runner(cast(Scheduler, scheduler), redis, SystemClock())
+    scheduler.runner = Runner(cast(Scheduler, scheduler), redis, SystemClock(), HEALTH)
     scheduler.runner.run(on_ready)
 
 
@@ -191,7 +193,7 @@ def test_a_signal_while_the_scheduler_starts_ends_it_before_its_first_tick(numbe
     assert signal.getsignal(number) is before
     scheduler = ScriptedScheduler(wait())
     with fakeredis.FakeRedis() as redis:
-        Runner(cast(Scheduler, scheduler), redis, SystemClock(), stop=stop).run()
+        Runner(cast(Scheduler, scheduler), redis, SystemClock(), HEALTH, stop).run()
     assert (scheduler.teams, scheduler.resigned) == ([], 1)
 
 
@@ -203,7 +205,7 @@ def test_a_fault_that_lasts_is_logged_again(fake_redis: Redis, monkeypatch: pyte
         raise ResponseError("unknown command 'SCAN'")
 
     scheduler = ScriptedScheduler(*[fail] * 8)
-    scheduler.runner = Runner(cast(Scheduler, scheduler), fake_redis, clock)
+    scheduler.runner = Runner(cast(Scheduler, scheduler), fake_redis, clock, HEALTH)
     with capture_logs() as logs:
         scheduler.runner.run()
 

@@ -13,11 +13,11 @@ from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.workers import WorkerInfo
 from fairlane_scheduler.intake.receiver import TICK_MS
 from fairlane_scheduler.state.backlog import REFUSED
-from fairlane_scheduler.upkeep import deadlines, outages, recoverer, refusals
+from fairlane_scheduler.upkeep import deadlines, outages, recoverer
+from fairlane_scheduler.upkeep import uncalled as failing
 from fairlane_scheduler.upkeep.deadlines import EarlyEnds
 from fairlane_scheduler.upkeep.outages import Outages
-from fairlane_scheduler.upkeep.refusals import Refusals
-from fairlane_scheduler.upkeep.uncalled import Uncalled
+from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 from tests.support.scheduler_parts import LEASE_MS, WORKER_TIMEOUT_MS, Parts
 
 
@@ -101,7 +101,7 @@ def test_the_leases_of_lost_workers_come_back_some_a_tick(
 def test_runs_that_refusals_hold_are_logged_some_a_tick(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(refusals, "AT_ONCE", 3)
+    monkeypatch.setattr(failing, "AT_ONCE", 3)
     runs = [parts.admit(1, run=f"r{n}", bounds={"on_refusal": "hold"}) for n in range(8)]
     parts.feed_all()
     rejected = json.dumps({"count": ENOUGH_REFUSALS, "refusal": "404 gone", "words": "gone"})

@@ -6,8 +6,8 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
-from fairlane_scheduler.lanes import unused
-from fairlane_scheduler.lanes.unused import CROWDED_UNUSED_MS, EVERY_MS, UNUSED_MS, UnusedLanes
+from fairlane_scheduler.lanes import registry
+from fairlane_scheduler.lanes.registry import CROWDED_UNUSED_MS, EVERY_MS, UNUSED_MS, UnusedLanes
 from fairlane_scheduler.state.server_time import Moment
 from tests.support.scheduler_parts import Parts
 
@@ -66,7 +66,7 @@ def test_the_lanes_of_a_team_that_opened_many_are_forgotten_after_an_hour(parts:
 def test_where_there_are_many_lanes_all_are_forgotten_after_an_hour(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(unused, "MOST_LANES", 3)
+    monkeypatch.setattr(registry, "MOST_LANES", 3)
     opened(parts, "a")
     parts.registry.ensure("sim:of-nobody")
     watched, dropped = watch(parts)

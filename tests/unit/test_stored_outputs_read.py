@@ -15,7 +15,7 @@ from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
 from fairlane.model.run import Cell, Order, Plan
 from fairlane.pipeline.conversation import read_fields, recalled, turn_fields
-from fairlane.pipeline.rendering import Rendering
+from fairlane.pipeline.rendering import Rendering, RunItem
 from tests.support.played_runs import played
 from tests.support.worker_parts import WorkerParts, on_loop
 
@@ -32,7 +32,7 @@ PARTS = [
 
 def called(rendering: Rendering, row: dict[str, Any], stored: dict[bytes, bytes]) -> Any:
     try:
-        return rendering.task(CELL, row, recalled(rendering, CELL, row, stored)).messages
+        return rendering.task(CELL, row, recalled(RunItem(rendering, 0, CELL, row), stored)).messages
     except TemplateError as error:
         return str(error)
 
@@ -55,7 +55,7 @@ def test_a_call_is_as_with_all_stored_outputs(
         Plan(spec=spec.model_copy(update={"order": order, "prompts": prompts})), checked=True
     )
     stored = {f"register:{name}".encode(): output.encode() for name, output in outputs.items()}
-    fields = read_fields(rendering, CELL, row)
+    fields = read_fields(RunItem(rendering, 0, CELL, row))
     assert turn_fields(rendering, fields, {b"changed": b"1"}) == ()
     read = stored if fields is None else {name: stored[name] for name in stored if name.decode() in fields}
     assert called(rendering, row, read) == called(rendering, row, stored)

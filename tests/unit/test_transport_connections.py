@@ -9,8 +9,8 @@ from itertools import pairwise
 
 import pytest
 
-from fairlane_workers.transport import Transport, TransportError, connector
-from fairlane_workers.transport.connector import AGE_VARIES, MOST_AGE_S, Connector
+from fairlane_workers.transport import Transport, TransportError, pool
+from fairlane_workers.transport.pool import AGE_VARIES, MOST_AGE_S, Connector
 from tests.support.scripted_server import (
     Exchange,
     Fault,
@@ -39,7 +39,7 @@ class Hours:
 @pytest.fixture
 def clock(monkeypatch: pytest.MonkeyPatch) -> Hours:
     clock = Hours()
-    monkeypatch.setattr(connector, "monotonic", clock)
+    monkeypatch.setattr(pool, "monotonic", clock)
     return clock
 
 

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
+from fairlane.core.errors import CutOff
 from fairlane.datasets.rows import encode_page
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
 from fairlane.model.job import Attempt, JobState
@@ -18,6 +19,7 @@ from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.sandbox.process import Limits
 from fairlane.store.write.runs.inbox import Inbox
+from fairlane_workers.execution.child_work import RUNS_KEPT, ChildWork
 from tests.support.worker_parts import WorkerParts, lines, on_loop
 
 USUAL = Limits(cpu_s=10.0, wall_s=60.0)
@@ -208,5 +210,15 @@ def test_the_plan_of_a_hostile_run_is_compiled_in_the_child_alone(pool: Pool) ->
         assert json.loads(json.dumps(rendered.call.messages)) == [{"role": "user", "content": "A "}]
         (prompt,) = inputs.item.rendering._prompts
         assert [template._body for _, template in prompt._messages] == [None]
+
+    played(pool, scene)
+
+
+def test_a_worker_forgets_in_which_of_many_runs_a_piece_was_cut_off(pool: Pool) -> None:
+    async def scene(parts: WorkerParts) -> None:
+        children = ChildWork(parts.batcher, parts.keys, pool, parts.settings)
+        for number in range(RUNS_KEPT + 5):
+            await children._note(RunRef("search", f"r{number}"), CutOff("prompts", "cpu", "sandbox.cpu"))
+        assert len(children._cut_off) == RUNS_KEPT
 
     played(pool, scene)

@@ -2,19 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from structlog.testing import capture_logs
 
 from fairlane.config.settings import WorkerSecrets
-from fairlane_workers.upkeep.credentials import SALT_BYTES, fingerprints
+from fairlane_workers.upkeep.credentials import SALT_BYTES, CredentialReports
 from tests.support.worker_parts import WorkerParts, on_loop
 
 HELD = WorkerSecrets.model_validate({"keys": {"a": "sk-1", "b": " sk-1\n", "c": "sk-2"}})
 
 
+async def fingerprints(parts: WorkerParts, held: WorkerSecrets) -> Mapping[str, str]:
+    reported: list[Mapping[str, str]] = []
+    await CredentialReports(parts.batcher, parts.keys, held, {}, reported.append).look()
+    return reported[-1]
+
+
 def test_equal_keys_have_equal_fingerprints_and_others_others() -> None:
     async def scene(parts: WorkerParts) -> None:
         with capture_logs() as logs:
-            shown = await fingerprints(parts.batcher, parts.keys, HELD)
+            shown = await fingerprints(parts, HELD)
         assert shown["a"] == shown["b"] != shown["c"]
         assert {len(each) for each in shown.values()} == {12}
         assert [(line["connection"], line["fingerprint"]) for line in logs] == list(shown.items())
@@ -25,8 +33,8 @@ def test_equal_keys_have_equal_fingerprints_and_others_others() -> None:
 
 def test_whoever_asks_later_finds_the_same_salt() -> None:
     async def scene(parts: WorkerParts) -> None:
-        first = await fingerprints(parts.batcher, parts.keys, HELD)
-        assert await fingerprints(parts.batcher, parts.keys, HELD) == first
+        first = await fingerprints(parts, HELD)
+        assert await fingerprints(parts, HELD) == first
         assert len(parts.scheduler.redis.get(parts.keys.salt)) == SALT_BYTES
 
     on_loop(scene)
@@ -34,7 +42,7 @@ def test_whoever_asks_later_finds_the_same_salt() -> None:
 
 def test_without_keys_no_salt_is_drawn() -> None:
     async def scene(parts: WorkerParts) -> None:
-        assert await fingerprints(parts.batcher, parts.keys, WorkerSecrets()) == {}
+        assert await fingerprints(parts, WorkerSecrets()) == {}
         assert not parts.scheduler.redis.exists(parts.keys.salt)
 
     on_loop(scene)
@@ -42,7 +50,7 @@ def test_without_keys_no_salt_is_drawn() -> None:
 
 def test_a_beat_reports_the_fingerprints_and_nothing_else_of_the_keys() -> None:
     async def scene(parts: WorkerParts) -> None:
-        shown = await fingerprints(parts.batcher, parts.keys, HELD)
+        shown = await fingerprints(parts, HELD)
         parts.heartbeat.holding(shown)
         await parts.heartbeat.beat()
         (beat,) = parts.scheduler.workers.beats(parts.scheduler.redis)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -28,6 +29,7 @@ from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock
+from fairlane_workers.execution.executor import LANES_KEPT
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported import AdaptingProvider
 from tests.support.worker_parts import ANSWER, WorkerParts, lines, on_loop
@@ -555,5 +557,15 @@ def test_an_attempt_renders_its_prompt_once(spec: dict[str, Any], monkeypatch: p
 
         assert parts.task(attempt).output == "yes"
         assert len(rendered) == 1
+
+    on_loop(scene)
+
+
+def test_a_worker_forgets_how_late_calls_left_on_the_lanes_of_long_ago() -> None:
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant()
+        for number in range(LANES_KEPT + 5):
+            await parts.executor.execute(replace(attempt, number=100 + number, lane=f"sim:{number}"))
+        assert len(parts.executor._departures) == LANES_KEPT
 
     on_loop(scene)

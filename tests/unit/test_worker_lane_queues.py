@@ -86,7 +86,7 @@ def test_lanes_wanted_before_the_consumer_is_there_are_consumed_when_it_starts(
     queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
-    queues.want(["sim:a", "sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
 
     attach(queues, consumer)
 
@@ -100,7 +100,7 @@ def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
     consumer = Consumer()
     attach(queues, consumer)
 
-    queues.want(["sim:new"])
+    queues.want_only(["sim:new"])
     assert consumer.consumed == []
     consumer.run()
 
@@ -110,12 +110,12 @@ def test_a_lane_that_appears_is_consumed_on_the_consumers_own_thread(
 
 def test_what_is_consumed_already_is_left_alone(queues: LaneQueues, announced: list[frozenset[str]]) -> None:
     consumer = Consumer()
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, consumer)
 
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     assert consumer.soon == []
-    queues.want(["sim:a", "sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
     consumer.run()
 
     assert consumer.consumed == [queue_name("sim:a"), queue_name("sim:b")]
@@ -156,11 +156,11 @@ def test_a_held_worker_forgets_lanes_too(queues: LaneQueues) -> None:
 def test_after_a_reconnection_everything_is_consumed_again(
     queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, Consumer())
     queues.detach()
     assert announced[-1] == frozenset()
-    queues.want(["sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
 
     again = Consumer()
     attach(queues, again)
@@ -189,11 +189,11 @@ def test_a_queue_that_could_not_be_consumed_is_tried_at_the_next_beat(queues: La
     consumer = Consumer()
     attach(queues, consumer)
     consumer.refuses = 1
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     with pytest.raises(ConnectionResetError):
         consumer.run()
 
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     consumer.run()
 
     assert consumer.consumed == [queue_name("sim:a")]
@@ -204,7 +204,7 @@ def test_a_consumer_that_is_gone_by_its_turn_is_not_touched(
 ) -> None:
     consumer = Consumer()
     attach(queues, consumer)
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     queues.detach()
     consumer.run()
 
@@ -215,7 +215,7 @@ def test_a_held_worker_consumes_nothing_until_it_is_released(
     queues: LaneQueues, announced: list[frozenset[str]]
 ) -> None:
     consumer = Consumer()
-    queues.want(["sim:a", "sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
     attach(queues, consumer)
 
     queues.hold(True)
@@ -223,7 +223,7 @@ def test_a_held_worker_consumes_nothing_until_it_is_released(
     consumer.run()
     assert (consumer.consumed, announced[-1]) == ([], frozenset())
 
-    queues.want(["sim:a", "sim:new"])
+    queues.want_only(["sim:a", "sim:b", "sim:new"])
     consumer.run()
     assert consumer.consumed == []
 
@@ -236,7 +236,7 @@ def test_a_held_worker_consumes_nothing_until_it_is_released(
 @pytest.mark.parametrize("away", [False, True])
 def test_a_held_worker_that_reconnects_consumes_nothing(queues: LaneQueues, *, away: bool) -> None:
     before = Consumer()
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, before)
     if away:
         queues.detach()
@@ -273,14 +273,14 @@ def test_the_step_binds_the_queues_to_the_consumer_after_its_tasks(queues: LaneQ
     step_class: Any = consumer_step(queues)
     consumer = Consumer()
     step = step_class(consumer)
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
 
     step.start(consumer)
     assert consumer.consumed == [], "RabbitMQ would deliver before Celery takes messages"
     consumer.run()
     assert consumer.consumed == [queue_name("sim:a")]
     step.stop(consumer)
-    queues.want(["sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
 
     assert consumer.soon == []
     assert "celery.worker.consumer.tasks:Tasks" in step_class.requires
@@ -292,7 +292,7 @@ def test_a_lane_is_reported_only_once_a_poll_watches_its_queue(
     consumer = Consumer()
     attach(queues, consumer)
     consumer.channel._in_poll, consumer.channel._brpop_sent_at = True, time.monotonic()
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     consumer.run()
     consumer.run()
     assert consumer.consumed == [queue_name("sim:a")]
@@ -306,7 +306,7 @@ def test_a_lane_is_reported_only_once_a_poll_watches_its_queue(
 
 def test_a_lane_that_is_left_is_reported_at_once(queues: LaneQueues, announced: list[frozenset[str]]) -> None:
     consumer = Consumer()
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, consumer)
     consumer.channel._in_poll, consumer.channel._brpop_sent_at = True, time.monotonic()
     queues.hold(True)
@@ -336,7 +336,7 @@ def test_redis_is_polled_less_once_the_lanes_stay_the_same_and_often_after_a_cha
     consumer = Consumer()
     consumer.channel.brpop_timeout = 1
     attach(queues, consumer)
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     consumer.run()
     before, *now = consumer.later
     before()
@@ -344,7 +344,7 @@ def test_redis_is_polled_less_once_the_lanes_stay_the_same_and_often_after_a_cha
     for settle in now:
         settle()
     assert consumer.channel.brpop_timeout == SETTLED_POLL_S
-    queues.want(["sim:a", "sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
     consumer.run()
     assert consumer.channel.brpop_timeout == POLL_S
 
@@ -378,7 +378,7 @@ def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_w
 ) -> None:
     loop, consumer = Loop(), Consumer()
     queues = LaneQueues(announced.append, loop)
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, consumer)
     consumer.run()
     assert consumer.consumed == [queue_name("sim:a")]
@@ -389,7 +389,7 @@ def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_w
     consumer.run()
     assert (consumer.consumed, loop.put_backs, queues.listening) == ([], 1, False)
     assert announced[-1] == frozenset()
-    queues.want(["sim:b"])
+    queues.want_only(["sim:a", "sim:b"])
     consumer.run()
     assert (consumer.consumed, loop.put_backs) == ([], 2)
 
@@ -404,7 +404,7 @@ def test_a_worker_that_drains_takes_nothing_once_its_loop_turns_again(
 ) -> None:
     loop, consumer = Loop(), Consumer()
     queues = LaneQueues(announced.append, loop)
-    queues.want(["sim:a"])
+    queues.want_only(["sim:a"])
     attach(queues, consumer)
     queues.hold(True)
     for loop.stands in (True, True, True, False, False):

@@ -13,7 +13,8 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.job import JobState
 from fairlane.model.outcome import AccessDenied, FlawedAnswer, Outcome, RateLimited
 from fairlane.telemetry.metrics_server import OTHER
-from fairlane_workers.telemetry.metrics import OUTCOMES, MeasuredBatcher, WorkerMetrics
+from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.telemetry.metrics import OUTCOMES, WorkerMetrics
 from fairlane_workers.upkeep.health import STUCK_S, WorkerHealth
 from tests.support.registries import samples
 from tests.support.worker_parts import WorkerParts, metrics_of, on_loop
@@ -106,7 +107,7 @@ def test_lanes_beyond_those_reported_by_name_are_counted_together() -> None:
 def test_round_trips_to_redis_are_timed_a_batch_at_a_time() -> None:
     async def scene(parts: WorkerParts) -> None:
         shown = metrics()
-        batcher = MeasuredBatcher(parts.redis, shown)
+        batcher = Batcher(parts.redis, observe=shown.redis_seconds.observe)
         await asyncio.gather(*(batcher.send(("PING",)) for _ in range(5)))
         (count,) = (
             each.value

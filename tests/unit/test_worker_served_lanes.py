@@ -11,7 +11,7 @@ import pytest
 from fairlane.config.sections import WorkerSettings
 from fairlane.config.settings import Settings
 from fairlane.model.lane import lane_key
-from fairlane_workers.upkeep.served_lanes import ServedLanes
+from fairlane_workers.upkeep.heartbeat import ServedLanes
 from tests.support.worker_parts import WorkerParts, on_loop
 
 PROTOCOL = {"protocol": "openai", "auth": "none"}

@@ -10,7 +10,7 @@ from concurrent.futures import Future
 import pytest
 from celery.exceptions import Reject
 
-from fairlane_workers.intake.starter import Starter
+from fairlane_workers.intake.loop_pool import Starter
 
 COUNT = 500
 

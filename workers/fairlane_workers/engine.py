@@ -46,18 +46,16 @@ from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
 from fairlane_workers.intake.lane_queues import LaneQueues
-from fairlane_workers.intake.starter import Starter
+from fairlane_workers.intake.loop_pool import Starter
 from fairlane_workers.providers.auth.rotating_key import rotating_key
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.opening import UnusableProvider, open_provider
-from fairlane_workers.telemetry.metrics import MeasuredBatcher, WorkerMetrics
-from fairlane_workers.upkeep.capacity import Capacity
+from fairlane_workers.telemetry.metrics import WorkerMetrics
+from fairlane_workers.upkeep.capacity import Capacity, fit_slots
 from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
-from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers
-from fairlane_workers.upkeep.open_files import fit_slots
-from fairlane_workers.upkeep.served_lanes import ServedLanes
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
 
 if TYPE_CHECKING:
     from fairlane_workers.telemetry.spans import Spans
@@ -229,13 +227,14 @@ class Engine:
         settings, clock = self._settings, SystemClock()
         keys, lease_ms = Keys(settings.redis.deployment), round(settings.scheduler.lease_seconds * 1000)
         self._redis = _open_redis(settings)
-        absence = Absence()
-
-        def new_batcher() -> Batcher:
+        new_batcher = partial(
+            Batcher,
+            self._redis,
             # A worker that beats often is missed soon, so it also looks often whether Redis is back.
-            away_most_s = settings.worker.beat_seconds
-            return MeasuredBatcher(self._redis, self._metrics, away_most_s=away_most_s, absence=absence)
-
+            away_most_s=settings.worker.beat_seconds,
+            absence=Absence(),
+            observe=self._metrics.redis_seconds.observe,
+        )
         batcher, reports = self._batchers = new_batcher(), new_batcher()
         rotating = {
             name: key
@@ -251,10 +250,8 @@ class Engine:
             self._providers[FUNCTIONS] = FunctionProvider(
                 self._catalog, slots=self._capacity.slots, clock=clock, elsewhere=others.runs
             )
-        sandbox = settings.sandbox
-        self._pool = open_pool(sandbox, process_environment())
-        row_bytes = settings.scheduler.limits.row_bytes
-        children = ChildWork(reports, keys, self._pool, sandbox.hold_after, row_bytes)
+        self._pool = open_pool(settings.sandbox, process_environment())
+        children = ChildWork(reports, keys, self._pool, settings)
         self._executor = Executor(
             worker=self.worker,
             attempts=Attempts(keys),
@@ -262,12 +259,7 @@ class Engine:
             reports=reports,
             keys=keys,
             inputs=InputReader(batcher, keys, children),
-            calls=Calls(
-                settings.connections,
-                self._providers,
-                Chunks(self._redis, reports, keys, clock),
-                settings.worker.max_response_bytes,
-            ),
+            calls=Calls(settings, self._providers, Chunks(reports, keys, clock)),
             lease_ms=lease_ms,
             clock=clock,
             rng=random.Random(),

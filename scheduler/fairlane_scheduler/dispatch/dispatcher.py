@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
-from fairlane.config.sections import SchedulerSettings
+from fairlane.config.settings import Settings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.model.lane import LaneLimits
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import NotLeader
@@ -89,18 +88,6 @@ class _LaneTurn:
             self.ask_ms, self.alone = min(self.ask_ms, self.shared_ms), None
 
 
-class _Ask(NamedTuple):
-    """One request for permits, with the teams' reserved and maximum shares of the lane.
-
-    ``room``: free slots; ``most``: calls in flight over all lanes.
-    """
-
-    offers: list[Offer]
-    room: int
-    most: int
-    reserved: Mapping[str, ReservedShare]
-
-
 class Dispatcher:
     """Asks lanes one by one, so that no lane waits for another."""
 
@@ -111,16 +98,18 @@ class Dispatcher:
         capacity: Capacity,
         team_shares: TeamShares,
         handover: Handover,
-        settings: SchedulerSettings,
-        lane_limits: Mapping[str, LaneLimits],
+        settings: Settings,
+        asked: Callable[[str, Sequence[Offer], Grant, float], None] | None = None,
     ) -> None:
+        """``asked`` gets each lane that was asked, its offers, its grant, and how many seconds that took."""
         self._lanes = lanes
         self._backlog = backlog
         self._capacity = capacity
         self._team_shares = team_shares
         self._handover = handover
-        self._settings = settings
-        self._slots = Slots(lanes, capacity, team_shares.weight, settings, lane_limits)
+        self._settings = settings.scheduler
+        self._asked = asked
+        self._slots = Slots(lanes, capacity, team_shares.weight, settings)
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
         self._few_models: set[str] = set()  # lanes whose calls wait for their models in turn
@@ -248,15 +237,15 @@ class Dispatcher:
             each_team = turn.failing and len(queue.waiting) > 1
             most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
             most += [small] if small else []
-            ask = self._offers(
-                lane, queue, turn, moment, room, [*most, *quotas], kept=kept, small=bool(small)
-            )
-            if not ask.offers:
+            reserved = self._team_shares.reserved(queue.waiting)
+            offers = self._offers(queue, turn, moment, room, [*most, *quotas], kept, reserved)
+            if not offers:
                 break
             turn.short = room == 0
-            grant = self._ask(lane, ask, moment)
-            self._apply(lane, turn, ask.offers, grant, quotas, moment)
-            offered = {offer.ref.team for offer in ask.offers}
+            in_flight = self._settings.max_in_flight if small else self._slots.most_unreserved
+            grant = self._ask(lane, offers, room, in_flight, reserved, moment)
+            self._apply(lane, turn, offers, grant, quotas, moment)
+            offered = {offer.ref.team for offer in offers}
             if turn.failing and not each_team and len(queue.waiting) > len(offered):
                 continue
             if grant.reason:
@@ -271,18 +260,15 @@ class Dispatcher:
 
     def _offers(
         self,
-        lane: str,
         queue: LaneQueue,
         turn: _LaneTurn,
         moment: Moment,
         room: int,
         quotas: Sequence[Mapping[str, int]],
-        *,
         kept: str,
-        small: bool,
-    ) -> _Ask:
-        """Which runs are offered permits now, in fair order; ``small``: only teams that hold few slots."""
-        reserved = self._team_shares.reserved(queue.waiting)
+        reserved: Mapping[str, ReservedShare],
+    ) -> list[Offer]:
+        """Which runs are offered permits now, in fair order."""
 
         def most_of(team: str) -> int:
             """The most permits that a team is offered: the least of its quotas."""
@@ -299,24 +285,36 @@ class Dispatcher:
             most_of if kept == RESERVED or quotas else None,
         )
         first = self._settings.first_calls
-        offers = [offer._replace(ahead=self._ahead(offer.ref), first=first) for offer in ordered]
-        most = self._settings.max_in_flight if small else self._slots.most_unreserved
-        return _Ask(offers, room, most, reserved)
+        return [offer._replace(ahead=self._ahead(offer.ref), first=first) for offer in ordered]
 
-    def _ask(self, lane: str, ask: _Ask, moment: Moment) -> Grant:
-        """Request permits of a lane. Raises `NotLeader`."""
+    def _ask(
+        self,
+        lane: str,
+        offers: list[Offer],
+        room: int,
+        in_flight: int,
+        reserved: Mapping[str, ReservedShare],
+        moment: Moment,
+    ) -> Grant:
+        """Request permits of a lane with so much ``room`` in slots. Raises `NotLeader`.
+
+        ``in_flight``: most calls in flight over all lanes; ``reserved``: shares of the lane, by team.
+        """
+        started = time.perf_counter()
         grant = self._lanes.grant(
             lane,
             moment.epoch,
-            ask.offers,
-            room=ask.room,
-            max_in_flight=ask.most,
+            offers,
+            room=room,
+            max_in_flight=in_flight,
             lease_ms=round(self._settings.lease_seconds * 1000),
             now_ms=moment.argument,
-            shares=ask.reserved,
+            shares=reserved,
         )
         if grant is None:
             raise NotLeader
+        if self._asked is not None:
+            self._asked(lane, offers, grant, time.perf_counter() - started)
         return grant
 
     def _apply(

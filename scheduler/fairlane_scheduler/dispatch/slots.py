@@ -14,8 +14,9 @@ from dataclasses import dataclass
 from math import ceil, inf
 
 from fairlane.broker.bundle import MOST, READS_BUNDLES
-from fairlane.config.sections import SchedulerSettings, TeamSettings
-from fairlane.model.lane import FUNCTIONS, LaneLimits
+from fairlane.config.sections import TeamSettings
+from fairlane.config.settings import Settings
+from fairlane.model.lane import FUNCTIONS
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import ReservedShare
 from fairlane.store.write.registry import TeamRecord
@@ -173,16 +174,15 @@ class Slots:
         lanes: Lanes,
         capacity: Capacity,
         weight_of: Callable[[str], float],
-        settings: SchedulerSettings,
-        limits: Mapping[str, LaneLimits],
+        settings: Settings,
     ) -> None:
         self._lanes = lanes
-        self._limits = limits
+        self._limits = settings.lanes
         self._windows: dict[str, int] = {}  # as each lane reported last
         self._capacity = capacity
         self._weight_of = weight_of
-        self._max_in_flight = settings.max_in_flight
-        self._reserved_percent = settings.reserved_slots_percent
+        self._max_in_flight = settings.scheduler.max_in_flight
+        self._reserved_percent = settings.scheduler.reserved_slots_percent
         self._on_slots: dict[str, int] = {}
         self._held: dict[
             str, dict[str, int]

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from itertools import zip_longest
-from typing import NamedTuple
+from typing import TypeVar
 
 from redis.exceptions import RedisError
 
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
-from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.model.run import RunRef
 from fairlane.sandbox.pool import Pool
 from fairlane.store.read.turn_reading import TurnReader
@@ -21,8 +21,7 @@ from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import TeamThrottle
 from fairlane_scheduler.feed.feed_batch import FeedBatch
 from fairlane_scheduler.feed.tokenizers import Tokenizers
-from fairlane_scheduler.feed.turn_placement import TurnPlacement
-from fairlane_scheduler.feed.turns import Conversations
+from fairlane_scheduler.feed.turns import Conversations, TurnPlacement
 from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
@@ -50,13 +49,15 @@ BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so l
 
 log = get_logger("feeder")
 
+T = TypeVar("T")
 
-class _Placed(NamedTuple):
-    """A batch, where the cursor is once it is fed, and its items where conversations go side by side."""
 
-    batch: FeedBatch
-    upto: int
-    turns: Sequence[Turn] = ()
+def in_turn(each: Iterable[T], team_of: Callable[[T], str]) -> list[T]:
+    """One of each team in turn, so that no team waits for all of another."""
+    by_team: dict[str, list[T]] = {}
+    for one in each:
+        by_team.setdefault(team_of(one), []).append(one)
+    return [one for turn in zip_longest(*by_team.values()) for one in turn if one is not None]
 
 
 class Feeder:
@@ -68,21 +69,21 @@ class Feeder:
         backlog: Backlog,
         lanes: LaneRegistry,
         clock: Clock,
-        most_row_bytes: int = MAX_ROW_BYTES,
+        settings: Settings,
         tokenizers: Tokenizers | None = None,
         pool: Pool | None = None,
-        hold_after: int = 3,
     ) -> None:
-        """``pool`` does what teams may make as long as they like; a run is paused after ``hold_after`` pieces
-        that it had to give up.
+        """``pool`` does what teams may make as long as they like; a run is paused after some pieces that it
+        had to give up.
         """
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._clock = clock
-        self._placement = TurnPlacement(runs, lanes, most_row_bytes, tokenizers, pool)
+        row_bytes = settings.scheduler.limits.row_bytes
+        self._placement = TurnPlacement(runs, lanes, row_bytes, tokenizers, pool)
         self._conversations = Conversations(TurnReader(runs.redis, runs.keys))
-        self._hold_after = hold_after
+        self._hold_after = settings.sandbox.hold_after
         self._cut_off = Counter[RunRef]()
         self._unconnected: dict[RunRef, str] = {}
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
@@ -119,13 +120,10 @@ class Feeder:
         self._unconnected.pop(ref, None)
 
     def _in_turn(self) -> list[ActiveRun]:
-        """From where the last tick ended, one run of each team in turn, so that no team waits for another."""
+        """From where the last tick ended, one run of each team in turn."""
         runs = self._backlog.feeding()
         start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
-        by_team: dict[str, list[ActiveRun]] = {}
-        for run in runs[start:] + runs[:start]:
-            by_team.setdefault(run.ref.team, []).append(run)
-        return [run for turn in zip_longest(*by_team.values()) for run in turn if run is not None]
+        return in_turn(runs[start:] + runs[:start], lambda run: run.ref.team)
 
     def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
         """Milliseconds until this run needs to be fed; ``None`` if it needs nothing now."""
@@ -161,8 +159,8 @@ class Feeder:
     def _feed(self, run: ActiveRun, moment: Moment) -> int:
         if run.serial and not self._last_item_finished(run):
             return 0
-        placed = self._place(run, moment)
-        batch, start, upto = placed.batch, run.cursor, placed.upto
+        batch, upto, turns = self._place(run, moment)
+        start = run.cursor
         self._hold_if_cut_off(run, moment)
         connection = self._placement.unconnected.get(run.ref)
         self._note_unconnected(run.ref, connection)
@@ -185,7 +183,7 @@ class Feeder:
             handed=batch.items,
             memory=batch.memory,
             joined=batch.sessions,
-            turns=placed.turns,
+            turns=turns,
         )
         if fed == 0:
             run.cursor = self._runs.cursor(run.ref)
@@ -193,7 +191,7 @@ class Feeder:
             return upto - start
         run.cursor = upto
         if run.by_turns:
-            self._conversations.feed(run.ref, placed.turns)
+            self._conversations.feed(run.ref, turns)
         self._note_queued(run, batch)
         if fed == 2:
             log.info(Event.RUN_FINISHED, run=run.ref.run, team=run.ref.team)
@@ -238,8 +236,11 @@ class Feeder:
             run.cursor = fed
             log.warning(Event.RUNS_RECOUNTED, runs=1)
 
-    def _place(self, run: ActiveRun, moment: Moment) -> _Placed:
-        """Place items whose turn it is, or those from the cursor on. A batch spans no two passes."""
+    def _place(self, run: ActiveRun, moment: Moment) -> tuple[FeedBatch, int, Sequence[Turn]]:
+        """Place items whose turn it is, or those from the cursor on. A batch spans no two passes.
+
+        Also returns where the cursor is once the batch is fed, and its items whose turn it was.
+        """
         started_ms, opening = self._clock.monotonic_ms(), self._lanes.opening
         end = run.items if run.cursor < run.items else run.items * run.passes
         upto = min(run.cursor + (SCAN_ITEMS if run.serial else BATCH_ITEMS), end)
@@ -251,12 +252,12 @@ class Feeder:
         self._throttle.begin()
         try:
             if not run.by_turns:
-                return _Placed(*self._placement.place(run, upto, enough))
+                return *self._placement.place(run, upto, enough), ()
             due = self._conversations.due(
                 run, partial(self._placement.conversation_of, run), enough, partial(self._refind, run, moment)
             )
             batch, turns = self._placement.place_turns(run, due, enough)
-            return _Placed(batch, run.cursor + len(turns), turns)
+            return batch, run.cursor + len(turns), turns
         finally:
             if throttled_ms := self._throttle.end(run.ref.team, self._clock.monotonic_ms()):
                 log.warning(Event.TEAM_THROTTLED, team=run.ref.team, throttled_ms=throttled_ms)

@@ -11,12 +11,14 @@ from fairlane.model.choices import Continuation
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult, stored_state
-from fairlane.model.run import Cell, RunRef, RunSpec
+from fairlane.model.run import Cell, RunRef
 from fairlane.pipeline.conversation import changed_field
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult
-from fairlane.pipeline.rendering import Call, RunItem
+from fairlane.pipeline.rendering import RunItem
 from fairlane.store.write.answer_cache import Answers
 from fairlane.store.write.runs.runs import Runs
+from fairlane_scheduler.feed.feed_batch import PlacedItem
+from fairlane_scheduler.state.backlog import ActiveRun
 
 PAGES_KEPT = 32
 
@@ -44,66 +46,52 @@ class KnownResults:
         self._answers, self._servers = Answers(runs.redis, runs.keys), servers
 
     def tasks(
-        self,
-        ref: RunRef,
-        spec: RunSpec,
-        placed: Sequence[tuple[RunItem, Call | None]],
-        memory: Mapping[bytes, bytes],
+        self, run: ActiveRun, placed: Sequence[PlacedItem], memory: Mapping[bytes, bytes]
     ) -> KnownTasks:
-        """Known tasks; each of ``placed`` is an item with its call, or without one if it can never run.
+        """Known tasks of ``placed`` items; one without a call can never run.
 
         In a run with a ``memory`` a task is taken over while all that came before it were.
         """
-        known = KnownTasks()
+        known, spec = KnownTasks(), run.plan.spec
         failed: set[int] = set()
         if spec.continues is not None:
-            failed = self._take_over(ref, spec, spec.continues, placed, memory, known)
+            failed = self._take_over(run, placed, memory, known)
         if spec.cache.reads:
             settled = known.finished.keys() | failed
-            calls = ((item, call) for item, call in placed if call and item.number not in settled)
-            keys = ((item.number, call.digest(item.sample(0), self._servers)) for item, call in calls)
-            cached = self._cached(ref.team, {number: key for number, key in keys if key is not None})
-            known.finished.update(cached)
+            calls = ((each.item, each.call) for each in placed if each.item.number not in settled)
+            keys = ((item.number, call.digest(item.sample(0), self._servers)) for item, call in calls if call)
+            asked = {number: key for number, key in keys if key is not None}
+            known.finished.update(self._cached(run.ref.team, asked))
         return known
 
     def _take_over(
-        self,
-        ref: RunRef,
-        spec: RunSpec,
-        old: Continuation,
-        placed: Sequence[tuple[RunItem, Call | None]],
-        memory: Mapping[bytes, bytes],
-        known: KnownTasks,
+        self, run: ActiveRun, placed: Sequence[PlacedItem], memory: Mapping[bytes, bytes], known: KnownTasks
     ) -> set[int]:
         """Add the tasks that the continued run has; returns those that failed there."""
         failed: set[int] = set()
         changed = {name.decode() for name in memory}
-        for item, call in placed:
-            mark = changed_field(item.rendering, item.cell, item.row) if spec.order.remembers else None
-            found = None if mark in changed else self._continued.task(ref, spec, old, item)
-            if found is not None and call is not None:
+        for each in placed:
+            item, remembers = each.item, run.plan.spec.order.remembers
+            mark = changed_field(item) if remembers else None
+            found = None if mark in changed else self._continued.task(run, item)
+            if found is not None and each.call is not None:
                 known.finished[item.number] = found
-            elif 0 in self._continued.failed(ref, spec, old, item):
+            elif 0 in self._continued.failed(run, item):
                 failed.add(item.number)
-            alike = found is not None if call is not None else found is None or found.answer is None
+            alike = found is not None if each.call is not None else found is None or found.answer is None
             if mark is not None and not alike:
                 changed.add(mark)
                 known.memory[item.number] = {mark: "1"}
         return failed
 
     def evaluations(
-        self, ref: RunRef, spec: RunSpec, item: RunItem, output: str, digests: Mapping[int, str]
+        self, run: ActiveRun, item: RunItem, output: str, digests: Mapping[int, str]
     ) -> dict[int, KnownResult]:
         """Finished evaluations of an item's ``output``, by step; ``digests`` are the keys of the cache."""
-        known: dict[int, KnownResult] = {}
-        failed: set[int] = set()
-        if spec.continues is not None:
-            known.update(self._continued.evaluations(ref, spec, spec.continues, item, output))
-            failed = self._continued.failed(ref, spec, spec.continues, item)
-        if spec.cache.reads:
-            asked = {step: key for step, key in digests.items() if step not in known and step not in failed}
-            known.update(self._cached(ref.team, asked))
-        return known
+        known: dict[int, KnownResult] = {**self._continued.evaluations(run, item, output)}
+        failed = self._continued.failed(run, item)
+        asked = {step: key for step, key in digests.items() if step not in known and step not in failed}
+        return known | self._cached(run.ref.team, asked)
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -122,10 +110,10 @@ class _ContinuedRun:
         self._origins = Lru[tuple[RunRef, int], list[int]](PAGES_KEPT)
         self._last: tuple[RunRef, int, list[bytes | None]] | None = None
 
-    def task(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> FinishedJob | None:
+    def task(self, run: ActiveRun, item: RunItem) -> FinishedJob | None:
         """The finished task of an item; ``None`` if the task must be called."""
-        stored = self._stored(ref, spec, old, item)
-        if not stored or stored[0] is None:
+        old, stored = run.plan.spec.continues, self._stored(run, item)
+        if old is None or not stored or stored[0] is None:
             return None
         result = TaskResult.from_json(stored[0])
         if result.state is JobState.FAILED and not old.retry_errors:
@@ -136,20 +124,20 @@ class _ContinuedRun:
             result.as_success(), None, result.attempts, result.latency_ms, result.cached, result.unkept
         )
 
-    def evaluations(
-        self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem, output: str
-    ) -> dict[int, JudgeResult]:
+    def evaluations(self, run: ActiveRun, item: RunItem, output: str) -> dict[int, JudgeResult]:
         """The evaluations of an item's ``output`` that need no call, by step."""
-        kept = {JobState.SUCCEEDED} if old.retry_errors else {JobState.SUCCEEDED, JobState.FAILED}
-        stored = self._stored(ref, spec, old, item)
-        if not stored or stored[0] is None or TaskResult.from_json(stored[0]).output != output:
+        old, stored = run.plan.spec.continues, self._stored(run, item)
+        if old is None or not stored or stored[0] is None or TaskResult.from_json(stored[0]).output != output:
             return {}
+        kept = {JobState.SUCCEEDED} if old.retry_errors else {JobState.SUCCEEDED, JobState.FAILED}
         results = ((number, JudgeResult.from_json(text)) for number, text in _evaluations(old, stored))
         return {number: result for number, result in results if result.state in kept}
 
-    def failed(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> set[int]:
+    def failed(self, run: ActiveRun, item: RunItem) -> set[int]:
         """Steps of an item that failed there, its task's being 0: an answer from the cache may be why."""
-        stored = self._stored(ref, spec, old, item)
+        old, stored = run.plan.spec.continues, self._stored(run, item)
+        if old is None:
+            return set()
         texts = [*((0, text) for text in stored[:1] if text), *_evaluations(old, stored)]
         return {number for number, text in texts if stored_state(text) == JobState.FAILED}
 
@@ -158,20 +146,20 @@ class _ContinuedRun:
         self._origins.drop_where(lambda key: key[0] == ref)
         self._last = None
 
-    def _stored(self, ref: RunRef, spec: RunSpec, old: Continuation, item: RunItem) -> list[bytes | None]:
+    def _stored(self, run: ActiveRun, item: RunItem) -> list[bytes | None]:
         """All results of the item in the continued run, its task's first; empty if it was not part of it."""
-        if self._last and self._last[:2] == (ref, item.number):
+        if self._last and self._last[:2] == (run.ref, item.number):
             return self._last[2]
         stored: list[bytes | None] = []
-        old_item = self._old_item(ref, spec, old, item.cell)
-        if old_item is not None:
+        old = run.plan.spec.continues
+        if old is not None and (old_item := self._old_item(run, old, item.cell)) is not None:
             jobs = range(old_item * old.old_steps, (old_item + 1) * old.old_steps)
-            stored = self._runs.results(RunRef(ref.team, old.run), jobs)
-        self._last = (ref, item.number, stored)
+            stored = self._runs.results(RunRef(run.ref.team, old.run), jobs)
+        self._last = (run.ref, item.number, stored)
         return stored
 
-    def _old_item(self, ref: RunRef, spec: RunSpec, old: Continuation, cell: Cell) -> int | None:
-        row = self._old_row(ref, spec, cell.row)
+    def _old_item(self, run: ActiveRun, old: Continuation, cell: Cell) -> int | None:
+        row = self._old_row(run, cell.row)
         prompt = _at(old.prompts, cell.prompt) if old.prompts else 0
         model = _at(old.models, cell.model) if old.models else 0
         if row < 0 or prompt < 0 or model < 0 or cell.repetition >= old.repetitions:
@@ -179,9 +167,9 @@ class _ContinuedRun:
         cells = (row * old.old_prompts + prompt) * old.old_models + model
         return cells * old.repetitions + cell.repetition
 
-    def _old_row(self, ref: RunRef, spec: RunSpec, row: int) -> int:
-        number, offset = divmod(row, spec.page_rows)
-        rows = self._origins.get_or_make((ref, number), lambda: self._read_origins(ref, number))
+    def _old_row(self, run: ActiveRun, row: int) -> int:
+        number, offset = divmod(row, run.plan.spec.page_rows)
+        rows = self._origins.get_or_make((run.ref, number), lambda: self._read_origins(run.ref, number))
         return rows[offset] if offset < len(rows) else -1
 
     def _read_origins(self, ref: RunRef, number: int) -> list[int]:

@@ -258,7 +258,7 @@ class Placement:
 
         def memory(item: RunItem) -> Mapping[bytes, bytes]:
             if item.number not in read:
-                fields = read_fields(item.rendering, item.cell, item.row)
+                fields = read_fields(item)
                 if fields is None:
                     read[item.number] = self._runs.memory(run.ref)
                 else:
@@ -292,7 +292,7 @@ class Placement:
                 model = rendering.model(item.cell, row)
                 self._lane_of(run, model)
             stored = None if memory is None else memory(item)
-            if stored is not None and (gap := missing_turn(rendering, item.cell, row, stored)):
+            if stored is not None and (gap := missing_turn(item, stored)):
                 return PlacedItem(item, position, problem=gap, model=model)
             call = self._call(run, item, stored)
             return PlacedItem(item, position, self._lane_of(run, call.model), call, memory=stored)
@@ -321,7 +321,7 @@ class Placement:
     def _call(self, run: ActiveRun, item: RunItem, memory: Mapping[bytes, bytes] | None) -> Call:
         """The call of an item's task, rendered here if that is linear in short texts."""
         if self._work is None or calls_linearly(item, memory):
-            names = None if memory is None else recalled(item.rendering, item.cell, item.row, memory)
+            names = None if memory is None else recalled(item, memory)
             return item.rendering.task(item.cell, item.row, names)
         call: Call = self._work.result(run, RenderCall(item.number, item.row, memory=memory))
         return call
@@ -377,8 +377,7 @@ def as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedI
     """An item that says in the run's memory which turn it is; one that calls a function is none."""
     if memory is None or (placed.call is not None and not placed.call.messages):
         return placed
-    item = placed.item
-    return replace(placed, asked=turn_asked(item.rendering, item.cell, item.row, memory))
+    return replace(placed, asked=turn_asked(placed.item, memory))
 
 
 def _turn_of(spec: RunSpec, row: Mapping[str, object]) -> int:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from itertools import zip_longest
-
 from pydantic import ValidationError
 
 from fairlane.core.clock import Clock
@@ -22,7 +19,7 @@ from fairlane.store.read.reading import RunReader
 from fairlane.store.write.runs.run_control import restore_active
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger
-from fairlane_scheduler.feed.feeder import Feeder
+from fairlane_scheduler.feed.feeder import Feeder, in_turn
 from fairlane_scheduler.feed.session_index import SessionIndex
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 
@@ -64,7 +61,7 @@ class RunLoader:
         unknown = [ref for ref in active if self._backlog.get(ref) is None and ref not in damaged]
         loaded, began_ms = list[bool](), self._clock.monotonic_ms()
         readable = [ref for ref in unknown if ref not in self._unreadable]
-        for ref in [*_in_turn(readable), *self._unreadable]:
+        for ref in [*in_turn(readable, lambda ref: ref.team), *self._unreadable]:
             if len(loaded) >= LOADED_AT_ONCE or self._clock.monotonic_ms() - began_ms >= LOADED_MS:
                 break
             loaded.append(self._load(ref))
@@ -168,11 +165,3 @@ class RunLoader:
             for lane in self._reader.status(ref, plan.spec).lanes
             if lane.known > judges.get(f"known:{lane.lane}", 0)
         }
-
-
-def _in_turn(refs: Iterable[RunRef]) -> list[RunRef]:
-    """A run of each team in turn, so that no team's runs wait for those of another."""
-    by_team: dict[str, list[RunRef]] = {}
-    for ref in refs:
-        by_team.setdefault(ref.team, []).append(ref)
-    return [ref for turn in zip_longest(*by_team.values()) for ref in turn if ref is not None]

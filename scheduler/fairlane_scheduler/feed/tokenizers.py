@@ -77,35 +77,34 @@ class Tokenizers:
 
 def load_tokenizers(environ: Mapping[str, str]) -> Tokenizers | None:
     """The tokenizers of this machine; ``None`` where there is none, which one log line says."""
-    folder = environ.get(FOLDER_VARIABLE, "")
-    lacking = (
-        "" if folder else f"{FOLDER_VARIABLE} is not set: name a folder that has tiktoken's vocabularies"
-    )
-    found: dict[str, Encoding] = {}
-    if folder:
-        try:
-            import tiktoken
-        except ImportError:
-            lacking = "tiktoken is not installed: pip install 'fairlane[tokenizers]'"
-        else:
-            here = [
-                name for name, (file, digest) in VOCABULARIES.items() if _is_whole(Path(folder, file), digest)
-            ]
-            found = {name: tiktoken.get_encoding(name) for name in here}
-            missing = [file for name, (file, _) in VOCABULARIES.items() if name not in found]
-            if missing:
-                lacking = (
-                    f"{FOLDER_VARIABLE}={folder} lacks {', '.join(missing)}: copy tiktoken's cache there"
-                )
+    found, lacking = _found(environ.get(FOLDER_VARIABLE, ""))
     if lacking:
         log.info(Event.TOKENIZERS_MISSING, reason=lacking)
     return Tokenizers(found) if found else None
 
 
-def _is_whole(file: Path, digest: str) -> bool:
+def _found(folder: str) -> tuple[dict[str, Encoding], str]:
+    """The encodings whose vocabulary is in a folder, by name, and in words what is lacking."""
+    if not folder:
+        return {}, f"{FOLDER_VARIABLE} is not set: name a folder that has tiktoken's vocabularies"
+    try:
+        import tiktoken
+    except ImportError:
+        return {}, "tiktoken is not installed: pip install 'fairlane[tokenizers]'"
+    missing = {
+        name: file for name, (file, digest) in VOCABULARIES.items() if not _is_whole(folder, file, digest)
+    }
+    lacking = f"{FOLDER_VARIABLE}={folder} lacks {', '.join(missing.values())}: copy tiktoken's cache there"
+    found: dict[str, Encoding] = {
+        name: tiktoken.get_encoding(name) for name in VOCABULARIES if name not in missing
+    }
+    return found, lacking if missing else ""
+
+
+def _is_whole(folder: str, file: str, digest: str) -> bool:
     """Whether tiktoken would take the file, rather than delete it and download another."""
     try:
-        return hashlib.sha256(file.read_bytes()).hexdigest() == digest
+        return hashlib.sha256(Path(folder, file).read_bytes()).hexdigest() == digest
     except OSError:
         return False
 

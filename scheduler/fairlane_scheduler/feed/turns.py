@@ -1,21 +1,30 @@
-"""Whose turn it is in the conversations of a run: an item waits for the one before it alone, not for other
-conversations.
+"""Whose turn it is in the conversations of a run, and how those items are placed.
+
+An item waits for the one before it alone, not for other conversations. One that a child process still works
+on holds no others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice
 
-from fairlane.model.run import RunRef
+from fairlane.core.errors import CutOff, TemplateError, UnreadableRow, WorkRaised
+from fairlane.model.run import RunRef, cell_of
+from fairlane.pipeline.conversation import changed_field, read_fields, turn_fields
+from fairlane.pipeline.rendering import RunItem
 from fairlane.store.read.turn_reading import TurnReader, TurnStates
 from fairlane.store.write.runs.runs import Turn
-from fairlane_scheduler.feed.placement import PageAwaited
+from fairlane_scheduler.feed.child_work import WorkAwaited
+from fairlane_scheduler.feed.feed_batch import FeedBatch, PlacedItem
+from fairlane_scheduler.feed.placement import PageAwaited, Placement, as_turn
+from fairlane_scheduler.lanes.registry import ConnectionAwaited
 from fairlane_scheduler.state.backlog import ActiveRun
 
 DUE_AT_ONCE = 128  # items whose turn it is; more are looked for once these are fed
 SCANNED_AT_ONCE = 4096
+READ_AT_ONCE = 16  # items whose conversations are read together
 MOST_HELD = 100_000  # items of a run that wait for a turn; behind so many no conversation is looked for
 
 ConversationOf = Callable[[int], str | None]
@@ -150,3 +159,77 @@ class Conversations:
         turns = self._turns[run.ref] = Turns(self._reader.states(run.ref, run.plan.spec.steps))
         run.may_feed_next = False
         return turns
+
+
+class TurnPlacement(Placement):
+    """Places runs whose conversations go side by side, too."""
+
+    def place_turns(
+        self, run: ActiveRun, turns: Sequence[Turn], enough: Callable[[], bool]
+    ) -> tuple[FeedBatch, list[Turn]]:
+        """Place items whose turn it is until ``enough``; also returns which are placed.
+
+        Those that a child process still works on hold no others.
+        """
+        placed, memory = list[PlacedItem](), dict[bytes, bytes]()
+        self.unconnected.pop(run.ref, None)
+        for first in range(0, len(turns), READ_AT_ONCE):
+            if placed and enough():
+                break
+            fields = self._read_fields(run, turns[first : first + READ_AT_ONCE])
+            read = self._memory(run, fields)
+            earlier = {item: turn_fields(self._rendering(run), names, read) for item, names in fields.items()}
+            read |= self._memory(run, earlier)
+            memory |= read
+            for item, names in fields.items():
+                if placed and enough():
+                    break
+                own = {key: read[key] for name in (*names, *earlier[item]) if (key := name.encode()) in read}
+                one = self._place_turn(run, item, own)
+                placed += [] if one is None else [one]
+        batch = FeedBatch()
+        fed = {each.item.number for each in self._queue_or_record(run, placed, memory, batch)}
+        return batch, [turn for turn in turns if turn.item in fed]
+
+    def _place_turn(self, run: ActiveRun, item: int, own: dict[bytes, bytes]) -> PlacedItem | None:
+        """An item with its conversation's memory; ``None`` for one that a child or a connection holds up."""
+        try:
+            one = self._place_one(run, item, lambda _: own)
+        except ConnectionAwaited as awaited:
+            self.unconnected[run.ref] = awaited.connection
+        except (PageAwaited, WorkAwaited):
+            pass
+        else:
+            return None if one is None else as_turn(one, own)
+        return None
+
+    def conversation_of(self, run: ActiveRun, item: int) -> str | None:
+        """The items that an item waits for: its conversation. ``None`` for one whose row cannot be read.
+
+        Raises `PageAwaited` and `NoChild`.
+        """
+        try:
+            return changed_field(self._item(run, item))
+        except (TemplateError, UnreadableRow, CutOff, WorkRaised, ValueError, RecursionError):
+            return None
+
+    def _item(self, run: ActiveRun, number: int) -> RunItem:
+        cell = cell_of(run.plan.spec, number)
+        return RunItem(self._rendering(run), number, cell, self._pages.row(run.ref, run.plan.spec, cell.row))
+
+    def _memory(self, run: ActiveRun, fields: Mapping[int, tuple[str, ...]]) -> dict[bytes, bytes]:
+        """Those fields of the run's memory, of all items, that are set."""
+        names = [name for each in fields.values() for name in each]
+        return TurnReader(self._runs.redis, self._runs.keys).memory(run.ref, names)
+
+    def _read_fields(self, run: ActiveRun, turns: Sequence[Turn]) -> dict[int, tuple[str, ...]]:
+        """What each item reads of the run's memory; without those whose page a child process decodes."""
+        fields = dict[int, tuple[str, ...]]()
+        for turn in turns:
+            try:
+                fields[turn.item] = read_fields(self._item(run, turn.item)) or ()
+            except PageAwaited:
+                continue
+            except (TemplateError, UnreadableRow, CutOff, WorkRaised, ValueError, RecursionError):
+                fields[turn.item] = ()
+        return fields

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 from fairlane.core.errors import CutOff, WorkRaised
 from fairlane.model.run import RunRef
 from fairlane.model.sessions import SessionMembership
-from fairlane.pipeline.completion import Completion, complete_invalid, complete_task
-from fairlane.pipeline.cut_off import invalid_without_row, task_cut_off
+from fairlane.pipeline.completion import Completion, complete_invalid, complete_task, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.linear import completes_linearly
 from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests
@@ -32,8 +31,7 @@ class UncalledItems:
         self, run: ActiveRun, placed: Sequence[PlacedItem], memory: Mapping[bytes, bytes]
     ) -> KnownTasks:
         """Tasks that the continued run or the team's cache has; ``memory`` is the run's."""
-        items = [(each.item, each.call) for each in placed]
-        return self._known.tasks(run.ref, run.plan.spec, items, memory)
+        return self._known.tasks(run, placed, memory)
 
     def forget(self, ref: RunRef) -> None:
         """Drop what is kept of a run that has ended."""
@@ -44,8 +42,7 @@ class UncalledItems:
         """The completion of an item that can never run."""
         item, problem = placed.item, placed.problem or ""
         membership = self._sessions.of(run.ref, run.plan.spec, item.cell.row)
-        invalid = complete_invalid if self._work is None else invalid_without_row
-        return invalid(item, problem, placed.model, membership)
+        return complete_invalid(item, problem, placed.model, membership)
 
     def completed(self, run: ActiveRun, placed: PlacedItem, finished: FinishedJob) -> Completion:
         """The completion of a finished task, scored here if that is linear in short texts.
@@ -61,10 +58,8 @@ class UncalledItems:
             known: dict[int, KnownResult] = {}
             if output is not None:
                 rendered = render_evaluations(item, output)
-                digests = {}
-                if spec.cache.reads:
-                    digests = rendered.digests(item, self._servers)
-                known = self._known.evaluations(run.ref, spec, item, output, digests)
+                digests = rendered.digests(item, self._servers) if spec.cache.reads else {}
+                known = self._known.evaluations(run, item, output, digests)
             return complete_task(
                 item, finished, membership, rendered=rendered, known=known, call=placed.call, memory=memory
             )
@@ -90,7 +85,7 @@ class UncalledItems:
             if spec.evals and spec.cache.reads:
                 piece = EvaluationDigests(item.number, item.row, finished.answer.output, self._servers)
                 digests = work.result(run, piece)
-            known = self._known.evaluations(run.ref, spec, item, finished.answer.output, digests)
+            known = self._known.evaluations(run, item, finished.answer.output, digests)
         call = placed.call if memory is not None and finished.answer is not None else None
         completion: Completion = work.result(
             run, CompleteTask(item.number, item.row, finished, membership, known, call, memory)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter, deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,14 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.exceptions import RedisError
 
 from fairlane.config import sections
-from fairlane.config.connections.connection import Connection
+from fairlane.config.settings import Settings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import lies_in
 from fairlane.evaluators.builders import check_names
 from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.run import Plan, RunRef, RunSpec, most_chars
-from fairlane.model.tokens import Price
 from fairlane.pipeline.rendering import Rendering
 from fairlane.sandbox.pool import Pool
 from fairlane.store.write.runs.runs import Fields, Runs, bounds_of, check_prices
@@ -77,11 +76,6 @@ class PayloadLimits:
         self._measured: dict[RunRef, _Measured] = {}
         self._measuring: dict[str, _Measured] = {}  # by team: runs that are not open
         self._rejected: dict[str, deque[RunRef]] = {}
-
-    @property
-    def spec_bytes(self) -> int:
-        """How many bytes a spec may have."""
-        return self._limits.spec_bytes
 
     def begin(self) -> None:
         """Count active runs anew when a check needs them."""
@@ -227,30 +221,26 @@ class Admission:
         backlog: Backlog,
         lanes: LaneRegistry,
         limits: PayloadLimits,
-        settings: sections.SchedulerSettings,
-        connections: Mapping[str, Connection],
-        prices: Mapping[str, Price],
+        settings: Settings,
         pool: Pool | None = None,
-        answer_bytes: int = 0,
     ) -> None:
-        """``pool``: compiles templates; without one they are compiled at once.
-
-        ``answer_bytes``: the longest output that a judge may be shown.
-        """
+        """``pool``: compiles templates; without one they are compiled at once."""
         self._runs = runs
         self._backlog = backlog
         self._lanes = lanes
         self._limits = limits
-        self._settings = settings
-        self._prices = prices
+        self._settings = settings.scheduler
+        self._prices = settings.prices
         self._pool = pool
-        self._answer_bytes = answer_bytes
+        row_bytes = settings.scheduler.limits.row_bytes
+        self._prompt_chars = most_chars(row_bytes)
+        self._judged_chars = most_chars(row_bytes, settings.worker.max_response_bytes)
         self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
-        self._tooled = tuple(name for name, each in connections.items() if each.tooled)
+        self._tooled = tuple(name for name, each in settings.connections.items() if each.tooled)
         self._unstructured = tuple(
-            name for name, each in connections.items() if not (each.structured or each.tooled)
+            name for name, each in settings.connections.items() if not (each.structured or each.tooled)
         )
-        self._responses = tuple(name for name, each in connections.items() if each.takes_responses)
+        self._responses = tuple(name for name, each in settings.connections.items() if each.takes_responses)
 
     def forget_all(self) -> None:
         """Forget what an earlier term has asked children for."""
@@ -262,16 +252,17 @@ class Admission:
         """Count active runs anew when the limits need them."""
         self._limits.begin()
 
-    def submit(self, ref: RunRef, moment: Moment) -> None:
-        """Admit a submitted run, or reject it. Raises what Redis raises, and `RequestAwaited`: then the run
-        is to be submitted again in a later tick.
+    def submit(self, ref: RunRef, moment: Moment) -> bool | None:
+        """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: neither now.
+
+        Raises what Redis raises, and `RequestAwaited`: then it is to be submitted again in a later tick.
         """
         try:
             plan = self._checked(ref) if ref.team in self._checks else None
             if plan is None:
-                text = self._runs.spec_text(ref, self._limits.spec_bytes)
+                text = self._runs.spec_text(ref, self._settings.limits.spec_bytes)
                 if text is None:
-                    return
+                    return None
                 self._limits.check_spec(ref, text)
                 plan = self._plan(ref, text)
         except (RedisError, OSError, RequestAwaited):
@@ -279,8 +270,7 @@ class Admission:
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
                 log.exception(Event.SPEC_UNREADABLE, run=ref.run, team=ref.team)
-            self._reject(ref, _readable(error), moment)
-            return
+            return self._reject(ref, _readable(error), moment)
         for lane in (*plan.eval_lanes, *plan.session_lanes):
             self._lanes.ensure(lane)
         bounds = bounds_of(plan, self._prices, self._settings.max_concurrent)
@@ -290,13 +280,16 @@ class Admission:
         if admitted == 1:
             self._limits.count(ref)
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
+        return True if admitted else None
 
-    def _reject(self, ref: RunRef, reason: str, moment: Moment) -> None:
+    def _reject(self, ref: RunRef, reason: str, moment: Moment) -> bool | None:
         self._limits.forget(ref)
-        if self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
-            log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
-            if oldest := self._limits.note_rejected(ref):
-                self._runs.forget_refused(oldest, moment.epoch, moment.argument)
+        if not self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
+            return None
+        log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)
+        if oldest := self._limits.note_rejected(ref):
+            self._runs.forget_refused(oldest, moment.epoch, moment.argument)
+        return False
 
     def _checked(self, ref: RunRef) -> Plan | None:
         """The plan of a run whose templates compile; ``None`` if nobody was asked whether they do."""
@@ -340,8 +333,8 @@ class Admission:
             unstructured=self._unstructured,
             tooled=self._tooled,
             responses=self._responses,
-            prompt_chars=most_chars(self._settings.limits.row_bytes),
-            judged_chars=most_chars(self._settings.limits.row_bytes, self._answer_bytes),
+            prompt_chars=self._prompt_chars,
+            judged_chars=self._judged_chars,
         )
         rendering = Rendering(plan, checked=self._pool is not None)
         if missing and not spec.open:

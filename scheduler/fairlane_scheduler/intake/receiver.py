@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress
 from itertools import islice
 
@@ -43,14 +43,19 @@ class Receiver:
         leader: Leader,
         clock: Clock,
         teams: Collection[str],
+        decided: Callable[[RunRef, bool], None] | None = None,
     ) -> None:
-        """``teams``: those of the configuration, whose inboxes are looked at even if Redis knows none."""
+        """``teams``: those of the configuration, whose inboxes are looked at even if Redis knows none.
+
+        ``decided`` is called with each submitted run, and whether it is admitted.
+        """
         self._inbox = inbox
         self._admission = admission
         self._requests = requests
         self._leader = leader
         self._clock = clock
         self._configured = teams
+        self._decided = decided
         self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
         self._waiting: dict[str, None] = {}
         self._awaited_ms: dict[str, int] = {}  # by team: when to look again for what a child compiles
@@ -170,7 +175,9 @@ class Receiver:
         self._throttle.begin()
         try:
             if request.op == "submit":
-                self._admission.submit(ref, moment)
+                admitted = self._admission.submit(ref, moment)
+                if admitted is not None and self._decided is not None:
+                    self._decided(ref, admitted)
             else:
                 self._requests.act(ref, request, moment)
         except RequestAwaited as awaited:

@@ -88,6 +88,8 @@ class RunRequests:
             run.ended = True
         else:
             extend(self._runs, run, request.rows, moment, last=request.last)
+            if not run.open:
+                self._limits.forget(ref)
         if run.ended:
             self._forget(ref)
 

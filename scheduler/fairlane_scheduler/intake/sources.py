@@ -80,8 +80,7 @@ class Sources:
     def _give_up(self, run: ActiveRun, reason: str, lanes: Sequence[str], moment: Moment) -> None:
         ending = Ending(RunState.STOPPED, JobState.SKIPPED, reason)
         left = self._runs.end(run.ref, lanes, ending, moment.epoch, moment.argument)
-        fields = {"run": run.ref.run, "team": run.ref.team, "jobs": left, "reason": reason}
-        log.warning(Event.RUN_ENDED_EARLY, **fields)
+        log.warning(Event.RUN_ENDED_EARLY, run=run.ref.run, team=run.ref.team, jobs=left, reason=reason)
         run.ended = True
 
     def _supply(self, run: ActiveRun, source: Source, moment: Moment) -> bool:

@@ -1,12 +1,13 @@
-"""Maps models to lanes, and creates lanes in Redis before their first job."""
+"""Maps models to lanes, creates lanes in Redis before their first job, and forgets those that nobody uses."""
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.settings import Settings
 from fairlane.core.errors import UnknownModel
 from fairlane.core.events import Event
 from fairlane.model.lane import (
@@ -18,14 +19,25 @@ from fairlane.model.lane import (
     split_model,
 )
 from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.leader import NotLeader
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.lanes.sharing import LaneSharing
+from fairlane_scheduler.state.backlog import Backlog
+from fairlane_scheduler.state.server_time import Moment
 
 # Every worker polls a queue for each lane, and a row's template may name any model.
 MOST_LANES = 1000
-MOST_LANES_OF_TEAM = 200
 MOST_CHARS = 200
 SEPARATOR = "|"  # of a lane and a run in the marks of what has changed
+
+EVERY_MS = 60_000
+UNUSED_MS = 7 * 86_400_000
+"""A lane of a nightly or weekly run keeps what it has learned."""
+
+CROWDED_UNUSED_MS = 3_600_000
+"""The same where the deployment, or the team that opened the lane, has over half of the lanes that it may."""
+
+FORGOTTEN_AT_ONCE = 100
 
 log = get_logger("lanes")
 
@@ -41,31 +53,21 @@ class ConnectionAwaited(Exception):
 class LaneRegistry:
     """Lanes of this deployment, from its connections."""
 
-    def __init__(
-        self,
-        lanes: Lanes,
-        sharing: LaneSharing,
-        connections: Mapping[str, Connection],
-        configured: Mapping[str, LaneLimits],
-        limits_of: Callable[[str], LaneLimits | None],
-        most_of_team: int = MOST_LANES_OF_TEAM,
-    ) -> None:
-        """``configured``: lanes of the configuration; ``limits_of`` adds the defaults of their providers.
-
-        ``most_of_team``: lanes that a team may open which the configuration does not describe.
-        """
-        self.most_of_team = most_of_team
+    def __init__(self, lanes: Lanes, sharing: LaneSharing, settings: Settings) -> None:
+        self.most_of_team = settings.scheduler.limits.lanes
+        """Lanes that a team may open which the configuration does not describe."""
         self._lanes = lanes
         self._sharing = sharing
-        self._connections = connections
-        self._configured = configured
-        self._limits_of = limits_of
-        self.servers = servers_of(connections)
+        self._connections = settings.connections
+        self._configured = settings.lanes
+        self._limits_of = settings.limits_of
+        self.servers = servers_of(settings.connections)
         """What each connection calls."""
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
         self._reported: frozenset[str] = frozenset()
-        self._openers: dict[str, str] = {}
+        self.openers: dict[str, str] = {}
+        """The teams that have opened lanes which the configuration does not describe, by lane."""
         self._opening: dict[str, str] = {}  # lanes that are named, and not yet created
 
     def reload(self) -> None:
@@ -75,7 +77,7 @@ class LaneRegistry:
         longer states is removed, also where it no longer mentions the lane.
         """
         self._known.clear()
-        self._openers = self._lanes.openers()
+        self.openers = self._lanes.openers()
         self._opening.clear()
         for table in self._configured:
             self._log_overruled(table)
@@ -105,7 +107,7 @@ class LaneRegistry:
             log.info(Event.LANE_CREATED, lane=lane, **({"learned_from": source} if source else {}))
         self._known.add(lane)
         if (team := self._opening.pop(lane, None)) is not None:
-            self._openers[lane] = team
+            self.openers[lane] = team
             self._lanes.note_opener(lane, team)
         return True
 
@@ -116,22 +118,17 @@ class LaneRegistry:
 
     def opened_by(self, team: str) -> int:
         """How many lanes a team has opened that the configuration does not describe."""
-        return sum(each == team for opened in (self._openers, self._opening) for each in opened.values())
+        return sum(each == team for opened in (self.openers, self._opening) for each in opened.values())
 
     def is_described(self, lane: str) -> bool:
         """Whether the configuration has a table of the lane."""
         return self._table(lane) in self._configured
 
-    @property
-    def openers(self) -> Mapping[str, str]:
-        """The teams that have opened lanes which the configuration does not describe, by lane."""
-        return self._openers
-
     def forget(self, lane: str) -> None:
         """Drop what is kept of a lane that is forgotten."""
         self._known.discard(lane)
         self._undescribed.discard(lane)
-        self._openers.pop(lane, None)
+        self.openers.pop(lane, None)
 
     def restore(self, used: Iterable[str]) -> None:
         """Add lanes again that Redis has lost from its set of lanes: without it no worker serves them.
@@ -166,14 +163,12 @@ class LaneRegistry:
             for part in (name, configured or ""):
                 _check_name(part, model)
             if SEPARATOR in f"{name}{configured}":
-                raise UnknownModel(
-                    f"model {model[:MOST_CHARS]!r}: a function's name and lane have no {SEPARATOR!r}"
-                )
+                raise _unknown(model, f"a function's name and lane have no {SEPARATOR!r}")
             lane = f"{FUNCTIONS}:{configured or name}"
             return self._opened(lane, model, team, endpoint=configured is not None)
         known = self._connections.get(connection)
         if known is None:
-            raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {self._hint(connection)}")
+            raise _unknown(model, self._hint(connection))
         _check_name(name, model)
         lane = lane_key(self._sharing.owners[connection], name, known.scope, known.base_url)
         return self._opened(lane, model, team, endpoint=known.scope == "endpoint")
@@ -207,14 +202,10 @@ class LaneRegistry:
     def _opened(self, lane: str, model: str, team: str | None, *, endpoint: bool = False) -> str:
         if lane not in self._known and lane not in self._opening:
             if len(self._known) + len(self._opening) >= MOST_LANES:
-                problem = f"there are {MOST_LANES} lanes already, no more are opened"
-                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+                raise _unknown(model, f"there are {MOST_LANES} lanes already, no more are opened")
             if team is not None and self.opened_by(team) >= self.most_of_team:
-                problem = (
-                    f"team {team} has opened {self.most_of_team} lanes (scheduler.limits.lanes). One that is "
-                    "not used for an hour makes room for another"
-                )
-                raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+                opened = f"team {team} has opened {self.most_of_team} lanes (scheduler.limits.lanes)"
+                raise _unknown(model, f"{opened}. One that is not used for an hour makes room for another")
             if team is not None:
                 self._opening[lane] = team
         if endpoint and lane not in self._configured:
@@ -270,8 +261,78 @@ class LaneRegistry:
         return f"there is no connection {connection[:MOST_CHARS]!r}; {hint}"
 
 
+class UnusedLanes:
+    """Forgets lanes that nobody uses: any row may open one, and each costs every worker a queue.
+
+    It looks once a minute. Lanes that the configuration describes, or an operator paused or limited, stay.
+    """
+
+    def __init__(
+        self, lanes: Lanes, registry: LaneRegistry, backlog: Backlog, forgotten: Callable[[str], None]
+    ) -> None:
+        """``forgotten`` is called with each lane that is forgotten."""
+        self._lanes, self._registry, self._backlog, self._forgotten = lanes, registry, backlog, forgotten
+        self._due_ms = 0
+        self._first_seen_ms: dict[str, int] = {}
+
+    def forget_all(self) -> None:
+        """Start anew: another scheduler may have led."""
+        self._first_seen_ms.clear()
+        self._due_ms = 0
+
+    def tick(self, moment: Moment, *, all_loaded: bool) -> None:
+        """Forget lanes that were not used for long. ``all_loaded``: the backlog has every active run.
+
+        Raises `NotLeader`.
+        """
+        if moment.monotonic_ms < self._due_ms or not all_loaded:
+            return
+        self._due_ms = moment.monotonic_ms + EVERY_MS
+        self._registry.forget_opening()
+        names, used = self._registry.names(), self._used()
+        candidates = [lane for lane in names if lane not in used and not self._registry.is_described(lane)]
+        self._first_seen_ms = {lane: self._first_seen_ms.get(lane, moment.server_ms) for lane in candidates}
+        count, crowded, openers = 0, self._crowded(len(names)), self._registry.openers
+        for lane, asked_ms in self._lanes.asked_ms(candidates).items():
+            unused_ms = CROWDED_UNUSED_MS if openers.get(lane) in crowded else UNUSED_MS
+            if moment.server_ms - (asked_ms or self._first_seen_ms[lane]) < unused_ms:
+                continue
+            count += self._forget(lane, unused_ms, moment)
+            if count == FORGOTTEN_AT_ONCE:
+                self._due_ms = 0
+                return
+
+    def _crowded(self, lanes: int) -> set[str | None]:
+        """Teams that have opened over half of what they may; all where there are many lanes."""
+        opened = Counter(self._registry.openers.values())
+        if lanes > MOST_LANES // 2:
+            return {*opened, None}
+        return {team for team, count in opened.items() if count > self._registry.most_of_team // 2}
+
+    def _forget(self, lane: str, unused_ms: int, moment: Moment) -> bool:
+        gone = self._lanes.forget(lane, moment.epoch, unused_ms, moment.argument)
+        if gone is None:
+            raise NotLeader
+        if gone:
+            self._registry.forget(lane)
+            self._backlog.forget_lane(lane)
+            self._forgotten(lane)
+            log.info(Event.LANE_FORGOTTEN, lane=lane, unused_s=unused_ms // 1000)
+        return gone
+
+    def _used(self) -> set[str]:
+        """Lanes of active runs."""
+        used: set[str] = set()
+        for run in self._backlog.runs():
+            used.update(run.task_lanes, run.plan.eval_lanes, run.plan.session_lanes)
+        return used
+
+
 def _check_name(name: str, model: str) -> None:
     """Raise `UnknownModel` for a name that no table, log line or key should hold."""
     if len(name) > MOST_CHARS or not name.isprintable():
-        problem = f"a name has at most {MOST_CHARS} characters, all printable"
-        raise UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")
+        raise _unknown(model, f"a name has at most {MOST_CHARS} characters, all printable")
+
+
+def _unknown(model: str, problem: str) -> UnknownModel:
+    return UnknownModel(f"model {model[:MOST_CHARS]!r}: {problem}")

@@ -1,19 +1,33 @@
-"""Metrics of the whole deployment, made at each scrape from the leader's last sample."""
+"""Metrics of the whole deployment, made at each scrape from the leader's last sample.
+
+Lanes: limits and their source, calls in flight, circuit, queues, and slots they could fill.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
+from typing import TypeAlias
 
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.metrics_core import Metric
 from prometheus_client.registry import Collector
 
 from fairlane.model.job import JobState
+from fairlane.store.read.demand import slots_needed, slots_needed_in_all
+from fairlane.store.write.lanes.lane_view import AxisView, LaneView
 from fairlane.store.write.leader import Leader
-from fairlane.telemetry.metrics_server import LabelValues
+from fairlane.telemetry.metrics_server import OTHER, LabelValues
 from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSample, DeploymentSampler
-from fairlane_scheduler.monitoring.lane_metrics import demand_families, lane_families, queue_families
 from fairlane_scheduler.monitoring.metrics import LeaderSample, SchedulerMetrics
+
+CIRCUIT = ("closed", "open", "half-open")
+"""States of a lane's circuit breaker."""
+
+DAY = "day"
+
+Sums: TypeAlias = defaultdict[tuple[str, ...], float]
 
 
 class DeploymentMetrics(Collector):
@@ -90,8 +104,8 @@ def _workers(sample: DeploymentSample | None) -> Iterator[Metric]:
 
 def _budgets(leader_sample: LeaderSample, names: LabelValues) -> Iterator[Metric]:
     labels = ("team", "lane", "per", "unit")
-    used = GaugeMetricFamily("fairlane_budget_used", "Used of it in its period", labels=labels)
-    most = GaugeMetricFamily("fairlane_budget_limit", "The most that may be used", labels=labels)
+    used = _family("budget_used", "Used of it in its period", labels)
+    most = _family("budget_limit", "The most that may be used", labels)
     for each in leader_sample.budgets:
         values = (each.team, each.lane, each.per, each.unit)
         if names.of(*values) == values:  # a sum of dollars and tokens has no meaning
@@ -101,15 +115,112 @@ def _budgets(leader_sample: LeaderSample, names: LabelValues) -> Iterator[Metric
     yield most
 
 
+def lane_families(views: Sequence[LaneView], names: LabelValues) -> Iterator[Metric]:
+    """Lanes beyond the named ones are summed up if a sum has a meaning, else left out."""
+    named = [(names.of(view.lane)[0], view) for view in views]
+    yield from _limits([each for each in named if each[0] != OTHER])
+    yield from _sums(named)
+
+
+def demand_families(
+    views: Sequence[LaneView], leader_sample: LeaderSample, names: LabelValues, max_in_flight: int
+) -> Iterator[Metric]:
+    """Slots that lanes could fill, for autoscaling; no samples if unknown, which is not zero demand."""
+    each = {view.lane: slots_needed(view, leader_sample.ready.get(view.lane, 0)) for view in views}
+    by_name: dict[str, int] = defaultdict(int)
+    for lane, needed in each.items():
+        by_name[names.of(lane)[0]] += needed
+    yield _labelled("lane_slots_needed", "Slots it could fill now", "lane", by_name)
+    total = slots_needed_in_all(each.values(), max_in_flight) if leader_sample.known else None
+    yield _gauge("slots_needed", "Slots that all lanes could fill now", total)
+
+
+def queue_families(leader_sample: LeaderSample, names: LabelValues) -> Iterator[Metric]:
+    """Jobs queued on each lane."""
+    queued: Sums = defaultdict(float)
+    ready: Sums = defaultdict(float)
+    for lane, count in leader_sample.queued.items():
+        queued[names.of(lane)] += count
+        ready[names.of(lane)] += leader_sample.ready[lane]
+    yield _family("lane_queue_depth", "Jobs queued", ("lane",), queued)
+    yield _family("lane_ready", "Those that only the lane holds back", ("lane",), ready)
+
+
+def _limits(named: Sequence[tuple[str, LaneView]]) -> Iterator[Metric]:
+    by_axis = ("lane", "axis", "source")
+    allowed = _family("lane_allowed_per_minute", "What it keeps to now, and who says so", by_axis)
+    limit = _family("lane_limit_per_minute", "What each source says", by_axis)
+    level = _family("lane_level", "What may start now", ("lane", "axis"))
+    full = _family("lane_level_limit", "The most that may start at once", ("lane", "axis"))
+    allowed_day = _family("lane_allowed_per_day", "What it keeps to now, and who says so", ("lane", "source"))
+    limit_day = _family("lane_limit_per_day", "What each source says", ("lane", "source"))
+    window = _family("lane_window", "The most calls in flight, and who says so", ("lane", "source"))
+    for lane, view in named:
+        for axis, one in view.axes.items():
+            labels = (lane,) if axis == DAY else (lane, axis)
+            if one.allowed is not None:
+                family = allowed_day if axis == DAY else allowed
+                family.add_metric((*labels, one.source or "none"), one.allowed)
+            for source, number in _said(one):
+                (limit_day if axis == DAY else limit).add_metric((*labels, source), number)
+            if one.level is not None:
+                level.add_metric((lane, axis), one.level)
+            if one.full is not None:
+                full.add_metric((lane, axis), one.full)
+        if view.places.most is not None:
+            window.add_metric((lane, view.places.source or "none"), view.places.most)
+    yield from (allowed, limit, level, full, allowed_day, limit_day, window)
+
+
+def _said(axis: AxisView) -> Iterator[tuple[str, float]]:
+    said = (("configured", axis.configured), ("headers", axis.reported), ("probed", axis.probed))
+    return ((source, number) for source, number in said if number)
+
+
+def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
+    sums: defaultdict[str, Sums] = defaultdict(lambda: defaultdict(float))
+    last = sums["last_error_timestamp_seconds"]
+    for lane, view in named:
+        sums["in_flight"][lane,] += view.in_flight
+        sums["granted"][lane,] += view.granted
+        sums["returned"][lane,] += view.returned
+        if view.last_error_ms is not None:
+            last[lane,] = max(last[lane,], view.last_error_ms / 1000)
+        for state in CIRCUIT:
+            sums["circuit_state"][lane, state] += view.circuit == state
+        if view.shut is not None:
+            sums["shut"][lane, view.shut.reason] += 1
+        results = {"succeeded": view.succeeded, "rate_limited": view.limited, "failed": view.failed}
+        for result, count in results.items():
+            sums["calls"][lane, result] += count
+    for kind, name, documentation, *more in (
+        (GaugeMetricFamily, "in_flight", "Attempts that hold a permit"),
+        (GaugeMetricFamily, "circuit_state", "1: its circuit is in this state", "state"),
+        (GaugeMetricFamily, "shut", "1: nothing starts now, for this reason", "reason"),
+        (CounterMetricFamily, "granted", "Permits, by all schedulers"),
+        (CounterMetricFamily, "returned", "Permits that came too late to be used"),
+        (CounterMetricFamily, "calls", "Calls that ended, as its controller counts", "result"),
+        (GaugeMetricFamily, "last_error_timestamp_seconds", "When a call failed last, by Redis's clock"),
+    ):
+        yield _family(f"lane_{name}", documentation, ("lane", *more), sums[name], kind)
+
+
 def _gauge(name: str, documentation: str, value: float | None) -> Metric:
-    family = GaugeMetricFamily(f"fairlane_{name}", documentation)
-    if value is not None:
-        family.add_metric((), value)
-    return family
+    return _family(name, documentation, (), {} if value is None else {(): value})
 
 
 def _labelled(name: str, documentation: str, label: str, values: Mapping[str, float]) -> Metric:
-    family = GaugeMetricFamily(f"fairlane_{name}", documentation, labels=(label,))
-    for value, number in values.items():
-        family.add_metric((value,), number)
+    return _family(name, documentation, (label,), {(value,): number for value, number in values.items()})
+
+
+def _family(
+    name: str,
+    documentation: str,
+    labels: Sequence[str],
+    samples: Mapping[tuple[str, ...], float] = MappingProxyType({}),
+    kind: type[GaugeMetricFamily | CounterMetricFamily] = GaugeMetricFamily,
+) -> GaugeMetricFamily | CounterMetricFamily:
+    family = kind(f"fairlane_{name}", documentation, labels=labels)
+    for values, number in samples.items():
+        family.add_metric(values, number)
     return family

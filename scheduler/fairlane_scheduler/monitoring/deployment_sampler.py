@@ -6,29 +6,119 @@ A scrape reads the last sample and sends Redis no command.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
+from fairlane.model.job import JobState
+from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import Refusal, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.read.overview import DeploymentReader, ServerView
-from fairlane.store.run_queries import RunStates, read_time
+from fairlane.store.run_queries import RunProgress, RunStates, read_time
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import Beat, Workers
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
-from fairlane_scheduler.monitoring.run_tally import RunTally, RunTotals
 from fairlane_scheduler.state.periodic_thread import PeriodicThread
 
 LOOK_EVERY_S = 5.0
 
+LOOKED_AT_ONCE = 500
+"""Runs that one look reads; of more, each is read in its turn and counted as it was seen last."""
+
 log = get_logger("sampler")
+
+
+@dataclass(frozen=True, slots=True)
+class RunTotals:
+    """All active runs together. ``jobs`` by state, of all their jobs; ``progress``: the share that is over.
+
+    ``standstill_s``: the longest that a run has gone without the end of a job. Time in which it is paused, or
+    waits as it is meant to (`resting`), does not count.
+    """
+
+    running: int = 0
+    paused: int = 0
+    progress: float = 1.0
+    standstill_s: float = 0.0
+    jobs: Mapping[JobState, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Seen:
+    run: RunProgress
+    moved_ms: int
+    rests: bool
+
+
+class RunTally:
+    """Sums up all active runs, and counts ended runs by state, without a label for any run.
+
+    It remembers the runs it has seen: one that is active no more has ended.
+    """
+
+    def __init__(self, run_states: RunStates, metrics: SchedulerMetrics, clock: Clock) -> None:
+        self._run_states, self._metrics, self._clock = run_states, metrics, clock
+        self._seen: dict[RunRef, _Seen] = {}
+        self._known: set[RunRef] = set()
+
+    def forget_all(self) -> None:
+        """Another leads, and counts from now on."""
+        self._seen.clear()
+        self._known.clear()
+        self._metrics.admitted.clear()
+
+    def look(self) -> RunTotals:
+        """Read what is to be read, and add up."""
+        while self._metrics.admitted:
+            self._known.add(self._metrics.admitted.popleft())
+        active = set(self._run_states.active())
+        self._count_ended(self._known - active)
+        self._known = active
+        self._seen = {ref: seen for ref, seen in self._seen.items() if ref in active}
+        # Those that were never read come first, then those whose turn is longest ago.
+        unread = sorted(active - self._seen.keys(), key=str)
+        due = [*unread, *self._seen][:LOOKED_AT_ONCE]
+        for ref, run in self._run_states.of(due).items():
+            self._note(ref, run)
+        return self._figures()
+
+    def _count_ended(self, refs: set[RunRef]) -> None:
+        for state in self._run_states.states(sorted(refs, key=str)) if refs else ():
+            if state is not None and state.finished:
+                self._metrics.runs_ended.labels(state).inc()
+
+    def _note(self, ref: RunRef, run: RunProgress) -> None:
+        before, now = self._seen.pop(ref, None), self._clock.monotonic_ms()
+        rests = run.paused or (ref in self._metrics.leader_sample.resting and not run.in_flight)
+        still = before is not None and not rests and before.run.jobs_done == run.jobs_done
+        self._seen[ref] = _Seen(run, before.moved_ms if before is not None and still else now, rests)
+
+    def _figures(self) -> RunTotals:
+        jobs, progress = Counter[JobState](), [seen.run for seen in self._seen.values()]
+        for run in progress:
+            jobs.update(run.ended)
+            jobs[JobState.WAITING] += run.waiting
+            jobs[JobState.LEASED] += run.in_flight
+        total, done = sum(each.jobs for each in progress), sum(each.jobs_done for each in progress)
+        paused = sum(run.paused for run in progress)
+        moved = [seen.moved_ms for seen in self._seen.values() if not seen.rests]
+        now = self._clock.monotonic_ms()
+        return RunTotals(
+            running=len(self._known) - paused,
+            paused=paused,
+            progress=done / total if total else 1.0,
+            standstill_s=max((now - each for each in moved), default=0) / 1000,
+            jobs=jobs,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,17 +141,17 @@ class DeploymentSampler:
     def __init__(
         self,
         redis: RedisClient,
-        keys: Keys,
-        worker_timeout_ms: int,
+        settings: Settings,
         metrics: SchedulerMetrics,
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:
-        self._redis, self._keys, self._metrics, self._leads = redis, keys, metrics, leads
+        self._redis, self._metrics, self._leads = redis, metrics, leads
+        self._keys = keys = Keys(settings.redis.deployment)
         self._deployment = DeploymentReader(redis, keys)
         self._lanes, self._workers = Lanes(redis, keys), Workers(keys)
         self._runs = RunTally(RunStates(redis, keys), metrics, clock)
-        self._timeout_ms = worker_timeout_ms
+        self._timeout_ms = round(settings.scheduler.worker_timeout_seconds * 1000)
         self.sample: DeploymentSample | None = None
         self.reachable = False
         self.refusing: Refusal | None = None
@@ -91,15 +181,10 @@ class DeploymentSampler:
 
     def _note_eviction(self, server: ServerView | None) -> None:
         """Warn once that Redis may evict keys of runs, and again if it may after it might not."""
-        noted = False
         self.evicts = None if server is None else server.evicts and server.memory_limit > 0
-        if server is not None and self.evicts and self._leads():
-            noted = True
-            if not self._eviction_noted:
-                log.error(
-                    Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction"
-                )
-        self._eviction_noted = noted
+        before, self._eviction_noted = self._eviction_noted, bool(self.evicts) and self._leads()
+        if server is not None and self._eviction_noted and not before:
+            log.error(Event.STORE_EVICTS, policy=server.eviction, remedy="set maxmemory-policy noeviction")
 
     def _measure(self) -> int:
         """Read the time, and how long that round trip takes."""

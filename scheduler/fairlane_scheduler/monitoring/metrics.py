@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-import time
 from collections import Counter as Tally
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.metadata import version
-from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
-from fairlane.config.sections import MetricsSettings
 from fairlane.config.settings import Settings
-from fairlane.model.run import Plan, RunRef, RunState
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
-from fairlane.store.write.audit import Auditor
+from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.budgets import Allowance
-from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import Grant, Offer
-from fairlane.store.write.runs.runs import Runs
-from fairlane.store.write.workers import Workers
 from fairlane.telemetry.log_stream import LostLines
 from fairlane.telemetry.metrics_server import LabelValues
-from fairlane_scheduler.monitoring.resting_runs import resting
-from fairlane_scheduler.state.backlog import REFUSED, Backlog
+from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 
 MOST_PAIRS = 2000
 """Most combinations of lane and team, or of a budget's labels, with labels of their own."""
@@ -37,6 +27,16 @@ MOST_ADMITTED = 100_000
 
 QUICK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 """Buckets for work of one or a few round trips, in seconds."""
+
+
+OF_RUNS = frozenset(
+    ("run_paused", "task_rate", "eval_rate", "delay", "budget", "team_budget", "model", REFUSED)
+)
+"""Bounds that a user or an operator has set, or a time that has not come. Others wait for calls to end.
+A model waits for its turn for ``model_seconds`` at most."""
+
+OF_LANES = frozenset(("paused", "parked", "held", "day"))
+"""Reasons that last until an operator acts, with alerts of their own, or until a quota renews."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,26 +65,20 @@ class SchedulerMetrics:
     are. Nothing is labelled by run, job or worker.
     """
 
-    def __init__(
-        self,
-        settings: MetricsSettings,
-        lanes: Iterable[str] = (),
-        teams: Iterable[str] = (),
-        max_in_flight: int = 0,
-    ) -> None:
-        """``lanes`` and ``teams`` of the configuration get their labels first; others as they appear."""
+    def __init__(self, settings: Settings) -> None:
+        """Lanes and teams of the configuration get their labels first; others as they appear."""
         self.registry = registry = CollectorRegistry()
-        self.lanes = LabelValues(settings.lanes)
-        self.teams = LabelValues(settings.teams)
+        self.lanes = LabelValues(settings.metrics.lanes)
+        self.teams = LabelValues(settings.metrics.teams)
         self.pairs, self.budgets = LabelValues(MOST_PAIRS), LabelValues(MOST_PAIRS)
         self._reasons = LabelValues(MOST_REASONS)
-        for lane in lanes:
+        for lane in settings.lanes:
             self.lanes.of(lane)
-        for team in teams:
+        for team in settings.teams:
             self.teams.of(team)
         self.admitted: deque[RunRef] = deque(maxlen=MOST_ADMITTED)
         self.leader_sample = LeaderSample()
-        self.max_in_flight = max_in_flight
+        self.max_in_flight = settings.scheduler.max_in_flight
 
         ProcessCollector(registry=registry)
         LostLines.register(registry)
@@ -128,6 +122,17 @@ class SchedulerMetrics:
             self._permits.labels(*pair).inc(counts[team])
             self._shares.labels(*pair).inc(max(0.0, share))
 
+    def lost_worker(self) -> None:
+        """A worker fell silent, and its leases are recovered."""
+        self.workers_lost.inc()
+
+    def decided(self, ref: RunRef, admitted: bool) -> None:
+        """A submitted run was admitted, so that its end is counted; or rejected, which is its end."""
+        if admitted:
+            self.admitted.append(ref)
+        else:
+            self.runs_ended.labels(RunState.REFUSED).inc()
+
     def note(
         self,
         backlog: Backlog,
@@ -155,63 +160,28 @@ class SchedulerMetrics:
         )
 
 
-def scheduler_metrics(settings: Settings) -> SchedulerMetrics:
-    """The registry of a scheduler with these settings."""
-    return SchedulerMetrics(
-        settings.metrics, settings.lanes, settings.teams, settings.scheduler.max_in_flight
-    )
+def resting(backlog: Backlog, reason_of: Callable[[str], str]) -> frozenset[RunRef]:
+    """Runs that wait because somebody wants them to: their standstill needs nobody's attention.
+
+    A bound of `OF_RUNS` or a reason of `OF_LANES` delays every queued job, or they are open and wait for
+    rows. ``docs/constraints.md`` has all bounds of runs and all reasons of lanes.
+    ``reason_of``: why a lane granted no more permits when it was asked last. A run that has calls in flight
+    may be among them.
+    """
+    delayed = {run.ref for run in backlog.runs() if _awaits_rows(run)}
+    others = set[RunRef]()
+    for ref, is_meant in _queued(backlog, reason_of):
+        (delayed if is_meant else others).add(ref)
+    return frozenset(delayed - others)
 
 
-class MeasuredLanes(Lanes):
-    """Measures how long a lane's grant takes, who gets permits, and what limits the lane."""
-
-    def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor, metrics: SchedulerMetrics) -> None:
-        super().__init__(redis, keys, auditor)
-        self._metrics = metrics
-
-    def grant(self, lane: str, epoch: int, offers: Sequence[Offer], **options: Any) -> Grant | None:
-        """See `Lanes.grant`."""
-        started = time.perf_counter()
-        grant = super().grant(lane, epoch, offers, **options)
-        if grant is not None:
-            self._metrics.asked(lane, offers, grant, time.perf_counter() - started)
-        return grant
+def _queued(backlog: Backlog, reason_of: Callable[[str], str]) -> Iterator[tuple[RunRef, bool]]:
+    """Runs with queued jobs, once for each lane, and whether they are meant to wait there."""
+    for name, lane in backlog.lanes():
+        shut = reason_of(name) in OF_LANES
+        yield from ((ref, shut or bound in OF_RUNS) for ref, bound in lane.bounds())
 
 
-class MeasuredRuns(Runs):
-    """Notes admitted runs, so that their ends are counted, and counts rejected ones."""
-
-    def __init__(
-        self, redis: RedisClient, keys: Keys, ttl_ms: int, auditor: Auditor, metrics: SchedulerMetrics
-    ) -> None:
-        super().__init__(redis, keys, ttl_ms, auditor)
-        self._metrics = metrics
-
-    def admit(self, plan: Plan, epoch: int, now_ms: str | int = "", **options: Any) -> int:
-        """See `Runs.admit`."""
-        admitted = super().admit(plan, epoch, now_ms, **options)
-        if admitted:
-            self._metrics.admitted.append(RunRef(plan.spec.team, plan.spec.run))
-        return admitted
-
-    def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
-        """See `Runs.refuse`."""
-        refused = super().refuse(ref, reason, submitted_ms, epoch, now_ms)
-        if refused:
-            self._metrics.runs_ended.labels(RunState.REFUSED).inc()
-        return refused
-
-
-class MeasuredWorkers(Workers):
-    """Counts lost workers."""
-
-    def __init__(self, keys: Keys, metrics: SchedulerMetrics) -> None:
-        super().__init__(keys)
-        self._metrics = metrics
-
-    def forget_silent(self, redis: RedisClient, worker: str, timeout_ms: int, now_ms: str | int = "") -> bool:
-        """See `Workers.forget_silent`."""
-        lost = super().forget_silent(redis, worker, timeout_ms, now_ms)
-        if lost:
-            self._metrics.workers_lost.inc()
-        return lost
+def _awaits_rows(run: ActiveRun) -> bool:
+    """Whether its client has written all rows so far, and may write more."""
+    return run.open and run.caught_up and run.plan.spec.source is None

@@ -8,12 +8,11 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.store.connection.connect import open_store
 from fairlane.store.connection.server_states import Refusal
-from fairlane.store.keys import Keys
 from fairlane.store.write.leader import Leader
 from fairlane.telemetry.metrics_server import MetricsServer, Pulse
 from fairlane_scheduler.monitoring.deployment_metrics import DeploymentMetrics
 from fairlane_scheduler.monitoring.deployment_sampler import DeploymentSampler
-from fairlane_scheduler.monitoring.metrics import scheduler_metrics
+from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 
 
 class Monitoring:
@@ -21,7 +20,7 @@ class Monitoring:
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
-        self.metrics = metrics = scheduler_metrics(settings)
+        self.metrics = metrics = SchedulerMetrics(settings)
         self.health = SchedulerHealth(
             clock, settings.scheduler.leader_lease_seconds, metrics.tick_seconds.observe, self._refusing
         )
@@ -44,12 +43,7 @@ class Monitoring:
         answer_s = self._settings.scheduler.leader_answer_s
         redis = open_store(self._settings.redis, retries=0, answer_s=answer_s)
         self._sampler = DeploymentSampler(
-            redis,
-            Keys(self._settings.redis.deployment),
-            round(self._settings.scheduler.worker_timeout_seconds * 1000),
-            self.metrics,
-            self._clock,
-            lambda: leader.leads,
+            redis, self._settings, self.metrics, self._clock, lambda: leader.leads
         )
         self.metrics.registry.register(DeploymentMetrics(leader, self.metrics, self._sampler, unmoved))
         self._sampler.thread.start()
@@ -72,7 +66,10 @@ SPARE_S = 5.0
 
 
 class SchedulerHealth:
-    """Notes each pass of the loop, and each that succeeded. ``refusing`` says why Redis takes no writes."""
+    """Notes each pass of the scheduler's loop, and each that succeeded, for probes and metrics.
+
+    ``refusing`` says why Redis takes no writes.
+    """
 
     def __init__(
         self,
@@ -115,11 +112,8 @@ class SchedulerHealth:
         """See `Health`."""
         silent_s = self._ticked.silent_s()
         if silent_s is None:
-            return (
-                f"no pass has succeeded yet: {self._trouble}"
-                if self._trouble
-                else "no pass has succeeded yet"
-            )
+            why = f": {self._trouble}" if self._trouble else ""
+            return f"no pass has succeeded yet{why}"
         if silent_s > self._patience_s:
             return f"no pass has succeeded for {silent_s:.0f} s: {self._trouble or 'is Redis there?'}"
         refusing = self._refusing()

@@ -59,7 +59,8 @@ class Archiver:
         self._deployment = Deployment(settings, redis, clock, waiter=self)
         self._inbox = Inbox(redis, self._deployment.keys)
         self._stubs = ArchiveStubs(redis, self._deployment.keys)
-        self._mover = archive.mover(self._deployment, lambda: self.wait(PAUSE_S), _auditor(settings))
+        auditor = Auditor("scheduler", "archiver", settings.audit.keep)
+        self._mover = archive.mover(self._deployment, lambda: self.wait(PAUSE_S), auditor)
         after_s, kept_s = settings.archive.after_seconds, settings.scheduler.finished_ttl_seconds
         self._after_ms = round(after_s * 1000)
         self._put_off_ms = round(min(PUT_OFF_S, (kept_s - after_s) / TRIES) * 1000)
@@ -136,10 +137,6 @@ class Archiver:
     def _close(self) -> None:
         self._archive.close()
         self._redis.close()
-
-
-def _auditor(settings: Settings) -> Auditor:
-    return Auditor("scheduler", "archiver", settings.audit.keep)
 
 
 def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) -> Archiver | None:

@@ -60,8 +60,7 @@ class EarlyEnds:
     def _end(self, ref: RunRef, ending: Ending, moment: Moment) -> None:
         left = self._runs.end(ref, self._lanes(), ending, moment.epoch, moment.argument)
         self._loader.forget(ref)
-        fields = {"run": ref.run, "team": ref.team, "jobs": left, "reason": ending.reason}
-        log.warning(Event.RUN_ENDED_EARLY, **fields)
+        log.warning(Event.RUN_ENDED_EARLY, run=ref.run, team=ref.team, jobs=left, reason=ending.reason)
 
 
 class DelayedJobs:

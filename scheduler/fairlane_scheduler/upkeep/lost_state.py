@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 
 from fairlane.core.events import Event
-from fairlane.model.run import RunRef
 from fairlane.model.sessions import session_of_job
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes.lanes import Lanes
@@ -73,7 +72,7 @@ class LostState:
             log.warning(Event.RUNS_RECOUNTED, runs=1)
             self._loader.forget(run.ref)  # it is loaded anew
             return 0
-        jobs = self._lost(run, most)
+        jobs = list(islice(self._jobs.unrecorded(run.ref, run.plan.spec, self._fed(run)), most))
         failed = 0
         for job, attempts in zip(jobs, self._jobs.attempts(run.ref, jobs), strict=True):
             completion = self._loader.completion_of(run.ref, run.plan, job, Estimate(0, 0), LOST, attempts)
@@ -85,12 +84,8 @@ class LostState:
             if reply != 1 or completion.session is not None:
                 break  # evaluations of its session may be queued now
         if failed:
-            self._note(run.ref, failed)
+            log.error(Event.JOBS_LOST, run=run.ref.run, team=run.ref.team, jobs=failed, reason=LOST)
         return failed
-
-    def _lost(self, run: ActiveRun, most: int) -> list[int]:
-        """Jobs that a stranded run has lost."""
-        return list(islice(self._jobs.unrecorded(run.ref, run.plan.spec, self._fed(run)), most))
 
     def _fed(self, run: ActiveRun) -> Iterable[int] | None:
         """Items that were fed, of those that go first the last one; ``None``: those in the run's bitmap."""
@@ -109,6 +104,3 @@ class LostState:
         if step := job % spec.steps:
             return plan.eval_lanes[step - 1]
         return next(iter(run.task_lanes)) if len(run.task_lanes) == 1 else ""
-
-    def _note(self, ref: RunRef, failed: int) -> None:
-        log.error(Event.JOBS_LOST, run=ref.run, team=ref.team, jobs=failed, reason=LOST)

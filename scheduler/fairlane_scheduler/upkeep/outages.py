@@ -12,7 +12,7 @@ from fairlane.store.write.runs.runs import Delayed
 from fairlane.store.write.runs.uncalled_jobs import Cause, Spent
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
-from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Uncalled
+from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Failure, Uncalled
 
 
 class Outages:
@@ -54,8 +54,7 @@ class Outages:
         for lane, ref in queued:
             run, failures = self._backlog.get(ref), lanes[lane]
             if left > 0 and run is not None and _outlasts(run, failures, moment.server_ms):
-                error, down_ms = _error(run, lane, failures), failures.down_ms
-                left -= self._uncalled.fail(run, lane, "outage", error, left, moment, down_ms=down_ms)
+                left -= self._uncalled.fail(_failure(run, lane, "outage", failures), left, moment)
         return most - left
 
     def _fail_heads(self, lane: str, ref: RunRef, failures: LaneFailures, most: int, moment: Moment) -> int:
@@ -65,7 +64,7 @@ class Outages:
             head = self._uncalled.jobs.first_queued(ref, lane, 1)
             if not head or not _is_unanswered(run, failures, head[0].spent, moment.server_ms):
                 break
-            if not self._uncalled.fail(run, lane, "unanswered", _error(run, lane, failures), 1, moment):
+            if not self._uncalled.fail(_failure(run, lane, "unanswered", failures), 1, moment):
                 break
             failed += 1
         return failed
@@ -94,31 +93,32 @@ class Outages:
             if run is None:
                 continue
             if _outlasts(run, failures, now_ms):
-                found.append(_Overdue(run, job.lane, "outage", job, spent, failures))
+                found.append(_Overdue(_failure(run, job.lane, "outage", failures), job, spent))
             elif _is_unanswered(run, failures, spent, now_ms):
-                found.append(_Overdue(run, job.lane, "unanswered", job, spent, failures))
-        return sorted(found, key=lambda each: (str(each.run.ref), each.lane, each.cause))
+                found.append(_Overdue(_failure(run, job.lane, "unanswered", failures), job, spent))
+        return sorted(found, key=_kind)
 
     def _fail(self, overdue: Sequence[_Overdue], moment: Moment) -> list[Delayed]:
         """Fail these jobs where their cause still lasts. Returns those that have failed."""
         failed = list[Delayed]()
-        for _, group in groupby(overdue, lambda each: (each.run.ref, each.lane, each.cause)):
-            run, lane, cause, *_, failures = (first := next(group))
-            jobs = [(each.job, each.spent) for each in (first, *group)]
-            error, down_ms = _error(run, lane, failures), failures.down_ms
-            failed += self._uncalled.fail_delayed(run, lane, cause, error, jobs, moment, down_ms=down_ms)
+        for _, group in groupby(overdue, _kind):
+            alike = list(group)
+            jobs = [(each.job, each.spent) for each in alike]
+            failed += self._uncalled.fail_delayed(alike[0].failure, jobs, moment)
         return failed
 
 
 class _Overdue(NamedTuple):
     """A job that waits for its retry for too long, and why."""
 
-    run: ActiveRun
-    lane: str
-    cause: Cause
+    failure: Failure
     job: Delayed
     spent: Spent
-    failures: LaneFailures
+
+
+def _kind(overdue: _Overdue) -> tuple[str, str, str]:
+    failure = overdue.failure
+    return str(failure.run.ref), failure.lane, failure.cause
 
 
 def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
@@ -147,6 +147,7 @@ def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: 
     return run.has_waited(max(first_ms, run.started_ms), server_ms)
 
 
-def _error(run: ActiveRun, lane: str, failures: LaneFailures) -> str:
+def _failure(run: ActiveRun, lane: str, cause: Cause, failures: LaneFailures) -> Failure:
     longest_s, reason = run.plan.spec.bounds.max_outage, failures.error or "no reason is known"
-    return f"{lane} answered nobody for {longest_s:g} s (max_outage): {reason}"
+    error = f"{lane} answered nobody for {longest_s:g} s (max_outage): {reason}"
+    return Failure(run, lane, cause, error, failures.down_ms)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 
 from fairlane.core.events import Event
 from fairlane.model.job import JobState
@@ -40,13 +41,16 @@ class Recoverer:
         workers: Workers,
         loader: RunLoader,
         worker_timeout_ms: int,
+        lost_worker: Callable[[], None] | None = None,
     ) -> None:
+        """``lost_worker`` is called for each worker that fell silent."""
         self._redis = redis
         self._attempts = attempts
         self._leases = leases
         self._workers = workers
         self._loader = loader
         self._timeout_ms = worker_timeout_ms
+        self._lost_worker = lost_worker
         self.due_ms = 0
         self.idle = False
         self._taken: Counter[str] = Counter()  # leases of silent workers that are not forgotten yet
@@ -79,6 +83,8 @@ class Recoverer:
             return len(some)
         taken = self._taken.pop(beat.worker)
         if self._workers.forget_silent(self._redis, beat.worker, self._timeout_ms, moment.argument):
+            if self._lost_worker is not None:
+                self._lost_worker()
             log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=taken)
         return len(some)
 

@@ -2,33 +2,38 @@
 
 Workers complete calls, the feeder completes items that need no call, the recoverer completes jobs whose
 workers died, the laboratory completes simulated calls. Each writes a `Completion` in one script.
+
+Where an evaluator went past a limit, the output is kept, and each missing score has the reason. That is
+linear in the run's evaluators, since nothing that a team wrote is run then.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.core.errors import TemplateError
-from fairlane.evaluators.scorers import score
+from fairlane.evaluators.scorers import Score, score
 from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
-from fairlane.model.evaluators import CallSpec, FunctionScorer, Similarity
+from fairlane.model.evaluators import CallSpec, FunctionScorer, PureSpec, Similarity
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan
 from fairlane.model.sessions import SessionMembership, session_job, session_of_job
 from fairlane.model.steps import Step
-from fairlane.model.tokens import Entry, Estimate, estimate_call
+from fairlane.model.tokens import Entry, Estimate, Usage, estimate_call
 from fairlane.pipeline.conversation import remembered
 from fairlane.pipeline.evaluations import (
     FinishedJob,
     KnownResult,
     NextJob,
     RenderedEvaluations,
+    criteria_of,
     end_evaluation,
     evaluation_result,
     next_jobs,
+    recorded,
     render_evaluations,
     skipped_evaluations,
 )
@@ -71,17 +76,19 @@ def complete_task(
     ``rendered`` are its evaluations, if the caller rendered them to look up which are ``known``. ``call`` and
     ``memory``, the run's stored memory, are needed only if later items read this one.
     """
-    result = _task_result(item, finished)
     if finished.answer is None:
-        follow: tuple[NextJob, ...] = skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
-        return _of_item(item, result, follow, membership, None)
+        result = _task_result(finished, item.stored_model(), {})
+        return _of_item(item, result, _skipped(item), membership, None)
     output = finished.answer.output
-    follow = ()
+    result = _task_result(
+        finished, item.stored_model(), {e.name: score(e, output, item.row) for e in _pure(item)}
+    )
+    follow: tuple[NextJob, ...] = ()
     if item.spec.evals:
         follow = next_jobs(item, rendered or render_evaluations(item, output), output, known or {})
     stored: dict[str, str] = {}
     if memory is not None and call is not None:
-        stored = remembered(item.rendering, item.cell, item.row, call, output, memory)
+        stored = remembered(item, call, output, memory)
     return _of_item(item, result, follow, membership, output, memory=stored)
 
 
@@ -103,13 +110,37 @@ def complete_session_evaluation(step: Step, finished: FinishedJob) -> Completion
     return Completion(result.state, result.to_json())
 
 
+def task_cut_off(
+    item: RunItem, finished: FinishedJob, membership: SessionMembership | None, reason: str, model: str | None
+) -> Completion:
+    """Complete an item's task: its evaluations are invalid, and it has no scores."""
+    result = _task_result(finished, model, {each.name: Score(None, reason) for each in _pure(item)})
+    follow: tuple[NextJob, ...] = _skipped(item)
+    if finished.answer is not None:
+        follow = _invalid(item, range(1, item.spec.steps), reason)
+    return _of_rowless(item, result, follow, membership, answered=finished.answer is not None)
+
+
+def evaluation_cut_off(
+    item: RunItem, step: int, finished: FinishedJob, membership: SessionMembership | None, reason: str
+) -> Completion:
+    """Complete evaluation ``step`` (from 1): it has no score, and what would follow it is invalid."""
+    follow = _invalid(item, criteria_of(item, step), reason)
+    return _of_rowless(item, _unscored(finished, reason), follow, membership, answered=True)
+
+
+def session_cut_off(finished: FinishedJob, reason: str) -> Completion:
+    """Complete an evaluation of a session: it has no score."""
+    result = _unscored(finished, reason)
+    return Completion(result.state, result.to_json())
+
+
 def complete_invalid(
     item: RunItem, error: str, model: str | None, membership: SessionMembership | None
 ) -> Completion:
     """Complete an item that can never run: its task is invalid, its evaluations are skipped."""
     result = TaskResult(JobState.INVALID, error=error, model=model)
-    follow = skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
-    return _of_item(item, result, follow, membership, None)
+    return _of_rowless(item, result, _skipped(item), membership, answered=False)
 
 
 def complete_without_row(
@@ -162,26 +193,33 @@ def _of_item(
     return Completion(result.state, payload, follow, malformed, memory or {}, session)
 
 
-def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
-    """A task's result, with the scores that need no call."""
+def _of_rowless(
+    item: RunItem,
+    result: TaskResult | JudgeResult,
+    follow: tuple[NextJob, ...],
+    membership: SessionMembership | None,
+    *,
+    answered: bool,
+) -> Completion:
+    """A completion without an evaluation to call, made without a template of the run."""
+    session = session_completion_without_row(item.rendering.plan, item.number, membership, answered=answered)
+    return Completion(result.state, result.to_json(short=item.spec.short_results), follow, session=session)
+
+
+def _task_result(finished: FinishedJob, model: str | None, scored: Mapping[str, Score]) -> TaskResult:
+    """A task's result; ``scored``: the scores that need no call."""
     common: dict[str, Any] = {
         "attempts": finished.attempts,
         "latency_ms": finished.latency_ms,
-        "model": item.stored_model(),
+        "model": model,
         "cached": finished.cached,
         "unkept": finished.unkept,
     }
     if finished.answer is None:
         return TaskResult(JobState.FAILED, error=finished.error, **common)
-    output = finished.answer.output
-    scored = {
-        each.name: score(each, output, item.row)
-        for each in item.spec.evaluators
-        if not isinstance(each, CallSpec)
-    }
     return TaskResult(
         JobState.SUCCEEDED,
-        output=output,
+        output=finished.answer.output,
         usage=finished.answer.usage,
         finish_reason=finished.answer.finish_reason,
         left_out=finished.answer.left_out,
@@ -190,6 +228,32 @@ def _task_result(item: RunItem, finished: FinishedJob) -> TaskResult:
         score_errors={name: each.error for name, each in scored.items() if each.error},
         **common,
     )
+
+
+def _unscored(finished: FinishedJob, reason: str) -> JudgeResult:
+    usage = finished.answer.usage if finished.answer else Usage()
+    return JudgeResult(
+        JobState.FAILED,
+        error=reason,
+        usage=usage,
+        attempts=finished.attempts,
+        cached=finished.cached,
+        unkept=finished.unkept,
+    )
+
+
+def _pure(item: RunItem) -> list[PureSpec]:
+    """The evaluators that need no call."""
+    return [each for each in item.spec.evaluators if not isinstance(each, CallSpec)]
+
+
+def _skipped(item: RunItem) -> tuple[NextJob, ...]:
+    return skipped_evaluations(item.number, item.rendering.plan.eval_lanes)
+
+
+def _invalid(item: RunItem, steps: Iterable[int], reason: str) -> tuple[NextJob, ...]:
+    result = JudgeResult(JobState.INVALID, error=reason)
+    return tuple(recorded(item, step, result) for step in steps)
 
 
 def _session_completion(

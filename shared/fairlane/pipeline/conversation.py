@@ -12,7 +12,7 @@ from fairlane.core.errors import TemplateError
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell
 from fairlane.model.sessions import key_of
-from fairlane.pipeline.rendering import Call, Rendering
+from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING
 from fairlane.templates.template import names_read
 
@@ -36,33 +36,24 @@ class _Head(NamedTuple):
     bytes: int
 
 
-def recalled(
-    rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
-) -> dict[str, Any]:
+def recalled(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, Any]:
     """The variables that an item's prompt has beside its row; ``stored`` is the run's memory in Redis.
 
     Raises `TemplateError` where the earlier turns are too large, or one of them is gone.
     """
     names: dict[str, Any] = {}
-    if rendering.spec.order.store_output_as is not None:
+    if item.spec.order.store_output_as is not None:
         names = {
             field.decode().removeprefix(_REGISTER): value.decode()
             for field, value in stored.items()
             if field.startswith(_REGISTER.encode())
         }
-    if rendering.spec.order.conversation:
-        names[CONVERSATION] = _turns(rendering, _conversation(rendering, cell, row), stored)
+    if item.spec.order.conversation:
+        names[CONVERSATION] = _turns(item.rendering, _conversation(item), stored)
     return names
 
 
-def remembered(
-    rendering: Rendering,
-    cell: Cell,
-    row: Mapping[str, Any],
-    call: Call,
-    output: str,
-    stored: Mapping[bytes, bytes],
-) -> dict[str, str]:
+def remembered(item: RunItem, call: Call, output: str, stored: Mapping[bytes, bytes]) -> dict[str, str]:
     """The fields of the run's memory that an item's output changes.
 
     An item is no turn where its row belongs to no conversation, or its prompt reads none. Its output has no
@@ -70,11 +61,11 @@ def remembered(
     """
     fields: dict[str, str] = {}
     with suppress(TemplateError):
-        if name := rendering.register(row):
+        if name := item.rendering.register(item.row):
             fields[f"{_REGISTER}{name}"] = output
-    conversation = _conversation(rendering, cell, row)
-    if conversation is not None and call.messages and reads_turns(rendering, cell):
-        fields |= _with_turn(rendering, conversation, turn_of(rendering, call, output), stored)
+    conversation = _conversation(item)
+    if conversation is not None and call.messages and reads_turns(item.rendering, item.cell):
+        fields |= _with_turn(item.rendering, conversation, turn_of(item.rendering, call, output), stored)
     return fields
 
 
@@ -84,30 +75,30 @@ def turn_of(rendering: Rendering, call: Call, output: str) -> dict[str, Any]:
     return {name: turn[name] for name in rendering.spec.order.turn_fields}
 
 
-def changed_field(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
+def changed_field(item: RunItem) -> str | None:
     """The field of the run's memory which says that later items read other outputs than in the continued run.
 
     A stored output may be read by all of them, and a conversation by its own turns. ``None``: no later item
     reads this one's output.
     """
-    if rendering.spec.order.store_output_as is not None:
+    if item.spec.order.store_output_as is not None:
         return _CHANGED
-    conversation = _conversation(rendering, cell, row)
+    conversation = _conversation(item)
     return None if conversation is None else f"{_CHANGED}:{conversation}"
 
 
-def read_fields(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> tuple[str, ...] | None:
+def read_fields(item: RunItem) -> tuple[str, ...] | None:
     """The fields of the run's memory that an item reads: its conversation's first, which `turn_fields` needs.
 
     ``None``: all, as its prompt may read any stored output through ``row``.
     """
-    fields, conversation = tuple[str, ...](), _conversation(rendering, cell, row)
+    fields, conversation = tuple[str, ...](), _conversation(item)
     if conversation is not None:
         fields = (conversation, f"{_ASKED}{conversation}", f"{_CHANGED}:{conversation}")
-    if rendering.spec.order.store_output_as is None:
+    if item.spec.order.store_output_as is None:
         return fields
-    prompts = rendering.spec.prompts
-    read = (names_read(each.content) for each in prompts[cell.prompt]) if prompts else ()
+    prompts = item.spec.prompts
+    read = (names_read(each.content) for each in prompts[item.cell.prompt]) if prompts else ()
     names = frozenset[str]().union(*read)
     return None if "row" in names else (*fields, _CHANGED, *(f"{_REGISTER}{name}" for name in sorted(names)))
 
@@ -125,31 +116,28 @@ def turn_fields(
     return tuple(_turn_names(read[0], head.turns)) if head.bytes <= _most_bytes(rendering) else ()
 
 
-def turn_asked(
-    rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
-) -> dict[str, str]:
+def turn_asked(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, str]:
     """The field of the run's memory which says that an item is fed as the next turn of its conversation.
 
     It has the number of turns before it, or their bytes where they stand in one field, and its row's number
     from 1. Whatever becomes of the item, the first grows only if it has an output. Empty for an item that is
     no turn, or that a missing turn precedes.
     """
-    conversation = _next_turn(rendering, cell, row)
-    if conversation is None or missing_turn(rendering, cell, row, stored) is not None:
+    conversation = _next_turn(item)
+    if conversation is None or missing_turn(item, stored) is not None:
         return {}
-    return {f"{_ASKED}{conversation}": json.dumps([_so_far(rendering, conversation, stored), cell.row + 1])}
+    so_far = _so_far(item.rendering, conversation, stored)
+    return {f"{_ASKED}{conversation}": json.dumps([so_far, item.cell.row + 1])}
 
 
-def missing_turn(
-    rendering: Rendering, cell: Cell, row: Mapping[str, Any], stored: Mapping[bytes, bytes]
-) -> str | None:
+def missing_turn(item: RunItem, stored: Mapping[bytes, bytes]) -> str | None:
     """Why an item is not called: its conversation lacks an earlier turn. ``None`` if it lacks none."""
-    conversation = _next_turn(rendering, cell, row)
+    conversation = _next_turn(item)
     asked = None if conversation is None else stored.get(f"{_ASKED}{conversation}".encode())
     if conversation is None or asked is None:
         return None
     turns, number = json.loads(asked)
-    if _so_far(rendering, conversation, stored) > turns:
+    if _so_far(item.rendering, conversation, stored) > turns:
         return None
     return (
         f"its conversation lacks an earlier turn: row {number:,} has no output. Continue the run to ask "
@@ -211,12 +199,12 @@ def _most_bytes(rendering: Rendering) -> int:
     return BYTES_PER_CHAR * rendering.plan.judged_chars
 
 
-def _next_turn(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
+def _next_turn(item: RunItem) -> str | None:
     """The conversation that an item is a turn of; ``None`` for an item without one, and for a function's."""
-    spec = rendering.spec
+    spec, cell = item.spec, item.cell
     if not spec.order.conversation or not spec.models or spec.models[cell.model].startswith(f"{FUNCTIONS}:"):
         return None
-    return _conversation(rendering, cell, row) if reads_turns(rendering, cell) else None
+    return _conversation(item) if reads_turns(item.rendering, cell) else None
 
 
 def reads_turns(rendering: Rendering, cell: Cell) -> bool:
@@ -225,17 +213,17 @@ def reads_turns(rendering: Rendering, cell: Cell) -> bool:
     return bool(prompts) and any(CONVERSATION in message.content for message in prompts[cell.prompt])
 
 
-def _conversation(rendering: Rendering, cell: Cell, row: Mapping[str, Any]) -> str | None:
+def _conversation(item: RunItem) -> str | None:
     """The field of a conversation: one per prompt, model, repetition and value of the conversation field.
 
     ``None`` for a row that belongs to none: without that value it has no turns before it, and none after.
     """
-    order = rendering.spec.order
+    order, cell = item.spec.order, item.cell
     if not order.conversation:
         return None
     key = ""
     if (field := order.conversation_field) is not None:
-        if row.get(field) is None:
+        if item.row.get(field) is None:
             return None
-        key = key_of(row[field])
+        key = key_of(item.row[field])
     return f"{_CONVERSATION}{cell.prompt}.{cell.model}.{cell.repetition}:{key}"

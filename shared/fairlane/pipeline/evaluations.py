@@ -129,16 +129,9 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     if finished.answer is None:
         tries = "retry" if finished.attempts == 1 else "retries"
         argument = f"Evaluation failed after {finished.attempts} {tries}" if step.criterion else None
-        return JudgeResult(
-            JobState.FAILED,
-            None,
-            argument,
-            finished.error,
-            attempts=finished.attempts,
-            unkept=finished.unkept,
-        )
+        return _result(finished, JobState.FAILED, None, argument, finished.error)
     answer: str | None = finished.answer.output
-    read, usage = _read(step, finished.answer.output), finished.answer.usage
+    read = _read(step, finished.answer.output)
     if step.criterion is not None and read.error is None:
         answer = read_opinion(finished.answer.output, step.criterion).argument
     if isinstance(step.evaluator, Judge) and read.error is None:
@@ -146,35 +139,25 @@ def evaluation_result(step: Step, finished: FinishedJob) -> JudgeResult:
     if isinstance(step.evaluator, Similarity):
         answer = None  # kilobytes of numbers that nobody reads once they are compared
     state = JobState.FAILED if read.error else JobState.SUCCEEDED
-    return JudgeResult(
-        state,
-        read.value,
-        answer,
-        read.error,
-        usage,
-        finished.attempts,
-        finished.cached,
-        finished.answer.left_out,
-        finished.unkept,
-    )
+    return _result(finished, state, read.value, answer, read.error)
 
 
 def _each(
     item: RunItem, rendered: RenderedEvaluations, output: str, known: Mapping[int, KnownResult]
 ) -> Iterator[NextJob]:
     for number, why in rendered.skipped.items():
-        yield _recorded(item, number, JudgeResult(JobState.SKIPPED, error=why))
+        yield recorded(item, number, JudgeResult(JobState.SKIPPED, error=why))
     for number, call in rendered.calls.items():
         found = known.get(number)
         if isinstance(found, JudgeResult):
-            yield _recorded(item, number, found)
+            yield recorded(item, number, found)
         elif found is not None and (end := end_evaluation(item, number, found, output, known)).readable:
-            yield _recorded(item, number, end.result)
+            yield recorded(item, number, end.result)
             yield from end.follow
         else:
             yield _ready_or_invalid(item, number, call)
             if isinstance(call, str) and item.spec.evals[number - 1].batch:
-                for criterion in _criteria_of(item, number):
+                for criterion in criteria_of(item, number):
                     yield _ready_or_invalid(item, criterion, call)
 
 
@@ -186,34 +169,34 @@ def _end_batch(
     text = finished.answer.output if finished.answer else None
     read = read_batch(text, evaluator.criteria) if text is not None and isinstance(evaluator, Agent) else None
     follow: list[NextJob] = []
-    for other in _criteria_of(item, number):
+    for other in criteria_of(item, number):
         each = item.spec.evals[other - 1]
         opinion = read.opinions.get(each.criterion.id) if read and each.criterion else None
         result = known.get(other)
         if opinion is not None:
             result = JudgeResult(JobState.SUCCEEDED, opinion.score, opinion.argument)
         if isinstance(result, JudgeResult):
-            follow.append(_recorded(item, other, result))
+            follow.append(recorded(item, other, result))
         else:
             follow.append(_ready_or_invalid(item, other, _rendered(item, each, output)))
-    usage = finished.answer.usage if finished.answer else Usage()
     state = JobState.SUCCEEDED if read else JobState.FAILED
-    left_out = finished.answer.left_out if finished.answer else ()
-    whole = JudgeResult(
-        state,
-        None,
-        text,
-        finished.error,
-        usage,
-        finished.attempts,
-        finished.cached,
-        left_out,
-        finished.unkept,
-    )
+    whole = _result(finished, state, None, text, finished.error)
     return EvaluationEnd(whole, tuple(follow), read.malformed if read else ())
 
 
-def _criteria_of(item: RunItem, batch: int) -> list[int]:
+def _result(
+    finished: FinishedJob, state: JobState, score: float | None, answer: str | None, error: str | None
+) -> JudgeResult:
+    """A result with all that its calls used."""
+    usage, left_out = Usage(), tuple[str, ...]()
+    if finished.answer is not None:
+        usage, left_out = finished.answer.usage, finished.answer.left_out
+    attempts, cached, unkept = finished.attempts, finished.cached, finished.unkept
+    return JudgeResult(state, score, answer, error, usage, attempts, cached, left_out, unkept)
+
+
+def criteria_of(item: RunItem, batch: int) -> list[int]:
+    """The evaluations that follow a batch call, one for each of its criteria."""
     return [n for n, each in enumerate(item.spec.evals, start=1) if each.after == batch]
 
 
@@ -224,7 +207,8 @@ def _rendered(item: RunItem, step: Step, output: str) -> Call | str:
         return str(error)
 
 
-def _recorded(item: RunItem, number: int, result: JudgeResult) -> RecordedJob:
+def recorded(item: RunItem, number: int, result: JudgeResult) -> RecordedJob:
+    """Evaluation ``number`` (from 1) as a job that is recorded without a call."""
     lane = item.rendering.plan.eval_lanes[number - 1]
     payload = result.to_json(short=item.spec.short_results)
     return RecordedJob(item.job(number), result.state, payload, lane)
@@ -233,7 +217,7 @@ def _recorded(item: RunItem, number: int, result: JudgeResult) -> RecordedJob:
 def _ready_or_invalid(item: RunItem, number: int, call: Call | str) -> NextJob:
     """The job of a rendered call; a text says why there is no call."""
     if isinstance(call, str):
-        return _recorded(item, number, JudgeResult(JobState.INVALID, error=call))
+        return recorded(item, number, JudgeResult(JobState.INVALID, error=call))
     kind = max(1, len(item.spec.models)) + number - 1
     return ReadyJob(Entry(item.job(number), call.tokens, kind), item.rendering.plan.eval_lanes[number - 1])
 

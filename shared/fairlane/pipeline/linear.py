@@ -20,7 +20,6 @@ from fairlane.model.evaluators import (
     Judge,
     NumericMatch,
 )
-from fairlane.model.run import Cell
 from fairlane.model.steps import Step
 from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.rendering import Rendering, RunItem
@@ -38,27 +37,25 @@ FEW_ANSWERS = 20
 Row = Mapping[str, Any]
 
 
-def renders_linearly(rendering: Rendering, cell: Cell, row: Row, memory: Row | None = None) -> bool:
-    """Whether an item's task is rendered without Jinja, to texts that are not long."""
-    return _few(rendering.task_chars(cell, row, memory))
-
-
 def has_linear_model(item: RunItem) -> bool:
     """Whether the model of an item's task is rendered without Jinja, to a text that is not long."""
     return _few(item.rendering.model_chars(item.cell, item.row))
 
 
 def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -> bool:
-    """Whether the call of an item's task is; ``memory``: what earlier items of a serial run stored."""
+    """Whether the call of an item's task is rendered without Jinja, to texts that are not long.
+
+    ``memory``: what earlier items of a serial run stored.
+    """
     names = None
     if memory is not None:
         if sum(map(len, memory.values())) > LINEAR_CHARS:
             return False
         try:
-            names = recalled(item.rendering, item.cell, item.row, memory)
+            names = recalled(item, memory)
         except TemplateError:  # the call is none, which is known at once
             return True
-    return renders_linearly(item.rendering, item.cell, item.row, names)
+    return _few(item.rendering.task_chars(item.cell, item.row, names))
 
 
 def evaluates_linearly(rendering: Rendering, steps: Sequence[Step], row: Row, output: str) -> bool:
@@ -94,15 +91,10 @@ def completes_linearly(
 
 def ends_linearly(item: RunItem, step: int, answer: str | None, output: str) -> bool:
     """Whether evaluation ``step`` (from 1) of an output is completed in time linear in small texts."""
-    if _scores_sessions(item) or not _reads_linearly(item.spec.evals[step - 1], answer):
+    if _scores_sessions(item) or not reads_linearly(item.spec.evals[step - 1], answer):
         return False
     after = [each for each in item.spec.evals if each.after == step]
     return evaluates_linearly(item.rendering, after, item.row, output)
-
-
-def reads_session_linearly(step: Step, answer: str | None) -> bool:
-    """Whether the answer about a session is read in time linear in a small text."""
-    return _reads_linearly(step, answer)
 
 
 def _few(chars: int | None) -> bool:
@@ -114,7 +106,8 @@ def _scores_sessions(item: RunItem) -> bool:
     return any(isinstance(step.evaluator, Judge) for step in item.spec.session_evals)
 
 
-def _reads_linearly(step: Step, answer: str | None) -> bool:
+def reads_linearly(step: Step, answer: str | None) -> bool:
+    """Whether the answer to an evaluation is read in time linear in a small text."""
     if answer is None:
         return True
     if isinstance(step.evaluator, Judge):

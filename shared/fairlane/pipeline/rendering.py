@@ -10,22 +10,14 @@ from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.core.redaction import is_secret_name
-from fairlane.evaluators.rubrics import (
-    FORMING,
-    answer_format,
-    enclosed,
-    instruction,
-    tool_of,
-    verdict_format,
-)
+from fairlane.evaluators.rubrics import FORMING, answer_format, enclosed, instruction, tool_of, verdict_format
 from fairlane.evaluators.scorers import as_text
 from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, cell_of
 from fairlane.model.steps import Step
 from fairlane.model.tokens import Estimate, estimate_call, estimate_inputs
-from fairlane.pipeline.requests import URL_FIELD, read_request
-from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.pipeline.requests import URL_FIELD, MalformedRequest, read_request
 from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING, Bound
 from fairlane.templates.template import Prompt, Template, lacking, variables
 
@@ -175,7 +167,8 @@ class Rendering:
             arguments = {"row": dict(row), "params": dict(spec.params)}
             return Call(model, [], {}, arguments | ({"messages": messages} if messages else {}))
         if spec.request_field is not None:
-            return _requested(spec, model, row, as_responses=self._takes_responses(model))
+            takes_responses = model.partition(":")[0] in self.plan.responses
+            return _requested(spec, model, row, as_responses=takes_responses)
         return Call(model, self._prompts[cell.prompt].render(_with_memory(row, memory)), spec.params)
 
     def model_chars(self, cell: Cell, row: Row) -> int | None:
@@ -249,9 +242,6 @@ class Rendering:
         added = tool_of(form) if connection in self.plan.tooled else {"response_format": form}
         call = _asked(evaluator.model, text, {**evaluator.params, **added})
         return replace(call, optional=frozenset(added))
-
-    def _takes_responses(self, model: str) -> bool:
-        return model.partition(":")[0] in self.plan.responses
 
     def register(self, row: Row) -> str:
         """The name under which later items find this one's output; empty if the run keeps none."""

@@ -14,7 +14,6 @@ from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
 from fairlane.model.evaluators import Criterion
-from fairlane.model.run import cell_of
 from fairlane.model.sessions import SessionMembership, decode_members
 from fairlane.pipeline.completion import (
     Completion,
@@ -67,9 +66,9 @@ class RenderCall:
         elif self.step:
             call = run.evaluation(run.spec.evals[self.step - 1], self.row, self.output or "")
         else:
-            cell = cell_of(run.spec, self.item)
-            names = None if self.memory is None else recalled(run, cell, self.row, self.memory)
-            call = run.task(cell, self.row, names)
+            item = RunItem.of(run, self.item, self.row)
+            names = None if self.memory is None else recalled(item, self.memory)
+            call = run.task(item.cell, item.row, names)
         return written_call(call)
 
     def read(self, reply: bytes) -> Call:

@@ -73,28 +73,12 @@ def explain_run(
     plan = traces.plan()
     bounds = RunBounds(traces, plan, status.items, here.now_ms, here.awaited(plan))
     unfed = bounds.unfed
-    parts = (
-        ()
-        if status.state.finished
-        else tuple(
-            _untaken(
-                _lane_of_run(
-                    here,
-                    ref,
-                    bounds,
-                    part.lane,
-                    part.known - part.done,
-                    in_flight[part.lane],
-                    delays,
-                    stretch,
-                ),
-                flights,
-                here.now_ms,
-            )
-            for part, stretch in zip(status.lanes, _spread(status, plan, unfed), strict=True)
-        )
-    )
-    parts = tuple(_after_tasks(part, parts) for part in parts)
+    waits, open_lanes = list[LaneWait](), () if status.state.finished else status.lanes
+    for part, stretch in zip(open_lanes, _spread(status, plan, unfed), strict=False):
+        lane, known = part.lane, part.known - part.done
+        wait = _lane_of_run(here, ref, bounds, lane, known, in_flight[lane], delays, stretch)
+        waits.append(_untaken(wait, flights, here.now_ms))
+    parts = tuple(_after_tasks(wait, waits) for wait in waits)
     reason, eta = _whole(status, here, parts, bounds)
     if status.state is RunState.SUBMITTED:
         if RunReader(redis, keys).is_lost(ref):
@@ -126,10 +110,7 @@ def _lane_of_run(
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
         eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
-        if eta.at_ms is not None:
-            eta = eta._replace(
-                at_ms=max(eta.at_ms, bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:])
-            )
+        eta = eta.no_earlier(max([bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:]]))
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)

@@ -1,10 +1,12 @@
-"""What waits on a lane, run by run, and how much of it goes first."""
+"""What waits on a lane, run by run, how much of it goes first, and about when a job starts."""
 
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from pydantic import ValidationError
 
@@ -14,7 +16,11 @@ from fairlane.store.keys import Keys
 from fairlane.store.run_queries import RunStates, ask_each, queue_lengths
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
-from fairlane.why.eta import Cost
+from fairlane.store.write.lanes.lane_view import AxisView, LaneView
+from fairlane.why.waiting import Eta
+
+MINUTE_MS, DAY_MS = 60_000, 86_400_000
+_TRIED_AGAIN = ("circuit", "held", "probing", "blocked", "refused")
 
 LOOKED_AT = 5_000
 """Most retries and evaluations among which a job's position is searched."""
@@ -22,9 +28,20 @@ LOOKED_AT = 5_000
 PRIORITIES_READ = 50
 """A team's runs on a lane whose priority is read; further ones count as equal."""
 
-
 OWN_RUNS_READ = 200
 """A team's latest runs, among which the active ones are looked for where it may not ask which are."""
+
+
+class Cost(NamedTuple):
+    """The mean charge of the sampled jobs when they start."""
+
+    input: float
+    output: float
+
+    def on(self, axis: str) -> float:
+        """Its charge on one axis."""
+        charges = {"tokens": self.input + self.output, "input": self.input, "output": self.output}
+        return charges.get(axis, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,3 +145,45 @@ def ahead_of(
             others[queue.ref.team] = others.get(queue.ref.team, 0) + queue.queued + queue.unfed
     weight = weights.get(ref.team, 1.0)
     return team + sum(min(has, round(team * weights.get(name, 1.0) / weight)) for name, has in others.items())
+
+
+def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
+    """When the ``jobs``-th job from now starts (1: the next) on a lane whose workers have ``slots``.
+
+    The slowest axis decides, or the calls in flight (Little's law). Unknown latencies are left out;
+    ``None`` where that is all there is, or where an operator must act first.
+    """
+    hold = view.hold(jobs)
+    if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
+        return Eta(None, True)
+    shut_until_ms = (view.shut.until_ms if view.shut else None) or view.now_ms
+    gap_ms = view.limits.min_gap_ms
+    times = [float(max(shut_until_ms, (view.started_ms or 0) + gap_ms) + (jobs - 1) * gap_ms)]
+    times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
+    in_flight_ms = _by_places(view, jobs, min(slots, view.places.most or slots))
+    if in_flight_ms is not None:
+        times.append(shut_until_ms + in_flight_ms)
+    elif hold is not None and hold.reason in ("window", "slots"):
+        return Eta(None, True)
+    at_least = hold is not None and hold.reason in _TRIED_AGAIN and not view.asked_to_wait
+    return Eta(math.ceil(max(times)), at_least)
+
+
+def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> float:
+    if not axis.allowed:
+        return from_ms
+    # A job larger than the bucket starts when the bucket is full, and leaves a debt.
+    last = cost.on(name) if axis.full is None else min(cost.on(name), axis.full)
+    missing = (jobs - 1) * cost.on(name) + last - (axis.level or 0.0)
+    if missing <= 0:
+        return from_ms
+    if name == "day":
+        return (axis.renews_ms or from_ms) + math.ceil(missing / axis.allowed - 1) * DAY_MS
+    return max(from_ms, axis.from_ms or 0) + missing / axis.allowed * MINUTE_MS
+
+
+def _by_places(view: LaneView, jobs: int, places: int) -> float | None:
+    waits = jobs - max(0, places - view.in_flight)
+    if waits <= 0:
+        return 0.0
+    return None if view.latency_ms is None else waits * view.latency_ms / places

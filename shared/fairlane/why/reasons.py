@@ -109,7 +109,7 @@ def rate_in_words(name: str, axis: AxisView) -> str:
 
 
 def held_in_words(lane: str, models: HeldModels, now_ms: int) -> str:
-    """``"gpu calls qwen (4 in flight) while it has jobs, until 10:15:00, in 42 s, at most"``."""
+    """``"gpu calls qwen (4 in flight) while it has jobs, and changes in 42 s at the latest"``."""
     if models.until_ms is None:
         return f"{lane} calls {models}"
     if models.until_ms <= now_ms:

@@ -179,9 +179,9 @@ class RunBounds:
             self._cap()
             or self._max_concurrent()
             or self._ahead(lane, head)
-            or self._pace(lane, head)
+            or self._pace(head)
             or self._delay(lane)
-            or self._budget(lane, head.entry)
+            or self._budget(head.entry)
         )
 
     def feeding(self) -> Reason | None:
@@ -251,7 +251,7 @@ class RunBounds:
         """The moment before which the run starts nothing; 0 if it has none."""
         return 0 if self._plan is None else self._plan.spec.bounds.start_ms or 0
 
-    def _pace(self, lane: str, head: NextJob) -> Reason | None:
+    def _pace(self, head: NextJob) -> Reason | None:
         role = "task" if self._is_task(head.entry.job) else "eval"
         start_ms = self._start_ms
         if self._now_ms < start_ms:
@@ -271,7 +271,7 @@ class RunBounds:
         sentence = f"the run's calls on {lane} start at least {span(round(delay))} apart"
         return Reason("delay", f"{sentence}; the next {until(next_ms, self._now_ms)}", next_ms)
 
-    def _budget(self, lane: str, entry: Entry) -> Reason | None:
+    def _budget(self, entry: Entry) -> Reason | None:
         spent = self._spent(entry)
         if spent is None:
             return None

@@ -3,30 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from typing import NamedTuple
+
+from redis.exceptions import NoPermissionError
 
 from fairlane.model.lane import ENDPOINT_PREFIXES, FUNCTIONS
 from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
-from fairlane.store.connection.server_states import Refusal
 from fairlane.store.keys import Keys
 from fairlane.store.read.mistyped import damaged_runs, refusal_of
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import WorkerInfo, Workers
-from fairlane.why.eta import Cost, start_of
-from fairlane.why.queues import Queues, ahead_of, share_of
+from fairlane.why.queues import Cost, Queues, ahead_of, share_of, start_of
 from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
 from fairlane.why.waiting import Eta
 
 _SMALLEST = Cost(1, 1)
 MOST_NAMED = 3
 MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
-
-
-def _refused(refusing: Refusal) -> str:
-    return f"{refusing.problem}: nothing starts or is recorded until that ends. {refusing.remedy}"
 
 
 class Lack(NamedTuple):
@@ -86,23 +83,21 @@ class Surroundings:
             working = self._workers = [beat.info for beat in beats if not beat.info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
             self._lacking = {lane: lacking(lane, working) for lane in lanes}
-        self._now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
-        self._leader = if_allowed(lambda: DeploymentReader(redis, keys).leader(), None)
-        self.led = if_allowed(lambda: self._is_led(DeploymentReader(redis, keys)), otherwise=True)
-        server = DeploymentReader(redis, keys).server()
+        self.now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
+        """Server milliseconds at which everything was read."""
+        deployment = DeploymentReader(redis, keys)
+        self._leader, self.led = None, True
+        with suppress(NoPermissionError):
+            self._leader = deployment.leader()
+            self.led = self._leader is not None and self._leader.until_ms > self.now_ms
+        server = deployment.server()
         refusing = None if server is None else server.refusing
         if ref is not None and refusing is None:
             refusing = refusal_of(if_allowed(lambda: damaged_runs(redis, keys, [ref]), {}).get(ref, []))
-        self.refusing = None if refusing is None else Reason("scheduler", _refused(refusing))
-
-    def _is_led(self, deployment: DeploymentReader) -> bool:
-        leader = deployment.leader()
-        return leader is not None and leader.until_ms > self._now_ms
-
-    @property
-    def now_ms(self) -> int:
-        """Server milliseconds at which everything was read."""
-        return self._now_ms
+        self.refusing: Reason | None = None
+        if refusing is not None:
+            ends = f"nothing starts or is recorded until that ends. {refusing.remedy}"
+            self.refusing = Reason("scheduler", f"{refusing.problem}: {ends}")
 
     def awaited(self, plan: Plan | None) -> str:
         """That the scheduler which leads lacks a connection of the run's models, in words; "" if it has all.

@@ -1,4 +1,4 @@
-"""Finds a question's target: a lane's name, a run's id, or a job as ``RUN/ITEM`` or ``RUN/ITEM/STEP``."""
+"""Answers why something waits: a lane, a run by its id, or a job as ``RUN/ITEM`` or ``RUN/ITEM/STEP``."""
 
 from __future__ import annotations
 
@@ -8,28 +8,220 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import replace
 
+from fairlane.core.clock import span, until
 from fairlane.core.errors import RunNotFound, TargetNotFound
-from fairlane.model.run import Plan, RunRef, RunSpec
+from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.read.job_waits import RunTraces
+from fairlane.store.read.job_waits import Flight, RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
-from fairlane.why.explaining import explain_lane, explain_run
-from fairlane.why.job_waits import JobExplainer
-from fairlane.why.waiting import Waiting
+from fairlane.why.explaining import ended, explain_lane, explain_run
+from fairlane.why.queues import Queues
+from fairlane.why.reasons import Reason
+from fairlane.why.run_bounds import UNTIMED, RunBounds
+from fairlane.why.surroundings import Surroundings
+from fairlane.why.waiting import UNKNOWN, Eta, LaneWait, Waiting
 
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 NEAR = 3
+
+LOOKS = 3
+"""A job may change its place while it is looked for; then it is looked for again."""
+
 OUT_OF_SIGHT = (
     "what other teams have queued",
     "whether a scheduler leads and workers serve",
     "which calls are in flight, and which retries wait",
 )
 """What a team's own user may not read; an answer without it says so."""
+
+
+class JobExplainer:
+    """Explains jobs of one admitted run.
+
+    A job is in one place at a time: unfed, queued, delayed, in flight, finished.
+    """
+
+    def __init__(
+        self,
+        redis: RedisClient,
+        keys: Keys,
+        status: RunStatus,
+        plan: Plan,
+        weights: Mapping[str, float],
+        now_ms: str | int = "",
+    ) -> None:
+        self._ref, self._plan, self._status = RunRef(status.team, status.run), plan, status
+        self._traces, self._queues = RunTraces(redis, keys, self._ref), Queues(redis, keys)
+        lanes = sorted({*self._traces.lanes(), *plan.eval_lanes})
+        self._here = Surroundings(redis, keys, lanes, weights, now_ms, status.team, self._ref)
+        awaited = self._here.awaited(plan)
+        self._bounds = RunBounds(self._traces, plan, status.items, self._here.now_ms, awaited)
+
+    def explain(self, item: int, step: int | None) -> Waiting:
+        """Step 0 is the item's task, step k its k-th evaluation; ``None`` is the first that is not over."""
+        steps = self._plan.spec.steps
+        if step is not None:
+            return self._explain(item, step)
+        for each in range(steps):
+            found = self._explain(item, each)
+            if found.constraint != "done":
+                return found
+        return self._explain(item, 0)
+
+    def _explain(self, item: int, step: int) -> Waiting:
+        job = item * self._plan.spec.steps + step
+        for _ in range(LOOKS):
+            found = self._over(item, step, job) or self._in_flight(item, step, job)
+            found = found or self._paused(item, step) or self._delayed(item, step, job)
+            found = found or self._queued(item, step, job) or self._unready(item, step)
+            if found is not None:
+                return found
+        return self._answer(item, step, "waiting", Reason("nothing", "it is on the move now: ask again"))
+
+    def _answer(
+        self,
+        item: int,
+        step: int,
+        state: str,
+        reason: Reason,
+        eta: Eta = UNKNOWN,
+        *,
+        position: int | None = None,
+        ahead: int | None = None,
+        lane: str | None = None,
+    ) -> Waiting:
+        here, target = self._here, f"{self._ref.run}/{item}/{step}"
+        parts: tuple[LaneWait, ...] = ()
+        if lane is not None and lane in here.views:
+            queued = next((queue.queued for queue in here.queues[lane] if queue.ref == self._ref), 0)
+            part = LaneWait(
+                lane,
+                *reason,
+                queued=queued,
+                in_flight=here.views[lane].in_flight,
+                share=here.share(self._ref.team, lane),
+                ahead=ahead,
+                eta=eta,
+            )
+            parts = (part,)
+        return Waiting(target, "job", state, *reason, position, ahead, eta, parts, here.now_ms)
+
+    def _over(self, item: int, step: int, job: int) -> Waiting | None:
+        traces = self._traces.job(job)
+        if traces.done:
+            state = traces.result_state or "over"
+            return self._answer(item, step, state, Reason("done", f"it is over: {state}"))
+        state = RunState(traces.run_state) if traces.run_state else self._status.state
+        if state.finished:
+            how = ended(replace(self._status, state=state))
+            return self._answer(item, step, state, Reason(how.constraint, f"its run is over: {how.sentence}"))
+        return None
+
+    def _in_flight(self, item: int, step: int, job: int) -> Waiting | None:
+        flight = self._traces.job(job).flight
+        if flight is None:
+            return None
+        reason = Reason("running", _in_flight_in_words(flight, self._here.now_ms))
+        return self._answer(item, step, "leased", reason, lane=flight.lane)
+
+    def _paused(self, item: int, step: int) -> Waiting | None:
+        held = self._bounds.paused() or self._here.old_scheduler(self._bounds.spec_version)
+        return self._answer(item, step, "waiting", held, Eta(None, True)) if held else None
+
+    def _delayed(self, item: int, step: int, job: int) -> Waiting | None:
+        delay = next(self._traces.delays(job), None)
+        if delay is None:
+            return None
+        here, lane = self._here, delay.lane
+        ahead = here.ahead(self._ref, lane, 0)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, self._ref))
+        eta = eta.no_earlier(delay.due_ms, at_least=True)
+        old, held = here.old_workers(self._bounds.spec_version, lane), here.reason(lane, 1, self._ref.team)
+        further = f"; and {held.sentence}" if held else ""
+        why = "it was put back" if old else "its last call failed"
+        words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
+        words = f"{words}; {old}" if old else words
+        if lane in here.views:
+            words += self._bounds.gives_up(here.views[lane], [job], "it fails")
+        reason = Reason("delayed", words, delay.due_ms)
+        return self._answer(item, step, "waiting", reason, eta, lane=lane)
+
+    def _queued(self, item: int, step: int, job: int) -> Waiting | None:
+        here = self._here
+        lanes = [self._plan.eval_lanes[step - 1]] if step else self._traces.lanes()
+        for lane in lanes:
+            queue = self._queues.of(self._ref, lane, job)
+            if queue.place is None or lane not in here.views:
+                continue
+            ahead = here.ahead(self._ref, lane, queue.place - 1)
+            old = here.too_old(self._bounds.spec_version, lane)
+            held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
+            reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
+            gives_up = self._bounds.gives_up(here.views[lane], [job], "it fails")
+            reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
+            place = queue.place
+            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+            earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
+            eta = eta.no_earlier(earliest_ms, at_least=reason.constraint in UNTIMED)
+            return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
+        return None
+
+    def _later_step(self, item: int, step: int) -> Waiting | None:
+        """An evaluation that is ready once the task has ended, or the call that makes several at once."""
+        words = "it scores an output that does not exist yet"
+        found = None if self._bounds.given else self._explain(item, 0)
+        if found is None or found.constraint == "done":
+            before = self._plan.spec.evals[step - 1].after
+            words = "it is asked alone only for what the answer to all of them lacks"
+            found = self._explain(item, before) if before else None
+        if found is None or found.constraint == "done":
+            return None
+        reason = Reason("task", f"{words}: {found.sentence}", found.until_ms)
+        return self._answer(item, step, "waiting", reason, _later(found.eta))
+
+    def _unready(self, item: int, step: int) -> Waiting | None:
+        """It is not queued yet."""
+        first = self._bounds.before(item)
+        if first is None:
+            return self._later_step(item, step) if step else None
+        words = f"item {item:,} is not handed out yet: {first:,} items go before it"
+        reason = Reason("feeding", words)
+        own = self._bounds.feeding()
+        if own is not None:
+            reason = Reason(own.constraint, f"item {item:,} is not handed out yet: {own.sentence}")
+            return self._answer(item, step, "waiting", reason, Eta(None, True))
+        # One that became the run's after the others were read is not among these.
+        lanes = (set(self._traces.lanes()) - set(self._plan.eval_lanes)) & set(self._here.queues)
+        if len(lanes) != 1 or len(self._plan.spec.models) != 1 or "{" in self._plan.spec.models[0]:
+            return self._answer(item, step, "waiting", reason)
+        here, lane = self._here, lanes.pop()
+        queue = self._queues.of(self._ref, lane)
+        ahead = here.ahead(self._ref, lane, queue.queued + first)
+        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+        held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
+        if held is not None:
+            reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
+        earliest_ms = self._bounds.earliest_ms(lane, queue.queued + first + 1, tasks=True)
+        eta = eta.no_earlier(earliest_ms, at_least=held is not None and held.constraint in UNTIMED)
+        return self._answer(
+            item, step, "waiting", reason, _later(eta) if step else eta, ahead=ahead, lane=lane
+        )
+
+
+def _later(eta: Eta) -> Eta:
+    return eta._replace(at_least=True)
+
+
+def _in_flight_in_words(flight: Flight, now_ms: int) -> str:
+    since = span(now_ms - flight.granted_ms)
+    if flight.worker is None:
+        return f"it was handed to the workers of {flight.lane} {since} ago; none has taken it yet"
+    return f"it is being called by worker {flight.worker}, for {since} (dispatch {flight.number})"
 
 
 class Explainer:

@@ -74,6 +74,12 @@ class Eta(NamedTuple):
     at_ms: int | None = None
     at_least: bool = False
 
+    def no_earlier(self, at_ms: int, *, at_least: bool = False) -> Eta:
+        """Not before ``at_ms``, if it is known. ``at_least``: no clock ends what delays it."""
+        if self.at_ms is None:
+            return self
+        return Eta(max(self.at_ms, at_ms), self.at_least or at_least)
+
 
 UNKNOWN = Eta()
 

@@ -4,23 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, TypeAlias
 
-from redis.exceptions import (
-    ConnectionError as RedisConnectionError,
-)
-from redis.exceptions import (
-    DataError,
-    MasterDownError,
-    OutOfMemoryError,
-    ReadOnlyError,
-    ResponseError,
-)
-from redis.exceptions import (
-    TimeoutError as RedisTimeoutError,
-)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import DataError, MasterDownError, OutOfMemoryError, ReadOnlyError, ResponseError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fairlane.core.events import Event
 from fairlane.core.pause import Pause, sleep
@@ -87,12 +78,13 @@ class Batcher:
         *,
         away_most_s: float = AWAY_MOST_S,
         absence: Absence | None = None,
+        observe: Callable[[float], None] = lambda seconds: None,
     ) -> None:
         """``away_most_s``: the longest pause between tries, in seconds, at most `AWAY_MOST_S`.
 
-        Batchers on the same Redis share ``absence``.
+        Batchers on the same Redis share ``absence``. ``observe`` gets the seconds that each round trip took.
         """
-        self._redis, self._pause = redis, pause
+        self._redis, self._pause, self._observe = redis, pause, observe
         self._functions = Functions()
         self._away_most_s = min(away_most_s, AWAY_MOST_S)
         self._pending: _Batch = []
@@ -177,7 +169,9 @@ class Batcher:
             self._flush_in_time()
 
     async def _deliver(self, batch: _Batch) -> None:
+        started = time.perf_counter()
         replies = await self._round_trip([command for command, _ in batch])
+        self._observe(time.perf_counter() - started)
         later: _Batch = []
         refusal: Exception | None = None
         for one, reply in zip(batch, replies, strict=True):

@@ -16,6 +16,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.config.connections.connection import Connection
+from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.errors import TemplateError
 from fairlane.core.lru import Lru
@@ -36,7 +37,6 @@ from fairlane.model.record import PROMPT_CUT
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from fairlane.store.keys import Keys
-from fairlane.store.redis_client import AsyncRedisClient
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.held import HeldAttempt
 from fairlane_workers.execution.inputs import JobInputs
@@ -78,16 +78,11 @@ _REPEATED = re.compile(r"(.{1,8}?)\1{2,}", re.DOTALL)
 class Calls:
     """Makes the calls of attempts."""
 
-    def __init__(
-        self,
-        connections: Mapping[str, Connection],
-        providers: Mapping[str, Provider],
-        chunks: Chunks,
-        max_response_bytes: int,
-    ) -> None:
-        """``providers`` by connection; those that ``connections`` lacks never stream."""
-        self._connections, self._providers = connections, providers
-        self._streaming, self._max_response_bytes = Streaming(chunks), max_response_bytes
+    def __init__(self, settings: Settings, providers: Mapping[str, Provider], chunks: Chunks) -> None:
+        """``providers`` by connection; those that ``settings.connections`` lack never stream."""
+        self._connections, self._providers = settings.connections, providers
+        self._streaming = Streaming(chunks)
+        self._max_response_bytes = settings.worker.max_response_bytes
         self._controls = Controls()
 
     def note(self, held: HeldAttempt, inputs: JobInputs, outcome: Outcome, took_ms: int) -> None:
@@ -197,8 +192,8 @@ async def _streamed(provider: Provider, request: Request, listener: AttemptStrea
 class Chunks:
     """Publishes for all attempts of a worker. No call in flight waits for it, or for a Redis that is away."""
 
-    def __init__(self, redis: AsyncRedisClient, batcher: Batcher, keys: Keys, clock: Clock) -> None:
-        self._redis, self._batcher, self._keys, self._clock = redis, batcher, keys, clock
+    def __init__(self, batcher: Batcher, keys: Keys, clock: Clock) -> None:
+        self._batcher, self._keys, self._clock = batcher, keys, clock
         self._audiences: Lru[RunRef, _Audience] = Lru(RUNS_KEPT)
 
     async def listener(self, attempt: Attempt) -> AttemptStream:

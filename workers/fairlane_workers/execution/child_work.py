@@ -7,16 +7,15 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections import Counter
 from typing import Any
 
+from fairlane.config.settings import Settings
 from fairlane.core.errors import CutOff, WorkRaised
 from fairlane.core.events import Event
-from fairlane.datasets.rows import MAX_ROW_BYTES
+from fairlane.core.lru import Lru
 from fairlane.model.evaluators import Criterion
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.pipeline.completion import Completion
-from fairlane.pipeline.cut_off import evaluation_cut_off, session_cut_off, task_cut_off
+from fairlane.pipeline.completion import Completion, evaluation_cut_off, session_cut_off, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.rendering import Call
 from fairlane.sandbox.pieces import (
@@ -39,17 +38,17 @@ from fairlane_workers.execution.inputs import JobInputs
 
 log = get_logger("executor")
 
+RUNS_KEPT = 1024
+
 
 class ChildWork:
     """One worker's. A run is paused after a few of its pieces were cut off."""
 
-    def __init__(
-        self, batcher: Batcher, keys: Keys, pool: Pool, hold_after: int = 3, row_bytes: int = MAX_ROW_BYTES
-    ) -> None:
-        """``hold_after``: a run is paused after so many pieces that were cut off; ``row_bytes``: of a row."""
+    def __init__(self, batcher: Batcher, keys: Keys, pool: Pool, settings: Settings) -> None:
         self._batcher, self._keys, self._pool = batcher, keys, pool
-        self._hold_after, self._row_bytes = hold_after, row_bytes
-        self._cut_off: Counter[RunRef] = Counter()
+        self._hold_after = settings.sandbox.hold_after
+        self._row_bytes = settings.scheduler.limits.row_bytes
+        self._cut_off = Lru[RunRef, int](RUNS_KEPT)
 
     async def rows(self, ref: RunRef, blob: bytes) -> list[bytes]:
         """The JSON texts of a page's rows; a text in place of an object says why there is no row.
@@ -138,10 +137,11 @@ class ChildWork:
     async def _note(self, ref: RunRef, error: CutOff) -> None:
         """Log a piece that was cut off; after a few, ask the scheduler to pause their run."""
         log.warning(Event.WORK_CUT_OFF, run=ref.run, team=ref.team, what=error.what, reason=str(error))
-        self._cut_off[ref] += 1
-        if self._cut_off[ref] < self._hold_after:
+        pieces = (self._cut_off.get(ref) or 0) + 1
+        self._cut_off.put(ref, pieces)
+        if pieces < self._hold_after:
             return
-        del self._cut_off[ref]
+        self._cut_off.drop(ref)
         by = f"a worker, as {self._hold_after} of its {error.what} went past {error.setting}"
         entry = json.dumps({"op": "pause", "run": ref.run, "by": by})
         self._batcher.offer(("RPUSH", self._keys.inbox(ref.team), entry))

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections import defaultdict
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -20,6 +19,7 @@ from redis.exceptions import RedisError
 from fairlane.core.clock import Clock
 from fairlane.core.errors import NewerVersion, RunGone, TemplateError
 from fairlane.core.events import Event
+from fairlane.core.lru import Lru
 from fairlane.export.finish_reasons import REFUSAL
 from fairlane.model.decision import (
     ABORTED_DELAY_MS,
@@ -62,6 +62,9 @@ STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 MOST_PENDING = 1000
 """Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
 
+LANES_KEPT = 1024
+"""More than a deployment has at once: what is kept of a lane that was forgotten gives way."""
+
 log = get_logger("executor")
 
 
@@ -94,7 +97,7 @@ class Executor:
         self._clock, self._rng = clock, rng
         self._reporter = Reporter(worker, attempts, reports, keys, observers)
         self._completions = Completions(AnswerCache(reports, keys, servers or {}), children)
-        self._departures = defaultdict[str, Departures](lambda: Departures(clock.monotonic_ms))
+        self._departures = Lru[str, Departures](LANES_KEPT)
         self._held: dict[str, HeldAttempt] = {}
         self._stopping: Abort | None = None
 
@@ -167,7 +170,9 @@ class Executor:
     async def _run(self, held: HeldAttempt) -> None:
         # Everything that takes time comes before the claim, since a call must leave soon after it.
         newer = await self._gather(held)
-        held.departure = departure = await self._departures[held.attempt.lane].begin()
+        lane, now_ms = held.attempt.lane, self._clock.monotonic_ms
+        departures = self._departures.get_or_make(lane, lambda: Departures(now_ms))
+        held.departure = departure = await departures.begin()
         try:
             await self._claim_and_call(held, departure, newer)
         finally:
@@ -188,8 +193,7 @@ class Executor:
         claimed_ms = self._clock.monotonic_ms()
         inputs = held.inputs
         if inputs is None:
-            decision = requeue(str(newer), ABORTED_DELAY_MS)
-            await self._reporter.defer(held.attempt, decision, None, handle=held.handle)
+            await self._put_back(held, requeue(str(newer), ABORTED_DELAY_MS))
             return
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
@@ -262,13 +266,16 @@ class Executor:
     async def _return_permit(self, held: HeldAttempt, decision: Defer) -> None:
         """Requeue a job that was not sent, since its permit is no longer good. It costs no attempt."""
         held.result = LATE
-        await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+        await self._put_back(held, decision)
 
     async def _requeue(self, held: HeldAttempt) -> None:
         """Return the job of an aborted attempt to its queue, if the attempt still has its lease."""
         if held.abort is not None and held.abort.requeues:
-            decision = requeue(held.abort.reason, sent=_was_sent(held, None))
-            await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
+            await self._put_back(held, requeue(held.abort.reason, sent=_was_sent(held, None)))
+
+    async def _put_back(self, held: HeldAttempt, decision: Defer) -> None:
+        """Report a job without an outcome; its next attempt resumes an asynchronous call."""
+        await self._reporter.defer(held.attempt, decision, None, inputs=held.inputs, handle=held.handle)
 
     async def _conclude(
         self, held: HeldAttempt, claim: Claim, inputs: JobInputs, outcome: Outcome, latency_ms: int

@@ -105,9 +105,7 @@ class JobInputs:
             return item.rendering.session(self.spec.session_evals[self.session.step], self.session.turns)
         if self.step:
             return item.rendering.evaluation(self.spec.evals[self.step - 1], item.row, self.output or "")
-        names = None
-        if self.memory is not None:
-            names = recalled(item.rendering, item.cell, item.row, self.memory)
+        names = None if self.memory is None else recalled(item, self.memory)
         return item.rendering.task(item.cell, item.row, names)
 
 
@@ -147,7 +145,9 @@ class InputReader:
 
     async def of(self, attempt: Attempt) -> JobInputs:
         """Read the inputs of an attempt. Raises `RunGone`, `NewerVersion`."""
-        _check_version(attempt)
+        if attempt.version > MESSAGE_VERSION:
+            problem = f"its message has version {attempt.version}, this worker reads {MESSAGE_VERSION}"
+            raise NewerVersion(problem)
         ref = RunRef(attempt.team, attempt.run)
         rendering = await self._runs.get(ref, lambda: self._read_run(ref))
         spec = rendering.spec
@@ -206,10 +206,8 @@ class InputReader:
     def forget(self, ref: RunRef) -> None:
         """Drop the inputs of a run that has finished."""
         self._runs.drop_where(lambda key: key == ref)
-        self._pages.drop_where(lambda key: key[0] == ref)
-        self._large_pages.drop_where(lambda key: key[0] == ref)
-        self._memberships.drop_where(lambda key: key[0] == ref)
-        self._blocks.drop_where(lambda key: key[0] == ref)
+        for kept in (self._pages, self._large_pages, self._memberships, self._blocks):
+            kept.drop_where(lambda key: key[0] == ref)
 
     async def _session(
         self, ref: RunRef, rendering: Rendering, session: int, cell: int, step: int
@@ -272,7 +270,7 @@ class InputReader:
 
     async def _memory(self, ref: RunRef, item: RunItem) -> Mapping[bytes, bytes]:
         """What the item reads: of a hundred thousand conversations, its own."""
-        fields = read_fields(item.rendering, item.cell, item.row)
+        fields = read_fields(item)
         if fields is not None:
             found = await self._memory_fields(ref, fields)
             return found | await self._memory_fields(ref, turn_fields(item.rendering, fields, found))
@@ -295,15 +293,14 @@ class InputReader:
 
     async def _row(self, ref: RunRef, spec: RunSpec, index: int) -> dict[str, Any]:
         number, offset = divmod(index, spec.page_rows)
+        page: list[dict[str, Any]] | list[bytes] | None
         page = await self._pages.get((ref, number), lambda: self._read_page(ref, number))
-        if page is not None:
-            if offset >= len(page):
-                raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(page)} rows")
-            return page[offset]
-        texts = await self._large_pages.get((ref, number), lambda: self._read_large_page(ref, number))
-        if offset >= len(texts):
-            raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(texts)} rows")
-        row: dict[str, Any] | str = json.loads(texts[offset])
+        if page is None:
+            page = await self._large_pages.get((ref, number), lambda: self._read_large_page(ref, number))
+        if offset >= len(page):
+            raise _MissingInput(f"row {index + 1} is missing: page {number} has {len(page)} rows")
+        found = page[offset]
+        row: dict[str, Any] | str = json.loads(found) if isinstance(found, bytes) else found
         if isinstance(row, str):
             raise _MissingInput(f"row {index + 1}: {row}")
         return row
@@ -351,11 +348,6 @@ class InputReader:
         if output is None:
             raise _MissingInput(f"the output of job {job} is gone from Redis")
         return output
-
-
-def _check_version(attempt: Attempt) -> None:
-    if attempt.version > MESSAGE_VERSION:
-        raise NewerVersion(f"its message has version {attempt.version}, this worker reads {MESSAGE_VERSION}")
 
 
 def _read_plan(text: str | bytes) -> Plan:

@@ -27,12 +27,7 @@ from fairlane.pipeline.completion import (
     complete_task,
 )
 from fairlane.pipeline.evaluations import FinishedJob, RenderedEvaluations, render_evaluations
-from fairlane.pipeline.linear import (
-    LINEAR_CHARS,
-    completes_linearly,
-    ends_linearly,
-    reads_session_linearly,
-)
+from fairlane.pipeline.linear import LINEAR_CHARS, completes_linearly, ends_linearly, reads_linearly
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
@@ -164,7 +159,7 @@ def _is_linear(inputs: JobInputs, finished: FinishedJob) -> bool:
     """Whether a job is completed in time linear in short texts."""
     output = None if finished.answer is None else finished.answer.output
     if inputs.session is not None:
-        return reads_session_linearly(inputs.spec.session_evals[inputs.session.step], output)
+        return reads_linearly(inputs.spec.session_evals[inputs.session.step], output)
     if inputs.step:
         return ends_linearly(inputs.item, inputs.step, output, inputs.output or "")
     return completes_linearly(inputs.item, output, inputs.memory)

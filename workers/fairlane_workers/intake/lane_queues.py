@@ -78,9 +78,11 @@ class LaneQueues:
         self._lock = threading.Lock()
         self._consumer: Any = None
         self._wanted: set[str] = set()
-        self._drained = False
+        self.drained = False
+        """Whether the worker was asked to take nothing new."""
         self._standing_looks = 0  # in a row at which the loop stood still
-        self._consumed: frozenset[str] = frozenset()
+        self.consumed: frozenset[str] = frozenset()
+        """Lanes whose queues are being consumed."""
         self._added: frozenset[str] = frozenset()
 
     @property
@@ -89,32 +91,14 @@ class LaneQueues:
         return self._consumer is not None and not self._held
 
     @property
-    def drained(self) -> bool:
-        """Whether the worker was asked to take nothing new."""
-        return self._drained
-
-    @property
     def _held(self) -> bool:
-        return self._drained or self._standing_looks >= STANDING_LOOKS
-
-    @property
-    def consumed(self) -> frozenset[str]:
-        """Lanes whose queues are being consumed."""
-        return self._consumed
-
-    def want(self, lanes: list[str]) -> None:
-        """Consume the queues of these lanes too."""
-        with self._lock:
-            self._wanted.update(lanes)
-            behind, consumer = not (self._held or self._consumed.issuperset(lanes)), self._consumer
-        if behind and consumer is not None:
-            consumer.call_soon(self._apply)
+        return self.drained or self._standing_looks >= STANDING_LOOKS
 
     def want_only(self, lanes: list[str]) -> None:
         """Consume the queues of these lanes, and of no others: the rest are forgotten."""
         with self._lock:
             left, self._wanted = not self._wanted.issubset(lanes), set(lanes)
-            behind = not self._held and (left or not self._consumed.issuperset(lanes))
+            behind = not self._held and (left or not self.consumed.issuperset(lanes))
             consumer = self._consumer
         if behind and consumer is not None:
             consumer.call_soon(self._apply)
@@ -122,7 +106,7 @@ class LaneQueues:
     def hold(self, held: bool) -> None:
         """Consume no lane's queue while ``held``, so that other workers take those messages."""
         with self._lock:
-            changed, self._drained = held != self._drained, held
+            changed, self.drained = held != self.drained, held
             consumer = self._consumer
         if changed and consumer is not None:
             consumer.call_soon(self._apply)
@@ -130,7 +114,7 @@ class LaneQueues:
     def attach(self, consumer: Any) -> None:
         """Have a consumer that has started consume every wanted queue."""
         with self._lock:
-            self._consumer, self._consumed, self._added = consumer, frozenset(), frozenset()
+            self._consumer, self.consumed, self._added = consumer, frozenset(), frozenset()
         channel = consumer.task_consumer.channel
         self._poll_often(consumer)
         if getattr(channel, "do_restore", False):
@@ -170,7 +154,7 @@ class LaneQueues:
     def detach(self) -> None:
         """Report no lane as consumed: the consumer lost its connection or stops."""
         with self._lock:
-            self._consumer, self._consumed, self._added = None, frozenset(), frozenset()
+            self._consumer, self.consumed, self._added = None, frozenset(), frozenset()
         self._on_change(frozenset())
 
     def _apply(self) -> None:
@@ -189,7 +173,7 @@ class LaneQueues:
             if not consumer.task_consumer.consuming_from(queue):
                 consumer.add_task_queue(queue)
         if left:
-            self._report(self._consumed.intersection(wanted))
+            self._report(self.consumed.intersection(wanted))
         if self._added != frozenset(wanted):
             self._added = frozenset(wanted)
             self._poll_often(consumer)
@@ -218,8 +202,8 @@ class LaneQueues:
             self._report(added)
 
     def _report(self, consumed: frozenset[str]) -> None:
-        if consumed != self._consumed:
-            self._consumed = consumed
+        if consumed != self.consumed:
+            self.consumed = consumed
             self._on_change(consumed)
 
 

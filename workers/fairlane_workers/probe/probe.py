@@ -5,10 +5,11 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import math
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx
@@ -20,9 +21,10 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.redaction import mask_text
+from fairlane.model.hints import AxisHint
 from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
-from fairlane_workers.probe.charge import ChargeModel, check_charge
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.http.connecting import open_transport
 from fairlane_workers.providers.http.reply_reader import plain
@@ -39,6 +41,8 @@ MOST_BYTES = 1024 * 1024
 MOST_ADAPTED = 3
 """Further calls, each without one more parameter that the model does not support."""
 SHOWN_CHARS = 500
+LEAST_APART = 16  # tokens by which the two ways of charging must differ, so that one call distinguishes them
+TOLERANCE = 0.25  # of a charge: a provider estimates a prompt before it reads it
 
 
 class RecordingTransport(Transport):
@@ -87,16 +91,14 @@ class Pieces:
         self.count += 1
 
 
-async def probe(
-    settings: Settings, secrets: WorkerSecrets, name: str, question: Question, clock: Clock | None = None
-) -> dict[str, Any]:
+async def probe(settings: Settings, secrets: WorkerSecrets, name: str, question: Question) -> dict[str, Any]:
     """Make one call on a connection and report the result. The report contains no secrets.
 
     If the model rejects a parameter, the call is made once more without it.
 
     Raises `ConfigurationError` if the connection does not exist, lacks its key, or cannot be used.
     """
-    clock = clock or SystemClock()
+    clock = SystemClock()
     connection = _connection(settings, secrets, name)
     transport = open_transport(name, connection, secrets.proxies.get(name), kind=RecordingTransport)
     built = build_provider(name, connection, secrets.keys.get(name), transport=transport, clock=clock)
@@ -172,17 +174,11 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
     }
     if not isinstance(outcome, Success):
         return fields | {"message": outcome.message}
-    usage = outcome.usage
     return fields | {
         "output": outcome.output[:SHOWN_CHARS],
         "left_out": list(outcome.left_out),
         "finish_reason": outcome.finish_reason,
-        "usage": {
-            "input_tokens": usage.input_tokens,
-            "output_tokens": usage.output_tokens,
-            "cached_tokens": usage.cached_tokens,
-            "written_tokens": usage.written_tokens,
-        },
+        "usage": asdict(outcome.usage),
     }
 
 
@@ -215,15 +211,60 @@ def _known_by(connection: Connection, headers: Mapping[str, str]) -> str:
 def _charge(
     limits: LaneLimits, question: Question, outcome: Outcome, dialect: LimitDialect
 ) -> dict[str, Any]:
-    model = ChargeModel.of(limits)
-    said = {"charge": model.charge, "output_factor": model.output_factor, "cache_reads": model.cache_reads}
+    said = limits.model_dump(include={"charge", "output_factor", "cache_reads"})
     if not isinstance(outcome, Success):
         return said
     tokens = outcome.hints.axes.get("tokens") if outcome.hints else None
     if tokens is not None and dialect.reset != "full":
         tokens = tokens._replace(reset_ms=None)
-    verdict, reason = check_charge(model, outcome.usage, question.max_tokens, tokens)
+    verdict, reason = check_charge(limits, outcome.usage, question.max_tokens, tokens)
     return said | {"verdict": verdict, "reason": reason}
+
+
+class ChargeCheck(NamedTuple):
+    """The result of the comparison: ``"agrees"``, ``"differs"`` or ``"unknown"``, and the reason."""
+
+    verdict: Literal["agrees", "differs", "unknown"]
+    reason: str
+
+
+def check_charge(
+    limits: LaneLimits, usage: Usage, max_tokens: int | None, tokens: AxisHint | None
+) -> ChargeCheck:
+    """Compare the tokens missing from a limit with the charge that ``usage`` and ``max_tokens`` predict.
+
+    ``limits`` say how the lane counts on being charged.
+
+    The missing tokens are those that refill within ``reset_ms``, if the answer reports it; otherwise the
+    limit minus the remaining tokens. The result is valid only if the lane was full and nobody else uses it.
+    """
+    if tokens is None or tokens.limit is None or tokens.remaining is None:
+        return ChargeCheck("unknown", "the answer does not report how many tokens are left")
+    if usage.input_tokens is None or usage.output_tokens is None:
+        return ChargeCheck("unknown", "the answer does not report what it used")
+    gone, doubt = tokens.limit - tokens.remaining, LEAST_APART / 2
+    if tokens.reset_ms is not None:  # the bucket may hold less than a minute's tokens
+        a_millisecond = tokens.limit / 60_000
+        gone, doubt = min(gone, round(tokens.reset_ms * a_millisecond)), doubt + a_millisecond
+    used = usage.input_tokens + math.ceil(usage.output_tokens * limits.output_factor)
+    reserved = usage.input_tokens + math.ceil((max_tokens or 0) * limits.output_factor)
+    if reserved - used < LEAST_APART + TOLERANCE * reserved:
+        return ChargeCheck("unknown", "what was used and what was reserved are too alike: raise --max-tokens")
+    fitting = [
+        name
+        for name, cost in (("used", used), ("reserved", reserved))
+        if abs(gone - cost) <= doubt + TOLERANCE * cost
+    ]
+    if len(fitting) != 1:
+        return ChargeCheck(
+            "unknown",
+            f"{gone:,.0f} tokens are gone, {used:,} were used, {reserved:,} reserved; others may be calling",
+        )
+    cost = used if fitting == ["used"] else reserved
+    return ChargeCheck(
+        "agrees" if fitting == [limits.charge] else "differs",
+        f"some {gone:,.0f} tokens are gone, {cost:,} were {fitting[0]}",
+    )
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from importlib.metadata import version
-from typing import Any, get_args
+from typing import get_args
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, ProcessCollector
 
@@ -14,7 +13,6 @@ from fairlane.model.job import TERMINAL, JobState
 from fairlane.model.outcome import Aborted, Outcome, Success
 from fairlane.telemetry.log_stream import LostLines
 from fairlane.telemetry.metrics_server import LabelValues
-from fairlane_workers.execution.batcher import AWAY_MOST_S, Absence, Batcher, Command
 from fairlane_workers.execution.reporter import FinishedCall
 
 QUICK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
@@ -104,24 +102,3 @@ class WorkerMetrics:
     def recorded(self, state: JobState) -> None:
         """See `Observer`."""
         self._jobs.labels(state).inc()
-
-
-class MeasuredBatcher(Batcher):
-    """A batcher that times each round trip, however many commands it carries."""
-
-    def __init__(
-        self,
-        redis: Any,
-        metrics: WorkerMetrics,
-        *,
-        away_most_s: float = AWAY_MOST_S,
-        absence: Absence | None = None,
-    ) -> None:
-        super().__init__(redis, away_most_s=away_most_s, absence=absence)
-        self._seconds = metrics.redis_seconds
-
-    async def _round_trip(self, commands: Sequence[Command]) -> list[Any]:
-        started = time.perf_counter()
-        replies = await super()._round_trip(commands)
-        self._seconds.observe(time.perf_counter() - started)
-        return replies

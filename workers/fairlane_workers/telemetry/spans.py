@@ -1,13 +1,16 @@
 """OpenTelemetry on the worker's side: spans of an attempt, as children of its run's submission.
 
 The only module that imports OpenTelemetry; the engine loads it if ``tracing.enabled``. Attributes are names,
-numbers and outcomes: no text of a prompt, an answer or a provider's message.
+numbers and outcomes: no text of a prompt, an answer or a provider's message. A model's call is named as in
+the conventions for generative AI, so that LLM tools read its span:
+https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping
+from urllib.parse import urlsplit
 
 from opentelemetry import trace
 from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -17,17 +20,41 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
 from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.presets import OF_PROTOCOL, PRESETS
 from fairlane.config.sections import TracingSettings
+from fairlane.core.errors import TemplateError
 from fairlane.core.version import __version__
 from fairlane.model.job import JobState
-from fairlane.model.outcome import Success
+from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import RunSpec
+from fairlane.pipeline.rendering import Call
+from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.execution.reporter import FinishedCall
-from fairlane_workers.telemetry import gen_ai
 from fairlane_workers.telemetry.metrics import OUTCOMES
 
 MS = 1_000_000
 ABORTED = "aborted"
+
+PROVIDER_NAMES: Mapping[str, str] = {
+    "azure_openai": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "gemini": "gcp.gemini",
+    "vertex": "gcp.vertex_ai",
+    "xai": "x_ai",
+    "mistral": "mistral_ai",
+}
+"""Providers whose name in the conventions is another; a provider that they do not list keeps its own."""
+
+_OF_HOST = {urlsplit(preset.base_url).hostname: name for name, preset in PRESETS.items() if preset.base_url}
+_FAMILIES = {"openai_responses": "openai"}
+
+_INTEGERS = {
+    "max_tokens": "max_tokens",
+    "max_completion_tokens": "max_tokens",
+    "max_output_tokens": "max_tokens",
+    "seed": "seed",
+}
+_NUMBERS = ("temperature", "top_p", "top_k", "frequency_penalty", "presence_penalty")
 
 
 class Spans:
@@ -35,7 +62,7 @@ class Spans:
 
     ``fairlane.attempt`` reaches from the permit to the end; a first attempt's begins at the submission.
     Inside are ``fairlane.queued`` (of a first attempt), ``fairlane.granted`` (permit to start), and the call.
-    A model's call is named for its operation and model (`gen_ai`), a function's ``fairlane.call``.
+    A model's call is named for its operation and model, a function's ``fairlane.call``.
     """
 
     def __init__(
@@ -85,11 +112,11 @@ class Spans:
 
     def _call(self, call: FinishedCall) -> tuple[str, dict[str, AttributeValue]]:
         """The name of a call's span, and its attributes."""
-        made, fields = gen_ai.model_call(call.inputs), _outcome(call)
+        made, fields = model_call(call.inputs), _outcome(call)
         if made is None:
             return "fairlane.call", fields
         connection = self._connections.get(made.model.partition(":")[0])
-        return gen_ai.span_name(made), fields | gen_ai.attributes(made, call.outcome, connection)
+        return span_name(made), fields | attributes(made, call.outcome, connection)
 
     def _is_chosen(self, spec: RunSpec, job: int) -> bool:
         """Chooses whole items, evenly spread; of a run that still receives rows, the first ones."""
@@ -126,3 +153,86 @@ def _outcome(call: FinishedCall) -> dict[str, AttributeValue]:
     if not isinstance(outcome, Success):
         fields["error.type"] = fields["fairlane.outcome"]
     return fields
+
+
+def model_call(inputs: JobInputs) -> Call | None:
+    """The call of a model that an attempt makes; ``None`` for a function's, and for one without a request."""
+    try:
+        call = None if inputs.problem else inputs.call
+    except (TemplateError, ValueError):
+        return None
+    return None if call is None or call.arguments is not None else call
+
+
+def operation(call: Call) -> str:
+    """What the call does, in the words of the conventions."""
+    return "chat" if call.inputs is None else "embeddings"
+
+
+def span_name(call: Call) -> str:
+    """The operation and the model."""
+    return f"{operation(call)} {_model(call)}"
+
+
+def attributes(
+    call: Call, outcome: Outcome | None, connection: Connection | None
+) -> dict[str, AttributeValue]:
+    """What the conventions say of a call, without any text of it; ``connection`` is the one that it names."""
+    fields: dict[str, AttributeValue] = {
+        "gen_ai.operation.name": operation(call),
+        "gen_ai.request.model": _model(call),
+        **_request(call.params),
+    }
+    if connection is not None:
+        fields |= _server(connection)
+    if isinstance(outcome, Success):
+        fields |= _answer(outcome)
+    return fields
+
+
+def provider_name(connection: Connection) -> str:
+    """Who answers: the configured provider, else the one at that address, else whose protocol it is."""
+    name = (
+        connection.provider
+        or OF_PROTOCOL.get(connection.protocol)
+        or _OF_HOST.get(urlsplit(connection.base_url).hostname)
+        or _FAMILIES.get(connection.protocol, connection.protocol)
+    )
+    return PROVIDER_NAMES.get(name, name)
+
+
+def _model(call: Call) -> str:
+    return call.model.partition(":")[2]
+
+
+def _server(connection: Connection) -> dict[str, AttributeValue]:
+    fields: dict[str, AttributeValue] = {"gen_ai.provider.name": provider_name(connection)}
+    address = urlsplit(connection.base_url)
+    if address.hostname:
+        fields["server.address"] = address.hostname
+        fields["server.port"] = address.port or (443 if address.scheme == "https" else 80)
+    return fields
+
+
+def _request(params: Mapping[str, object]) -> dict[str, AttributeValue]:
+    fields: dict[str, AttributeValue] = {}
+    for name, said in _INTEGERS.items():
+        if type(value := params.get(name)) is int:
+            fields[f"gen_ai.request.{said}"] = value
+    for name in _NUMBERS:
+        value = params.get(name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            fields[f"gen_ai.request.{name}"] = float(value)
+    return fields
+
+
+def _answer(answer: Success) -> dict[str, AttributeValue]:
+    given = {
+        "gen_ai.response.model": answer.model,
+        "gen_ai.response.finish_reasons": (answer.finish_reason,) if answer.finish_reason else None,
+        "gen_ai.usage.input_tokens": answer.usage.input_tokens,
+        "gen_ai.usage.output_tokens": answer.usage.output_tokens,
+        "gen_ai.usage.cache_read.input_tokens": answer.usage.cached_tokens,
+        "gen_ai.usage.cache_creation.input_tokens": answer.usage.written_tokens,
+    }
+    return {name: value for name, value in given.items() if value is not None}

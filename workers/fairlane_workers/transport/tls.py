@@ -71,11 +71,9 @@ def _verifying() -> ssl.SSLContext:
         raise UnusableSettingError(CA_FOLDER, folder, "is no directory", f"{UNSET} {CA_FOLDER}.")
     try:
         return httpx.create_ssl_context()
-    except ssl.SSLError as error:
-        problem = "holds no certificate in PEM"
-        raise UnusableSettingError(CA_FILE, str(file), problem, f"{UNSET} {CA_FILE}.") from error
     except OSError as error:
-        problem = f"cannot be read: {error.strerror or error}"
+        is_read = isinstance(error, ssl.SSLError)
+        problem = "holds no certificate in PEM" if is_read else f"cannot be read: {error.strerror or error}"
         raise UnusableSettingError(CA_FILE, str(file), problem, f"{UNSET} {CA_FILE}.") from error
 
 

@@ -1,13 +1,18 @@
-"""How many calls a worker takes at once: more while its event loop keeps up, fewer while it does not."""
+"""How many calls a worker takes at once: more while its event loop keeps up, fewer while it does not.
+
+Each call needs open files, so it never takes more than its process may open files for.
+"""
 
 from __future__ import annotations
 
 import os
+import resource
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
 from statistics import median
+from typing import NamedTuple
 
 START_SLOTS = 100
 """Slots that a worker begins with: more than most lanes need, and no event loop is late for them."""
@@ -22,6 +27,15 @@ IN_TIME_S = 0.05  # the loop keeps up: a twentieth of a second is little beside 
 LATE_S = 0.25  # the loop does not: calls leave later than their permits are good
 SAMPLES = 5  # one pause, of the process or of its garbage collector, is not the load's
 MOST_MEMORY = 0.8  # share of the memory that this process may use
+
+RESERVED_FILES = 48
+"""Files beside those of calls: an idle worker has 24 open (Redis, broker, loops, logs), its children's pipes
+and probes need some more."""
+
+FILES_OF_SLOT = 2  # a call's connection, and one that is kept from the call before, to another host
+
+ENOUGH_FILES = 65_536
+"""Most that a process asks for, as ``LimitNOFILE`` of our systemd units."""
 
 
 class Capacity:
@@ -100,3 +114,33 @@ def _cgroup_limits(root: Path) -> Iterator[int]:
                 for name in ("memory.limit_in_bytes",) if controllers else ("memory.max", "memory.high"):
                     with suppress(OSError, ValueError):  # "max" is no limit
                         yield max(1, int((mount / group / name).read_text()))
+
+
+class Fit(NamedTuple):
+    """Slots for which there are files, and in words why they are fewer than configured."""
+
+    slots: int
+    shortage: str = ""
+
+
+def fit_slots(configured: int) -> Fit:
+    """Raise this process's limit of open files as far as it may and needs to; the slots that then fit."""
+    needed = RESERVED_FILES + FILES_OF_SLOT * configured
+    limit = _raised(min(needed, ENOUGH_FILES))
+    slots = max(1, (limit - RESERVED_FILES) // FILES_OF_SLOT)
+    if slots >= configured:
+        return Fit(configured)
+    return Fit(slots, f"{limit:,} open files are allowed, enough for {slots:,} of {configured:,} slots")
+
+
+def _raised(wanted: int) -> int:
+    """The limit in force, after an attempt to have it at ``wanted`` at least."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if _files(soft) < wanted:
+        with suppress(ValueError, OSError):  # macOS allows fewer than it says
+            resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, _files(hard)), hard))
+    return _files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+
+
+def _files(limit: int) -> int:
+    return ENOUGH_FILES if limit == resource.RLIM_INFINITY else limit

@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from fairlane.config.settings import WorkerSecrets
 from fairlane.core.events import Event
-from fairlane.core.pause import Pause, sleep
+from fairlane.core.pause import sleep
 from fairlane.core.redaction import fingerprint
 from fairlane.store.keys import Keys
 from fairlane.telemetry.logs import get_logger
@@ -29,12 +29,6 @@ async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
     return bytes(await batcher.send(("GET", keys.salt)))
 
 
-async def fingerprints(batcher: Batcher, keys: Keys, held: WorkerSecrets) -> dict[str, str]:
-    """Fingerprints of the keys that this worker holds, by connection, logged; equal keys have equal ones."""
-    texts = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
-    return await _fingerprints(batcher, keys, texts, {})
-
-
 class CredentialReports:
     """Reports the fingerprints of this worker's keys, and again when one of them changes."""
 
@@ -45,7 +39,6 @@ class CredentialReports:
         held: WorkerSecrets,
         rotating: Mapping[str, RotatingKey],
         report: Callable[[Mapping[str, str]], None],
-        pause: Pause = sleep,
         renewed: Callable[[Mapping[str, int]], None] = lambda counts: None,
     ) -> None:
         """``rotating``: keys that may change, by connection. ``report`` gets all fingerprints.
@@ -53,7 +46,7 @@ class CredentialReports:
         ``renewed`` gets, by connection, how many keys have replaced one that was denied.
         """
         self._batcher, self._keys, self._rotating = batcher, keys, rotating
-        self._report, self._pause, self._renewed = report, pause, renewed
+        self._report, self._renewed = report, renewed
         self._held = {name: key.get_secret_value().strip() for name, key in held.keys.items()}
         self._texts: dict[str, str] | None = None
         self._reported: dict[str, str] = {}
@@ -92,7 +85,7 @@ class CredentialReports:
     async def run(self) -> None:
         """Look once a second until cancelled; without a key that may change there is nothing to look at."""
         while self._rotating or self._texts is None:
-            await self._pause(LOOK_S)
+            await sleep(LOOK_S)
             await self.look()
 
     async def aclose(self) -> None:
@@ -103,7 +96,7 @@ class CredentialReports:
 async def _fingerprints(
     batcher: Batcher, keys: Keys, texts: Mapping[str, str], known: Mapping[str, str]
 ) -> dict[str, str]:
-    """The fingerprints of ``texts``, by connection; those that are not ``known`` are logged."""
+    """The fingerprints of ``texts``, by connection; equal texts have equal ones. Logs those not ``known``."""
     if not texts:
         return {}
     salt = await deployment_salt(batcher, keys)

@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 from redis.exceptions import RedisError
 
+from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import WorkerSettings
 from fairlane.core.events import Event
 from fairlane.core.pause import Pause, sleep
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunRef
 from fairlane.store.connection.server_states import refusing_state
 from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.keys import Keys
+from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane.store.write.workers import Beat, WorkerInfo, WorkerRequest, Workers, read_beats
 from fairlane.telemetry.logs import get_logger
@@ -25,7 +29,6 @@ from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.held import Abort
 from fairlane_workers.functions.catalog import claims
 from fairlane_workers.upkeep.capacity import Capacity
-from fairlane_workers.upkeep.served_lanes import ServedLanes
 
 log = get_logger("heartbeat")
 
@@ -33,6 +36,38 @@ CANCEL = "cancel:"
 LISTEN_S = 30.0  # one wait for a message; the connection's keep-alive notices a dead server
 PAUSE_S = 1.0
 STOPPING_BEAT_S = 0.2  # while it stops, the scheduler needs each slot that becomes free
+
+
+class ServedLanes:
+    """Chooses among the deployment's lanes: those that the worker is bound to and can serve.
+
+    Lanes of functions need ``worker.modules``. Other lanes need a connection whose calls go on them: one that
+    the lane is named after, one that shares its limit, or one to its endpoint.
+    """
+
+    def __init__(self, settings: WorkerSettings, connections: Mapping[str, Connection]) -> None:
+        self._settings, self._connections = settings, connections
+        self._catalog: bytes | None = None
+        self._named = self._read_names()
+
+    def of(self, lanes: Iterable[str], catalog: bytes | None) -> list[str]:
+        """Those of ``lanes`` that this worker serves, sorted; ``catalog`` as a scheduler published it."""
+        if catalog != self._catalog:
+            self._catalog, self._named = catalog, self._read_names(catalog)
+        return sorted(lane for lane in lanes if self._is_bound(lane) and self._is_named(lane))
+
+    def _read_names(self, catalog: bytes | None = None) -> set[str]:
+        """What lanes are named after that it can serve: connections, or the whole lane of an endpoint."""
+        directory = LaneDirectory.parse(catalog, self._connections)
+        functions = {FUNCTIONS} if self._settings.modules else set[str]()
+        return functions.union(*map(directory.lanes_of, self._connections))
+
+    def _is_bound(self, lane: str) -> bool:
+        bound = self._settings.lanes
+        return not bound or any(fnmatchcase(lane, pattern) for pattern in bound)
+
+    def _is_named(self, lane: str) -> bool:
+        return lane in self._named or lane.partition(":")[0] in self._named
 
 
 class Drain:

@@ -16,8 +16,14 @@ from fairlane.core.errors import BatchFileError, SubmissionError
 from fairlane.datasets.lines import Broken, numbered_lines, unique
 from fairlane.datasets.row_json import check_row
 from fairlane.datasets.rows import MAX_ROW_BYTES
-from fairlane.pipeline.requests import CHAT_URL, EMBEDDINGS_URL, RESPONSES_URL, URL_FIELD, inputs_of
-from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.pipeline.requests import (
+    CHAT_URL,
+    EMBEDDINGS_URL,
+    RESPONSES_URL,
+    URL_FIELD,
+    MalformedRequest,
+    inputs_of,
+)
 
 ID_FIELD, REQUEST_FIELD = "custom_id", "body"
 METHOD = "POST"

@@ -15,7 +15,7 @@ from fairlane.core.errors import TemplateError
 from fairlane.model.run import Cell
 from fairlane.model.steps import Step
 from fairlane.model.tokens import CHARS_PER_TOKEN, Estimate, estimate_call
-from fairlane.pipeline.conversation import CONVERSATION, reads_turns, recalled, turn_of
+from fairlane.pipeline.conversation import CONVERSATION, reads_turns, turn_of
 from fairlane.pipeline.rendering import Call, Rendering, is_judged
 
 SAMPLED_ITEMS = 2_000
@@ -165,7 +165,7 @@ class EarlierTurns:
         """
         if not self._rendering.spec.order.remembers:
             return None
-        names = recalled(self._rendering, cell, row, {})
+        names: dict[str, Any] = {CONVERSATION: []} if self._rendering.spec.order.conversation else {}
         if turns and reads_turns(self._rendering, cell):
             names[CONVERSATION] = self._before(cell, turns)
         return names
@@ -186,7 +186,7 @@ class EarlierTurns:
         while len(played) < most:
             for row in islice(rows, ROWS_TRIED):
                 try:
-                    names = {**recalled(self._rendering, cell, row, {}), CONVERSATION: list(played)}
+                    names = {CONVERSATION: list(played)}
                     call = self._rendering.task(cell, row, names)
                 except (TemplateError, ValueError):
                     continue

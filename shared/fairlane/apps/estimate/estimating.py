@@ -18,8 +18,7 @@ from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.write.lanes.lane_view import LaneView
-from fairlane.why.eta import DAY_MS, MINUTE_MS, Cost, start_of
-from fairlane.why.queues import Queues
+from fairlane.why.queues import DAY_MS, MINUTE_MS, Cost, Queues, start_of
 
 MANY_SLOTS = 1_000_000
 """Slots to assume while no worker is up: they limit nothing."""

@@ -17,8 +17,7 @@ from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
 from fairlane.model.tokens import SECTIONS
-from fairlane.pipeline.requests import URL_FIELD, body_of, read_request
-from fairlane.pipeline.responses_as_chat import MalformedRequest
+from fairlane.pipeline.requests import URL_FIELD, MalformedRequest, body_of, read_request
 from fairlane.templates.template import TAKEN
 
 KNOWN = frozenset(
