@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.core.reasoning import without_reasoning
+from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.echo import Echo
@@ -216,10 +217,14 @@ class Answer:
         self.cached_tokens = _larger(self.cached_tokens, cached)
         self.written_tokens = _larger(self.written_tokens, written)
 
-    def count_beside_cache(
-        self, rest: int | None, cached: int | None, written: int | None, answered: int | None
-    ) -> None:
-        """`count` for a provider whose input tokens are the ``rest``, without what a cache held and took."""
+    def count_beside_cache(self, usage: object, *names: str) -> None:
+        """`count` for a provider whose input tokens are the rest, without what a cache held and took.
+
+        ``names`` are those of ``usage`` for the rest, what the cache held and took, and the output.
+        """
+        if not isinstance(usage, dict):
+            return
+        rest, cached, written, answered = (token_count(usage.get(name)) for name in names)
         if rest is not None:
             self.count(None, rest + (written or 0) + (cached or 0), cached, written)
         self.count(answered)
@@ -329,6 +334,20 @@ def as_list(value: object, name: str) -> list[Any]:
 
 def _instead(expected: str, value: object) -> str:
     return "missing" if value is None else f"{expected} was expected, got {type(value).__name__}"
+
+
+def first_of(choices: list[Any], name: str) -> dict[str, Any] | None:
+    """The choice of index 0; where several were asked for, a stream interleaves all of them."""
+    found = (as_object(choice, name) for choice in choices)
+    return next((choice for choice in found if choice.get("index", 0) in (0, None)), None)
+
+
+def packed(vectors: Iterable[Sequence[float]]) -> str:
+    """Embeddings as an answer's text. Raises `UnreadableError` for what is no vector."""
+    try:
+        return pack(vectors)
+    except BrokenEmbeddings as broken:
+        raise UnreadableError(str(broken)) from None
 
 
 def output_text(value: Any) -> str | None:

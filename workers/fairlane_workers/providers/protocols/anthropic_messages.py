@@ -14,7 +14,6 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
-    token_count,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
@@ -43,6 +42,7 @@ class AnthropicMessages(Dialect):
     """``POST {base_url}/messages``; a stream ends with a ``message_stop`` event."""
 
     protocol = "anthropic"
+    path = "/messages"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def __init__(self, api_version: str | None = None) -> None:
@@ -56,10 +56,6 @@ class AnthropicMessages(Dialect):
     def headers(self) -> dict[str, str]:
         """See `Dialect.headers`."""
         return {"anthropic-version": self._version}
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/messages"
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -187,5 +183,4 @@ def _count(usage: object, answer: Answer) -> None:
     all of it as input.
     """
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    if isinstance(usage, dict):
-        answer.count_beside_cache(*(token_count(usage.get(name)) for name in names))
+    answer.count_beside_cache(usage, *names)

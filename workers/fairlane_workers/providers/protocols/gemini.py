@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connections.connection import Connection
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane_workers.providers.answers.answer import (
     Answer,
@@ -15,14 +14,40 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
+    first_of,
     token_count,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
-from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES, LOCKED_OUT, UNNAMED
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
+
+# https://cloud.google.com/apis/design/errors#handling_errors
+LATE_STATUSES = {
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "out_of_range": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "aborted": 409,
+    "already_exists": 409,
+    "resource_exhausted": 429,
+    "cancelled": 499,
+    "internal": 500,
+    "unknown": 500,
+    "data_loss": 500,
+    "unimplemented": 501,
+    "unavailable": 503,
+    "deadline_exceeded": 504,
+}
+
+LOCKED_OUT = "PUP_LIMITED_DISABLED"
+"""The account may not use the model: https://ai.google.dev/api/generate-content#FinishReason"""
+
+UNNAMED = "OTHER"
+"""Gemini broke off for a reason that it does not name. Elsewhere "other" may end a whole answer."""
 
 _MEDIA = ("inlineData", "fileData")
 _TRACES = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
@@ -36,12 +61,8 @@ class Gemini(Dialect):
     """
 
     protocol = "gemini"
+    embeddings: ClassVar[type[Dialect] | None] = GeminiEmbeddings
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`. Those of Vertex AI are another API."""
-        return GeminiEmbeddings() if cls is Gemini else None
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
@@ -77,7 +98,7 @@ class Gemini(Dialect):
         answer.name_model(document.get("modelVersion"))
         _count(document.get("usageMetadata"), answer)
         _blocked(document.get("promptFeedback"), answer)
-        candidate = _first(as_list(document.get("candidates") or [], "candidates"))
+        candidate = first_of(as_list(document.get("candidates") or [], "candidates"), "candidates[]")
         if candidate is None:
             return ""
         content = as_object(candidate.get("content") or {}, "candidates[0].content")
@@ -91,6 +112,7 @@ class Vertex(Gemini):
     """``POST {base_url}/publishers/google/models/{model}:generateContent``; tuned: ``endpoints/…``."""
 
     protocol = "vertex"
+    embeddings = None  # they are another API
 
     def resource(self, model: str) -> str:
         """See `Dialect.resource`."""
@@ -102,15 +124,6 @@ class Vertex(Gemini):
         publishers = ("publishers/google/models", "endpoints")
         name = model.removeprefix("google/").removeprefix("models/")
         return resource(name, publishers, publishers[0])
-
-
-def _first(candidates: list[Any]) -> dict[str, Any] | None:
-    """The candidate of index 0; with ``candidateCount`` above 1 a stream interleaves all of them."""
-    for candidate in candidates:
-        if as_object(candidate, "candidates[]").get("index", 0) in (0, None):
-            found: dict[str, Any] = candidate
-            return found
-    return None
 
 
 def _take_part(part: Mapping[str, Any], answer: Answer) -> str:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar
+from typing import Any
 
-from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
-from fairlane_workers.providers.answers.answer import Answer, UnreadableError, as_list, as_object, token_count
+from fairlane_workers.providers.answers.answer import Answer, as_list, as_object, packed, token_count
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES
 from fairlane_workers.providers.protocols.gemini_request import resource
 
 # https://ai.google.dev/api/embeddings
@@ -25,7 +23,6 @@ class GeminiEmbeddings(Dialect):
 
     protocol = "gemini"
     streams = False
-    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
@@ -56,11 +53,8 @@ class GeminiEmbeddings(Dialect):
             answer.input_tokens, answer.output_tokens = token_count(usage.get("promptTokenCount")), 0
         one = document.get("embedding")
         listed = as_list(document.get("embeddings"), "embeddings") if one is None else [one]
-        try:
-            vectors = [as_object(each, "embeddings[]").get("values") for each in listed]
-            answer.add(pack(as_list(each, "embeddings[].values") for each in vectors))
-        except BrokenEmbeddings as broken:
-            raise UnreadableError(str(broken)) from None
+        vectors = [as_object(each, "embeddings[]").get("values") for each in listed]
+        answer.add(packed(as_list(each, "embeddings[].values") for each in vectors))
         answer.ended = True
 
 

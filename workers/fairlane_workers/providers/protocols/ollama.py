@@ -1,18 +1,20 @@
-"""The protocol "ollama": Ollama's own chat API."""
+"""The protocol "ollama": Ollama's own API of chats and embeddings."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,
     as_list,
     as_object,
+    packed,
     parse_object,
     token_count,
 )
@@ -21,7 +23,6 @@ from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
-from fairlane_workers.providers.protocols.ollama_embeddings import OllamaEmbeddings, with_remedy
 from fairlane_workers.providers.requests.media import Media
 from fairlane_workers.providers.requests.messages import ChatMessage, read_messages
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
@@ -32,19 +33,50 @@ _OWN = frozenset(
 )
 
 
+# https://github.com/ollama/ollama/blob/main/docs/api.md#generate-embeddings
+_OWN_OF_EMBEDDINGS = frozenset({"dimensions", "keep_alive", "options", "truncate"})
+_DROPPED = frozenset({"encoding_format", "user"})
+_NO_MODEL = re.compile(r"^model ['\"]?([^'\"\s]+)['\"]? not found")
+
+
+class OllamaEmbeddings(Dialect):
+    """``POST {base_url}/api/embed``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
+
+    protocol = "ollama"
+    path = "/api/embed"
+    streams = False
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Names that are not the API's own become ``options``, such as ``num_ctx``; given ones go before."""
+        given = {name: value for name, value in request.params.items() if value is not None}
+        own = {name: value for name, value in given.items() if name in _OWN_OF_EMBEDDINGS}
+        options = {name: value for name, value in given.items() if name not in _OWN_OF_EMBEDDINGS | _DROPPED}
+        if options and isinstance(own.get("options", {}), Mapping):
+            own["options"] = {**options, **own.get("options", {})}
+        return {**own, "model": request.model, "input": list(request.inputs or ())}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """Read the vectors, in the order of the texts."""
+        if document.get("error"):
+            answer.error = document["error"]
+            return
+        answer.name_model(document.get("model"))
+        answer.input_tokens, answer.output_tokens = token_count(document.get("prompt_eval_count")), 0
+        listed = as_list(document.get("embeddings"), "embeddings")
+        answer.add(packed(as_list(vector, "embeddings[]") for vector in listed))
+        answer.ended = True
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
+        return _with_remedy(ErrorBody.parse(body))
+
+
 class Ollama(Dialect):
     """``POST {base_url}/api/chat``; a stream's last line says ``done`` and why."""
 
     protocol = "ollama"
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`."""
-        return OllamaEmbeddings()
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/api/chat"
+    path = "/api/chat"
+    embeddings = OllamaEmbeddings
 
     def body(self, request: Request) -> dict[str, Any]:
         """Sampling parameters become ``options``, like every name that is not one of the API's own.
@@ -79,7 +111,7 @@ class Ollama(Dialect):
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """The error's message; if the server lacks the model, with the command that fetches it."""
-        return with_remedy(ErrorBody.parse(body))
+        return _with_remedy(ErrorBody.parse(body))
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if error := document.get("error"):
@@ -170,3 +202,12 @@ def _end(document: Mapping[str, Any], answer: Answer) -> None:
     answer.count(token_count(document.get("eval_count")), token_count(document.get("prompt_eval_count")))
     answer.finish(reason)
     answer.ended = True
+
+
+def _with_remedy(error: ErrorBody) -> ErrorBody:
+    """The error; if the server lacks the model, its message has the command that fetches it."""
+    found = _NO_MODEL.match(error.message or "")
+    if found is None:
+        return error
+    remedy = f"model '{found[1]}' not found: run `ollama pull {found[1]}` on the server"
+    return replace(error, message=remedy)

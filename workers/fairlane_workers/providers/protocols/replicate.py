@@ -16,7 +16,6 @@ from fairlane_workers.providers.answers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.errors.error_body import ErrorBody
 
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""
@@ -77,7 +76,7 @@ class Replicate(Dialect):
         status = document.get("status")
         if not isinstance(status, str):
             if document.get("error") or document.get("detail"):
-                answer.error = _error_of(document)
+                answer.error = document.get("error") or document
                 return
             raise UnreadableError("status: a text was expected")
         text = output_text(document.get("output"))
@@ -98,14 +97,6 @@ class Replicate(Dialect):
             answer.error = {"type": status, "message": "the prediction was not begun before its deadline"}
         else:
             _fail(status, document.get("error"), answer)
-
-    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
-        """Errors are ``{"title", "detail", "status"}``; some have only a ``detail``."""
-        read = ErrorBody.parse(body)
-        detail, title = read.error.get("detail"), read.error.get("title")
-        if isinstance(title, str) and not detail:
-            return ErrorBody(read.kinds, title, read.error)
-        return read
 
     def look(self, handle: str) -> str:
         """See `Dialect.look`."""
@@ -178,8 +169,3 @@ def _fail(status: str, error: object, answer: Answer) -> None:
         answer.error = {"type": kind, "message": words}
         return
     raise UnreadableError(words if status in ("failed", "canceled") else f"status {status!r}: {words}")
-
-
-def _error_of(document: Mapping[str, Any]) -> object:
-    """An error in place of a prediction."""
-    return document.get("error") or document

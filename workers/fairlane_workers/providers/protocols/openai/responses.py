@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
@@ -32,16 +31,9 @@ class OpenAIResponses(Dialect):
     """``POST {base_url}/responses``; a stream ends with an event that holds the whole response."""
 
     protocol = "openai_responses"
+    path = "/responses"
+    embeddings = OpenAIEmbeddings  # servers of responses have them beside
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`: servers of responses have them beside."""
-        return OpenAIEmbeddings()
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/responses"
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
