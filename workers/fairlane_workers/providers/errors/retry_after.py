@@ -45,15 +45,17 @@ _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
     re.ASCII | re.IGNORECASE,
 )
-# As in: 5s, 1m30s, 500ms, 10 seconds, 2 min
+# As in: 5s, 1m30s, 500ms, 10 seconds, 2 min, 1d2h, 250us
 _DURATION = re.compile(
+    r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:days?|d) ?)?"
     r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:hours?|hrs?|h) ?)?"
     r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:minutes?|mins?|m(?!s)) ?)?"
     r"(?:([0-9]{1,9}(?:\.[0-9]{1,12})?) ?(?:seconds?|secs?|s) ?)?"
-    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:milliseconds?|ms))?",
+    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:milliseconds?|ms) ?)?"
+    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:us|µs))?",
     re.ASCII | re.IGNORECASE,
 )
-_UNITS_MS = (3_600_000.0, 60_000.0, 1000.0, 1.0)
+_UNITS_MS = (86_400_000.0, 3_600_000.0, 60_000.0, 1000.0, 1.0, 0.001)
 _BETWEEN = re.compile(r"(?<!day)(?<!mon)(?<!tue)(?<!wed)(?<!thu)(?<!fri)(?<!sat)(?<!sun),\s+", re.IGNORECASE)
 """Between the values of a header that came twice; the comma after a day's name is a date's."""
 _UNIT_MS = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
