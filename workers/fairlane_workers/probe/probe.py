@@ -26,10 +26,16 @@ from fairlane_workers.probe.charge import ChargeModel, check_charge
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.http.connecting import open_transport
 from fairlane_workers.providers.http.reply_reader import plain
-from fairlane_workers.providers.limits import dialect_of
-from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
+from fairlane_workers.providers.limits.table import (
+    GENERIC,
+    NAMES,
+    LimitDialect,
+    dialect_in,
+    dialect_of,
+    tells_limits,
+)
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 
 PROMPT = "Say hello in one short sentence."

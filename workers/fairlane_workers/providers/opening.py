@@ -13,7 +13,7 @@ from fairlane_workers.providers.auth.rotating_key import RotatingKey
 from fairlane_workers.providers.contract import OnChunk, Provider, Request
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 
 log = get_logger("provider")
 

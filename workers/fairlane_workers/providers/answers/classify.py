@@ -39,10 +39,9 @@ from fairlane_workers.providers.errors.retry_after import (
 )
 from fairlane_workers.providers.errors.spent import affordable_tokens, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
-from fairlane_workers.providers.limits import (
+from fairlane_workers.providers.limits.prose import is_beyond_limit, is_too_long_for_plan
+from fairlane_workers.providers.limits.reading import (
     asked_wait_ms,
-    is_beyond_limit,
-    is_too_long_for_plan,
     read_limits,
     read_refusal,
     wait_of_success_ms,

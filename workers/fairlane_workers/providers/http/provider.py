@@ -38,7 +38,8 @@ from fairlane_workers.providers.errors.retry_after import provider_now_ms
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, read_body
-from fairlane_workers.providers.limits import dialect_of, read_limits
+from fairlane_workers.providers.limits.reading import read_limits
+from fairlane_workers.providers.limits.table import dialect_of
 from fairlane_workers.transport import SHORTAGE, Reply, Transport, TransportError, is_shortage
 
 ERROR_BODY_BYTES = 64 * 1024
