@@ -33,11 +33,7 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane.telemetry.logs import get_logger
-from fairlane_workers.functions.arguments import (
-    bind,
-    is_call,
-    is_scoring,
-)
+from fairlane_workers.functions.arguments import bind, is_call, is_scoring
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.providers.answers.classify import passing
@@ -194,9 +190,8 @@ def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Ou
                 returned, ensure_ascii=False, allow_nan=scoring, default=_plain, separators=(",", ":")
             )
     except (TypeError, ValueError, RecursionError) as error:
-        return PermanentFailure(
-            bounded(f"the function returned a {_kind(returned)}, which is not JSON: {error}")
-        )
+        kind = type(returned).__name__
+        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {error}"))
     if scoring and (problem := _unscored(output)) is not None:
         return PermanentFailure(bounded(problem))
     size = len(output.encode(errors="surrogatepass"))
@@ -214,10 +209,6 @@ def _unscored(output: str) -> str | None:
     except OverflowError:
         return "a score is a finite number, the function returned one beyond any float"
     return None
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 def _plain(value: Any) -> Any:

@@ -40,11 +40,7 @@ class UnusableProvider:
 
 
 async def open_provider(
-    name: str,
-    connection: Connection,
-    held: WorkerSecrets,
-    clock: Clock,
-    rotating: RotatingKey | None = None,
+    name: str, connection: Connection, held: WorkerSecrets, clock: Clock, rotating: RotatingKey | None = None
 ) -> Provider:
     """The provider of a connection, ready for its first call; an `UnusableProvider` if that fails.
 

@@ -16,7 +16,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.answers.classify import Reading
-from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey
+from fairlane_workers.providers.auth.authorizer import Authorizer, HeaderKey, fits_header
 from fairlane_workers.providers.auth.google import google_token
 from fairlane_workers.providers.auth.rotating_key import RotatingHeader, RotatingKey, rotating_key
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
@@ -70,13 +70,7 @@ def build_provider(
 
 def reading_of(connection: Connection) -> Reading:
     """How the errors of a connection are read: by its settings, then by the habits of its provider."""
-    return Reading(
-        connection.limit_headers,
-        connection.error_map,
-        preset.statuses if (preset := connection.preset) else {},
-        shared=connection.scope != "model",
-        reasoning_tags=connection.reasoning_tags,
-    )
+    return Reading.of(connection, preset.statuses if (preset := connection.preset) else {})
 
 
 def load_protocol(field: str, name: str) -> type[Dialect] | BuildProvider:
@@ -128,28 +122,21 @@ def _require_variable(field: str, connection: Connection) -> None:
     """Protocols of packages take a key once, when they are built."""
     place = connection.key_place
     if place is not None and place.changes:
-        problem = f"protocol {connection.protocol!r} takes its key once"
-        raise ConfigurationError(
-            f"{field}.{place.field}", place.name, problem, "Name a variable in api_key_env."
-        )
+        field, problem = f"{field}.{place.field}", f"protocol {connection.protocol!r} takes its key once"
+        raise ConfigurationError(field, place.name, problem, "Name a variable in api_key_env.")
 
 
 def _base_url(field: str, text: str) -> httpx.URL:
     try:
         url = httpx.URL(text)
     except (httpx.InvalidURL, ValueError) as error:
-        raise ConfigurationError(
-            field, text, f"not a URL: {error}", "Write scheme, host and path."
-        ) from error
+        problem = f"not a URL: {error}"
+        raise ConfigurationError(field, text, problem, "Write scheme, host and path.") from error
     if not url.host:
         raise ConfigurationError(field, text, "names no host", "Write https://<host>/<path>.")
     if url.userinfo:
-        raise ConfigurationError(
-            field,
-            "(hidden)",
-            "holds a user or password",
-            "Name the variable of the key in api_key_env instead.",
-        )
+        remedy = "Name the variable of the key in api_key_env instead."
+        raise ConfigurationError(field, "(hidden)", "holds a user or password", remedy)
     return url
 
 
@@ -158,8 +145,7 @@ def _usable_key(field: str, key: SecretStr | None) -> SecretStr | None:
     text = key.get_secret_value().strip() if key else ""
     if not text:
         return None
-    if not (text.isascii() and text.isprintable() and " " not in text):
-        raise ConfigurationError(
-            field, "(hidden)", "the key holds characters that no HTTP header can carry", "Copy it once more."
-        )
+    if not fits_header(text):
+        problem = "the key holds characters that no HTTP header can carry"
+        raise ConfigurationError(field, "(hidden)", problem, "Copy it once more.")
     return SecretStr(text)

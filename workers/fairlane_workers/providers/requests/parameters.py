@@ -11,14 +11,7 @@ from fairlane_workers.providers.dialect import UnmappableError
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
-_NAMES = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-)
+_NAMES = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 _READ = frozenset(
     {*_NAMES, "max_tokens", "max_completion_tokens", "stop", "response_format", "tools", "tool_choice"}
 )
