@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -158,23 +159,10 @@ def _date_ms(text: str) -> int | None:
     """Epoch milliseconds of an HTTP date (any of its three forms) or an RFC 3339 date."""
     if len(text) > _LONGEST:
         return None
-    moment = _rfc3339(text) if text[4:5] == "-" else _http_date(text) or _rfc3339(text)
-    if moment is None:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
-def _rfc3339(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        return parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, IndexError, OverflowError):
+            moment = read(text)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return round(moment.timestamp() * 1000)
+    return None

@@ -14,6 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
@@ -163,14 +164,14 @@ def _stop(ending: Mapping[str, Any], answer: Answer) -> None:
     """Note the stop reason. ``max_tokens``, ``model_context_window_exceeded`` and ``pause_turn`` are answers,
     too, cut short: the finish reason shows it.
     """
-    reason, details = ending.get("stop_reason"), ending.get("stop_details")
+    reason = ending.get("stop_reason")
     answer.finish(reason)
     if answer.finish_reason is not None:
         answer.take_drafts()
         answer.closed = True
     if reason == "refusal":
-        words = details if isinstance(details, dict) else {}
-        why = [word for word in (words.get("category"), words.get("explanation")) if isinstance(word, str)]
+        words = (within(ending, "stop_details", name) for name in ("category", "explanation"))
+        why = [word for word in words if isinstance(word, str)]
         answer.refusal = ": ".join(
             ["the provider's safety filter stopped the answer (stop_reason refusal)", *why]
         )

@@ -15,6 +15,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     parse_object,
+    within,
 )
 from fairlane_workers.providers.auth.sigv4 import require_botocore
 from fairlane_workers.providers.contract import Request
@@ -94,8 +95,7 @@ class Bedrock(Dialect):
             case "contentBlockDelta":
                 return _take_delta(as_object(document.get("delta"), "delta"), answer)
             case "contentBlockStart":
-                start = document.get("start")
-                if isinstance(start, dict) and isinstance(use := start.get("toolUse"), dict):
+                if isinstance(use := within(document, "start", "toolUse"), dict):
                     answer.tools.append(ToolCall(_tool_name(use), ""))
             case "messageStop":
                 _stop(document.get("stopReason"), answer)

@@ -16,6 +16,7 @@ from fairlane_workers.providers.answers.answer import (
     event_object,
     first_of,
     token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
@@ -152,9 +153,9 @@ def _hold(part: Mapping[str, Any], answer: Answer) -> None:
 
 def _blocked(feedback: object, answer: Answer) -> None:
     """Note why the prompt was blocked: then there are no candidates, but a reason."""
-    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
-    if isinstance(feedback, dict) and isinstance(reason, str) and reason:
-        said = _said(feedback.get("blockReasonMessage"))
+    reason = within(feedback, "blockReason")
+    if isinstance(reason, str) and reason:
+        said = _said(within(feedback, "blockReasonMessage"))
         answer.refusal = f"the provider blocked the prompt (blockReason {reason}){said}"
         answer.finish(reason)
 
@@ -184,15 +185,13 @@ def _count(usage: object, answer: Answer) -> None:
     """Note the token counts, cumulative in a stream. The prompt includes cache reads; results of tools are
     input, too. Thoughts are billed as output.
     """
-    if not isinstance(usage, dict):
-        return
     answer.count(
         _sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
         _sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
-        token_count(usage.get("cachedContentTokenCount")),
+        within(usage, "cachedContentTokenCount"),
     )
 
 
-def _sum(usage: Mapping[str, Any], *names: str) -> int | None:
-    counts = [count for name in names if (count := token_count(usage.get(name))) is not None]
+def _sum(usage: object, *names: str) -> int | None:
+    counts = [count for name in names if (count := token_count(within(usage, name))) is not None]
     return sum(counts) if counts else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane_workers.providers.answers.answer import Answer, as_list, as_object, packed, token_count
+from fairlane_workers.providers.answers.answer import Answer, as_list, as_object, packed
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.protocols.gemini_request import resource
@@ -50,7 +50,7 @@ class GeminiEmbeddings(Dialect):
             return
         usage = document.get("usageMetadata")
         if isinstance(usage, dict):
-            answer.input_tokens, answer.output_tokens = token_count(usage.get("promptTokenCount")), 0
+            answer.count(0, usage.get("promptTokenCount"))
         one = document.get("embedding")
         listed = as_list(document.get("embeddings"), "embeddings") if one is None else [one]
         vectors = [as_object(each, "embeddings[]").get("values") for each in listed]

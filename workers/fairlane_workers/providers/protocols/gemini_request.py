@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fairlane.config.connections.connection import EFFORTS
+from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.messages import (
@@ -92,8 +93,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 def _call(call: Call) -> dict[str, Any]:
     """A call, with the signature that newer models want back, where Google's own form of chats has it."""
-    google = call.extra.get("google")
-    signature = google.get("thought_signature") if isinstance(google, Mapping) else None
+    signature = within(call.extra, "google", "thought_signature")
     signed = {} if signature is None else {"thoughtSignature": signature}
     return {"functionCall": {"name": call.name, "args": dict(call.arguments)}, **signed}
 

@@ -16,7 +16,6 @@ from fairlane_workers.providers.answers.answer import (
     as_object,
     packed,
     parse_object,
-    token_count,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
@@ -61,7 +60,7 @@ class OllamaEmbeddings(Dialect):
             answer.error = document["error"]
             return
         answer.name_model(document.get("model"))
-        answer.input_tokens, answer.output_tokens = token_count(document.get("prompt_eval_count")), 0
+        answer.count(0, document.get("prompt_eval_count"))
         listed = as_list(document.get("embeddings"), "embeddings")
         answer.add(packed(as_list(vector, "embeddings[]") for vector in listed))
         answer.ended = True
@@ -160,12 +159,7 @@ def _options(asked: Parameters, given: object) -> object:
         return given
     options: dict[str, Any] = {
         "num_predict": asked.max_tokens,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "top_k": asked.top_k,
-        "seed": asked.seed,
-        "presence_penalty": asked.presence_penalty,
-        "frequency_penalty": asked.frequency_penalty,
+        **asked.sampling,
         "stop": list(asked.stop) or None,
         **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
         **(given or {}),
@@ -199,7 +193,7 @@ def _end(document: Mapping[str, Any], answer: Answer) -> None:
     answer.name_model(document.get("model"))
     if reason == "load" and not (answer.text or answer.tools):
         raise UnreadableError("the model was loaded and said nothing (done_reason load)")
-    answer.count(token_count(document.get("eval_count")), token_count(document.get("prompt_eval_count")))
+    answer.count(document.get("eval_count"), document.get("prompt_eval_count"))
     answer.finish(reason)
     answer.ended = True
 

@@ -12,7 +12,7 @@ from fairlane_workers.providers.answers.answer import (
     Pending,
     UnreadableError,
     output_text,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
@@ -87,9 +87,7 @@ class Replicate(Dialect):
         elif status == "succeeded":
             metrics = document.get("metrics")
             answer.counts = isinstance(metrics, dict) and "output_token_count" in metrics
-            if isinstance(metrics, dict):
-                counts = (metrics.get("output_token_count"), metrics.get("input_token_count"))
-                answer.count(*map(token_count, counts))
+            answer.count(within(metrics, "output_token_count"), within(metrics, "input_token_count"))
             answer.name_model(document.get("model"))
             answer.finish(status)
             answer.ended = True

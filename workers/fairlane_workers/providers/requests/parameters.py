@@ -59,6 +59,11 @@ class Parameters:
     tool_choice: ToolChoice | Tool | None
     rest: Mapping[str, Any]
 
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Those that tune how an answer is sampled, under OpenAI's names."""
+        return {name: getattr(self, name) for name in _NAMES}
+
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Parameters:
         """Read a run's ``params``. Raises `UnmappableError` for a value of another form than OpenAI's."""

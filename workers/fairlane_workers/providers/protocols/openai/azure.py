@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, quote
 
 from fairlane.config.connections.connection import Connection
+from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
@@ -81,8 +82,7 @@ class AzureOpenAI(AzureDialect, OpenAIChat):
 
 def _filtered(error: Mapping[str, object]) -> Iterator[str]:
     """The categories that the content filter objected to."""
-    inner = error.get("innererror")
-    results = inner.get("content_filter_result") if isinstance(inner, dict) else None
+    results = within(error, "innererror", "content_filter_result")
     for category, result in results.items() if isinstance(results, dict) else ():
         if isinstance(result, dict) and result.get("filtered") is True:
             yield f"{category}: {result.get('severity') or 'detected'}"

@@ -18,7 +18,7 @@ from fairlane_workers.providers.answers.answer import (
     as_object,
     event_object,
     first_of,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
@@ -27,7 +27,6 @@ from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 from fairlane_workers.providers.protocols.openai.errors import (
     LATE_STATUSES,
-    beside_choices,
     error_in,
     read_error,
     unwrapped,
@@ -106,8 +105,7 @@ class OpenAIChat(Dialect):
         if "choices" not in document:
             answer.aside = answer.aside or ErrorBody.with_words(document)
         answer.name_model(document.get("model"))
-        if usage := document.get("usage") or beside_choices(document).get("usage"):
-            _count(usage, answer)
+        _count(document.get("usage") or within(document, "x_groq", "usage"), answer)
         # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
         choices = as_list(document.get("choices") or [], "choices")
         choice = first_of(choices, "choices[]")
@@ -320,15 +318,10 @@ def _stop(reason: object, answer: Answer) -> None:
 
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
-    if not isinstance(usage, dict):
-        return
-    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = within(usage, "prompt_tokens_details")
+    cached = within(details, "cached_tokens")
     for place in ("prompt_cache_hit_tokens", "cached_tokens"):
-        cached = usage.get(place) if cached is None else cached
-    written = details.get("cache_write_tokens") if isinstance(details, dict) else None
-    answer.count(
-        answer_tokens(answered, asked, usage.get("total_tokens")),
-        *map(token_count, (asked, cached, written)),
-    )
+        cached = within(usage, place) if cached is None else cached
+    asked = within(usage, "prompt_tokens")
+    answered = answer_tokens(within(usage, "completion_tokens"), asked, within(usage, "total_tokens"))
+    answer.count(answered, asked, cached, within(details, "cache_write_tokens"))

@@ -12,7 +12,6 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     packed,
-    token_count,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
@@ -42,7 +41,7 @@ class OpenAIEmbeddings(Dialect):
         answer.name_model(document.get("model"))
         usage = document.get("usage")
         if isinstance(usage, dict):
-            answer.input_tokens, answer.output_tokens = token_count(usage.get("prompt_tokens")), 0
+            answer.count(0, usage.get("prompt_tokens"))
         listed = [as_object(each, "data[]") for each in as_list(document.get("data"), "data")]
         if all(type(each.get("index")) is int for each in listed):
             listed.sort(key=lambda each: int(each["index"]))
