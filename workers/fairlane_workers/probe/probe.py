@@ -24,7 +24,6 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane_workers.probe.charge import ChargeModel, check_charge
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http.connecting import open_transport
 from fairlane_workers.providers.http.reply_reader import plain
 from fairlane_workers.providers.limits.table import (
     GENERIC,
@@ -34,7 +33,7 @@ from fairlane_workers.providers.limits.table import (
     dialect_of,
     tells_limits,
 )
-from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.providers.registry import build_provider, open_transport
 from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 

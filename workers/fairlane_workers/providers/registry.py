@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from functools import lru_cache
 from importlib.metadata import EntryPoint, EntryPoints, entry_points
-from typing import TypeAlias, cast
+from typing import TypeAlias, TypeVar, cast
 
 import httpx
 from pydantic import SecretStr
@@ -22,10 +22,10 @@ from fairlane_workers.providers.auth.rotating_key import RotatingHeader, Rotatin
 from fairlane_workers.providers.auth.sigv4 import SigV4, region_of
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.http.connecting import open_transport
 from fairlane_workers.providers.http.provider import HttpProvider
-from fairlane_workers.transport import Transport
+from fairlane_workers.transport import Transport, UnusableSettingError, with_credentials
 
+T = TypeVar("T", bound=Transport)
 BuildProvider: TypeAlias = Callable[[str, Connection, SecretStr | None, Clock], Provider]
 
 
@@ -59,13 +59,38 @@ def build_provider(
         _base_url(f"{field}.base_url", connection.base_url),
         transport or open_transport(connection_name, connection, proxy_credentials),
         clock,
-        authorizer=google_token(connection_name, connection, api_key, proxy_credentials)
+        authorizer=google_token(connection_name, connection, api_key, _proxy(connection, proxy_credentials))
         if connection.scheme == "google"
         else _authorizer(connection, rotating or _usable_key(f"{field}.api_key_env", api_key), clock),
         reading=reading_of(connection),
         headers=connection.headers,
         embeddings=protocol.embeddings_of(connection),
     )
+
+
+def open_transport(
+    name: str,
+    connection: Connection,
+    proxy_credentials: SecretStr | None = None,
+    *,
+    kind: type[T] = Transport,  # type: ignore[assignment]
+) -> T:
+    """The transport of a connection; nothing is opened before the first call.
+
+    ``proxy_credentials`` are ``user:password``. Raises `ConfigurationError` for a file that cannot be read
+    and for a proxy URL that cannot be used.
+    """
+    try:
+        return kind(
+            connect_timeout_s=connection.connect_timeout,
+            proxy=_proxy(connection, proxy_credentials),
+            ca_file=connection.ca_file,
+            client_certificate=connection.client_certificate,
+        )
+    except UnusableSettingError as error:
+        of_connection = error.field in Connection.model_fields  # else a variable of the environment
+        field = f"connections.{name}.{error.field}" if of_connection else error.field
+        raise ConfigurationError(field, error.value, error.problem, error.remedy) from error
 
 
 def reading_of(connection: Connection) -> Reading:
@@ -124,6 +149,13 @@ def _require_variable(field: str, connection: Connection) -> None:
     if place is not None and place.changes:
         field, problem = f"{field}.{place.field}", f"protocol {connection.protocol!r} takes its key once"
         raise ConfigurationError(field, place.name, problem, "Name a variable in api_key_env.")
+
+
+def _proxy(connection: Connection, credentials: SecretStr | None) -> str | None:
+    """The URL of a connection's proxy, with the credentials that it takes."""
+    if connection.proxy is None or credentials is None:
+        return connection.proxy
+    return with_credentials(connection.proxy, credentials.get_secret_value())
 
 
 def _base_url(field: str, text: str) -> httpx.URL:
