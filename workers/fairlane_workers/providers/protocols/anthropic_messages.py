@@ -73,8 +73,8 @@ class AnthropicMessages(Dialect):
             block = as_object(block, "content[]")
             if block.get("type") == "tool_use":
                 answer.tools.append(ToolCall(_text(block.get("name")), _arguments(block)))
-            else:
-                _take_text(block, answer)
+            elif (text := _text_of(block, answer)) is not None:
+                answer.add(text)
         _stop(document, answer)
         answer.ended = True
 
@@ -88,9 +88,11 @@ class AnthropicMessages(Dialect):
                 return _take_delta(document, answer)
             case "content_block_start":
                 block = as_object(document.get("content_block"), "content_block")
-                if block.get("type") != "tool_use":
-                    return _begin_text(block, answer)
-                answer.drafts.append(_draft(document.get("index"), block))
+                if block.get("type") == "tool_use":
+                    answer.drafts.append(_draft(document.get("index"), block))
+                elif (text := _text_of(block, answer)) is not None:
+                    answer.begin_part()
+                    return answer.snapshot(text)  # pieces may repeat it (MiniMax) or go on after it
             case "message_start":
                 message = as_object(document.get("message"), "message")
                 answer.name_model(message.get("model"))
@@ -108,28 +110,13 @@ class AnthropicMessages(Dialect):
         return ""
 
 
-def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
-    """Add the text of a block; thinking, and tools that the provider runs, have none."""
-    _hold(block, answer)
-    text = block.get("text")
-    return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
-
-
-def _begin_text(block: Mapping[str, Any], answer: Answer) -> str:
-    """Begin a block with the text it has already: pieces may repeat that (MiniMax) or go on after it."""
-    text = block.get("text")
-    answer.thought = answer.thought or block.get("type") == "thinking"
-    _hold(block, answer)
-    if block.get("type") != "text" or not isinstance(text, str):
-        return ""
-    answer.begin_part()
-    return answer.snapshot(text)
-
-
-def _hold(block: Mapping[str, Any], answer: Answer) -> None:
-    """Note a block that is neither text nor thinking: Anthropic's are calls and results of its own tools."""
-    if (kind := block.get("type")) not in _TEXT_AND_THINKING:
+def _text_of(block: Mapping[str, Any], answer: Answer) -> str | None:
+    """The text of a block; ``None`` for thinking, and for calls and results of Anthropic's own tools."""
+    kind, text = block.get("type"), block.get("text")
+    answer.thought = answer.thought or kind == "thinking"
+    if kind not in _TEXT_AND_THINKING:
         answer.hold(kind, trace=True)
+    return text if kind == "text" and isinstance(text, str) else None
 
 
 def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:

@@ -143,7 +143,8 @@ def _take_block(block: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _hold(block: Mapping[str, Any], answer: Answer) -> None:
-    """Note what a block holds that is neither text nor reasoning nor a call of ours."""
+    """Note reasoning, and what a block holds that is neither text nor that nor a call of ours."""
+    answer.thought = answer.thought or "reasoningContent" in block
     for kind in block.keys() - _TEXTS:
         answer.hold(kind, trace=kind in _TRACES)
 
