@@ -1,4 +1,4 @@
-"""The protocols "gemini" and "vertex": ``generateContent`` of Google AI Studio and of Vertex AI."""
+"""The protocols "gemini" and "vertex": ``generateContent`` and ``embedContent`` of Google."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from fairlane_workers.providers.answers.answer import (
     as_object,
     event_object,
     first_of,
+    packed,
     token_count,
     within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
 
 # https://cloud.google.com/apis/design/errors#handling_errors
@@ -52,6 +52,54 @@ UNNAMED = "OTHER"
 
 _MEDIA = ("inlineData", "fileData")
 _TRACES = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+_COLLECTIONS = ("models", "tunedModels")
+
+# https://ai.google.dev/api/embeddings
+_DROPPED = frozenset({"encoding_format", "user"})
+_OWN_NAMES = {"dimensions": "outputDimensionality", "task_type": "taskType", "auto_truncate": "autoTruncate"}
+
+
+class GeminiEmbeddings(Dialect):
+    """``:embedContent`` for one text, ``:batchEmbedContents`` for more.
+
+    The answer's text has the form of `fairlane.evaluators.embeddings`.
+    """
+
+    protocol = "gemini"
+    streams = False
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        method = "embedContent" if len(request.inputs or ()) == 1 else "batchEmbedContents"
+        return f"{resource(request.model, _COLLECTIONS)}:{method}"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """One request, or a list of them. OpenAI's ``dimensions`` is ``outputDimensionality``."""
+        params = {
+            _OWN_NAMES.get(name, name): value
+            for name, value in request.params.items()
+            if name not in _DROPPED and value is not None
+        }
+        model = resource(request.model, _COLLECTIONS).removeprefix("/")
+        asked = [
+            {**params, "model": model, "content": {"parts": [{"text": text}]}}
+            for text in request.inputs or ()
+        ]
+        return asked[0] if len(asked) == 1 else {"requests": asked}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """Read the vectors in the order of the texts. Most models count no tokens."""
+        if document.get("error"):
+            answer.error = document["error"]
+            return
+        usage = document.get("usageMetadata")
+        if isinstance(usage, dict):
+            answer.count(0, usage.get("promptTokenCount"))
+        one = document.get("embedding")
+        listed = as_list(document.get("embeddings"), "embeddings") if one is None else [one]
+        vectors = [as_object(each, "embeddings[]").get("values") for each in listed]
+        answer.add(packed(as_list(each, "embeddings[].values") for each in vectors))
+        answer.ended = True
 
 
 class Gemini(Dialect):
@@ -72,7 +120,7 @@ class Gemini(Dialect):
 
     def resource(self, model: str) -> str:
         """The path of a model, such as ``/models/gemini-flash``."""
-        return resource(model, ("models", "tunedModels"), "models")
+        return resource(model, _COLLECTIONS)
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -122,9 +170,8 @@ class Vertex(Gemini):
                 f"model: {model!r} names a project, but the connection's base_url does; "
                 'write "endpoints/<id>" or the name alone'
             )
-        publishers = ("publishers/google/models", "endpoints")
         name = model.removeprefix("google/").removeprefix("models/")
-        return resource(name, publishers, publishers[0])
+        return resource(name, ("publishers/google/models", "endpoints"))
 
 
 def _take_part(part: Mapping[str, Any], answer: Answer) -> str:

@@ -54,15 +54,15 @@ def build_body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def resource(model: str, collections: tuple[str, ...], default: str) -> str:
-    """A model's name as a path, below one of ``collections``; ``default`` if the name has none.
+def resource(model: str, collections: tuple[str, ...]) -> str:
+    """A model's name as a path, below one of ``collections``; the first of them if the name has none.
 
     Nothing in the name can lead elsewhere: all of it is percent-encoded.
     """
     for collection in collections:
         if model.startswith(f"{collection}/"):
             return f"/{collection}/{quote(model.removeprefix(f'{collection}/'), safe='')}"
-    return f"/{default}/{quote(model, safe='')}"
+    return f"/{collections[0]}/{quote(model, safe='')}"
 
 
 def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:

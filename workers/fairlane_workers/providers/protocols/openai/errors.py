@@ -12,7 +12,8 @@ from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSE
 
 # What a response fails with after its 200 has the status that the same code has by itself.
 _REJECTED = (
-    *("invalid_prompt", "cyber_policy", "bio_policy", "data_residency_mismatch"),
+    *("context_length_exceeded", "content_policy_violation", "invalid_prompt"),
+    *("cyber_policy", "bio_policy", "data_residency_mismatch"),
     # https://platform.openai.com/docs/api-reference/responses/object#responses/object-error
     *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url"),
     *("invalid_base64_image", "image_too_large", "image_too_small", "image_parse_error"),
@@ -26,9 +27,6 @@ _REJECTED = (
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
     **dict.fromkeys(_REJECTED, 400),
     "invalid_api_key": 401,
     "model_not_found": 404,
