@@ -39,10 +39,9 @@ from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import is_doubtful
 from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
-from fairlane_workers.providers.errors.server_state import lacks_capacity
+from fairlane_workers.providers.errors.server_state import is_doubtful, lacks_capacity
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
 

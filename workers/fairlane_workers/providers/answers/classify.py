@@ -22,7 +22,6 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import is_doubtful, is_of_proxy
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.error_class import (
     ErrorClass,
@@ -38,6 +37,7 @@ from fairlane_workers.providers.errors.retry_after import (
     stated_date_ms,
     wait_in_words_ms,
 )
+from fairlane_workers.providers.errors.server_state import is_doubtful, is_of_proxy
 from fairlane_workers.providers.errors.spent import affordable_tokens, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
 from fairlane_workers.providers.limits.prose import is_beyond_limit, is_too_long_for_plan

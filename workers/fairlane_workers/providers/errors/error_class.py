@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from enum import StrEnum
 
 from fairlane_workers.providers.errors.content import is_too_long, rejects_content
-from fairlane_workers.providers.errors.doubtful import passes
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
     CERTAIN,
@@ -18,6 +17,7 @@ from fairlane_workers.providers.errors.rate_limit_names import (
 from fairlane_workers.providers.errors.server_state import (
     is_of_gateway,
     lacks_capacity,
+    passes,
     states_fault,
     states_overload,
 )
