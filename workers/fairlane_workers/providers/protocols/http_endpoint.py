@@ -30,12 +30,12 @@ class JsonPath:
     """An expression that finds a value in a document; one that does not fit finds nothing."""
 
     def __init__(self, expression: str | None) -> None:
-        self._found = None if expression is None else jmespath.compile(expression)
+        self._compiled = jmespath.compile(expression or "`null`")
 
     def find(self, document: Any) -> Any:
         """The value; ``None`` for nothing."""
         try:
-            return None if self._found is None else self._found.search(document)
+            return self._compiled.search(document)
         except JMESPathError:
             return None
 
