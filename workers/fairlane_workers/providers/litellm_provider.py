@@ -40,10 +40,8 @@ from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.transport import SHORTAGE, is_shortage
 
-_OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_OFFLINE = "LITELLM_LOCAL_MODEL_COST_MAP"
 """Without this, importing LiteLLM requests prices from a server."""
-
-
 _NOWHERE = "http://127.0.0.1:0"
 _users: set[LiteLLMProvider] = set()
 """Providers of this process that have prepared and are not closed."""
@@ -194,8 +192,7 @@ def _imported() -> Any:
     LiteLLM's first call imports as much again. So this makes one to an address where nothing can listen:
     else a job's call would import on the event loop, within its deadline.
     """
-    for name, value in _OFFLINE.items():
-        os.environ.setdefault(name, value)  # noqa: TID251 - it reads its settings nowhere else
+    os.environ.setdefault(_OFFLINE, "True")  # noqa: TID251 - it reads its settings nowhere else
     sdk: Any = import_module("litellm")
     sdk.suppress_debug_info = True
     sdk.telemetry = False

@@ -170,10 +170,7 @@ def _found(message: str) -> Iterator[NamedLimit]:
 
 
 def _axis(noun: str) -> Axis:
-    for start, axis in _AXES:
-        if noun.startswith(start):
-            return axis
-    return "requests"
+    return next((axis for start, axis in _AXES if noun.startswith(start)), "requests")
 
 
 def _size(message: str, name: re.Match[str]) -> float | None:

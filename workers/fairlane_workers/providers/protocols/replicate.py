@@ -16,6 +16,7 @@ from fairlane_workers.providers.answers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.requests.parameters import stop_words
 
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""
@@ -123,18 +124,13 @@ def _model(name: str) -> tuple[str, list[str]]:
 
 def _with_stop(params: dict[str, Any]) -> dict[str, Any]:
     """The run's stop words as ``stop_sequences``: one text, separated by commas."""
-    stop = params.get("stop")
-    if stop is None or "stop_sequences" in params:
+    if params.get("stop") is None or "stop_sequences" in params:
         return params
-    words = [stop] if isinstance(stop, str) else stop
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UnmappableError("params.stop: a text or a list of texts is expected")
+    words = stop_words(params["stop"])
     if any("," in word for word in words):
         raise UnmappableError("params.stop: commas part the sequences here, so none may be in one")
-    return {
-        **{name: value for name, value in params.items() if name != "stop"},
-        "stop_sequences": ",".join(words),
-    }
+    others = {name: value for name, value in params.items() if name != "stop"}
+    return {**others, "stop_sequences": ",".join(words)}
 
 
 def _prompt(messages: list[dict[str, Any]]) -> dict[str, str]:

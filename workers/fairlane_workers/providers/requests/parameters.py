@@ -73,7 +73,7 @@ class Parameters:
         return cls(
             max_tokens=params.get("max_tokens") if most is None else most,
             **{name: params.get(name) for name in _NAMES},
-            stop=_stop(params.get("stop")),
+            stop=stop_words(params.get("stop")),
             schema=schema,
             json=json,
             tools=tools,
@@ -91,7 +91,8 @@ def _listed(params: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _stop(value: object) -> tuple[str, ...]:
+def stop_words(value: object) -> tuple[str, ...]:
+    """The texts at which an answer stops. Raises `UnmappableError` for anything else."""
     if value is None:
         return ()
     words = [value] if isinstance(value, str) else value
