@@ -170,7 +170,10 @@ def _found(message: str) -> Iterator[NamedLimit]:
 
 
 def _axis(noun: str) -> Axis:
-    return next((axis for start, axis in _AXES if noun.startswith(start)), "requests")
+    for start, axis in _AXES:
+        if noun.startswith(start):
+            return axis
+    return "requests"
 
 
 def _size(message: str, name: re.Match[str]) -> float | None:

@@ -122,7 +122,7 @@ def _exhausted(axes: Axes, headers: Mapping[str, str], body: ErrorBody) -> Axis 
 
 
 def _slowest_spent(axes: Axes) -> Axis | None:
-    spent = [axis for axis in _ORDER if _spent(axes.get(axis))]
+    spent: list[Axis] = [axis for axis in _ORDER if _spent(axes.get(axis))]
     return max(spent, key=lambda axis: axes[axis].reset_ms or 0, default=None)
 
 

@@ -50,7 +50,7 @@ class OpenAIChat(Dialect):
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     @classmethod
-    def of(cls, connection: Connection) -> OpenAIChat:
+    def of(cls, connection: Connection) -> Dialect:
         """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
         if _leads_to(connection, "mistral", "mistral.ai"):
             return MistralChat()
