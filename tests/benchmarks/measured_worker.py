@@ -16,7 +16,7 @@ import fairlane_workers.engine as engine_module
 from fairlane.model.outcome import Outcome
 from fairlane_workers.command import main
 from fairlane_workers.execution.reporter import FinishedCall
-from fairlane_workers.providers import opening
+from fairlane_workers.providers import registry
 from fairlane_workers.providers.contract import OnChunk, Request
 from tests.benchmarks.noop_worker import ANSWER, NoopProvider
 
@@ -50,7 +50,7 @@ def run(argv: list[str]) -> int:
     """``[--noop] CALLS_FILE``, then the arguments of a worker."""
     if argv[0] == "--noop":
         argv = argv[1:]
-        opening.build_provider = lambda *_, **__: LeavingProvider()  # type: ignore[assignment]
+        registry.build_provider = lambda *_, **__: LeavingProvider()  # type: ignore[assignment]
     log = CallLog(Path(argv[0]))
     engine_module.open_spans = lambda *_: (log,)  # type: ignore[assignment]
     return main(argv[1:])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.tokens import Usage
 from fairlane_workers.command import main
-from fairlane_workers.providers import opening
+from fairlane_workers.providers import registry
 from fairlane_workers.providers.contract import OnChunk, Request
 
 ANSWER = Success("ok", Usage(1, 1))
@@ -25,5 +25,5 @@ class NoopProvider:
 
 
 if __name__ == "__main__":
-    opening.build_provider = lambda *_, **__: NoopProvider()  # type: ignore[assignment]
+    registry.build_provider = lambda *_, **__: NoopProvider()  # type: ignore[assignment]
     raise SystemExit(main())

@@ -14,7 +14,7 @@ from fairlane.evaluators.rubrics import tool_of, verdict_format
 from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
 from fairlane.testing import ManualClock, SimulatorConfig, serve_in_thread
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from tests.support.provider_calls import KEY, ask, every_protocol, provider_of, streamed_or_not
 from tests.support.wires import WIRES, Wire
 from tests.support.wires.azure_openai import AzureOpenAIWire

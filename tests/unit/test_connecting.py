@@ -11,8 +11,7 @@ from pydantic import SecretStr
 
 from fairlane.config.connections.connection import Connection
 from fairlane.core.errors import ConfigurationError
-from fairlane_workers.providers.http.connecting import open_transport
-from fairlane_workers.providers.registry import build_provider
+from fairlane_workers.providers.registry import build_provider, open_transport
 from fairlane_workers.transport import Transport
 
 

@@ -7,9 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from fairlane.model.hints import Axis, AxisHint, Hints
-from fairlane_workers.providers.limits import dialect_of, read_limits
 from fairlane_workers.providers.limits.amounts import LONGEST_MS, MOST
-from fairlane_workers.providers.limits.table import DIALECTS, NAMES
+from fairlane_workers.providers.limits.reading import read_limits
+from fairlane_workers.providers.limits.table import DIALECTS, NAMES, dialect_of
 
 NOW_MS = 1_792_567_680_000  # Wed, 21 Oct 2026 07:28:00 GMT
 Reported = dict[Axis, tuple[float | None, float | None, int | None]]

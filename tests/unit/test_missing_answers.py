@@ -88,6 +88,29 @@ def test_an_ollama_model_that_only_thinks_has_not_answered() -> None:
     assert isinstance(outcome, Success)
 
 
+@pytest.mark.parametrize(
+    ("protocol", "document"),
+    [
+        (
+            "anthropic",
+            {"content": [{"type": "thinking", "thinking": "hm"}, {"type": "text", "text": ""}]}
+            | {"stop_reason": "end_turn", "usage": {"input_tokens": 3, "output_tokens": 9}},
+        ),
+        (
+            "bedrock",
+            {"output": {"message": {"content": [{"reasoningContent": {}}, {"text": ""}]}}}
+            | {"stopReason": "end_turn", "usage": {"inputTokens": 3, "outputTokens": 9}},
+        ),
+    ],
+)
+def test_a_model_that_only_thinks_has_not_answered(protocol: str, document: dict[str, Any]) -> None:
+    dialect, answer = dialect_of(connection_of(protocol)), Answer()
+    dialect.read(document, answer)
+    outcome = conclude(answer, 200, {}, Reading(), now_ms=0)
+    assert isinstance(outcome, FlawedAnswer), outcome
+    assert outcome.message.startswith("the answer holds reasoning alone")
+
+
 def test_an_endpoint_without_counts_may_answer_nothing() -> None:
     dialect, answer = dialect_of(connection_of("http")), Answer()
     dialect.read({"text": ""}, answer)

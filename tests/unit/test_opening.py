@@ -13,9 +13,9 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.settings import WorkerSecrets
 from fairlane.core.clock import ManualClock
 from fairlane.model.outcome import AccessDenied, Outcome
-from fairlane_workers.providers import opening
+from fairlane_workers.providers import registry
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.opening import open_provider
+from fairlane_workers.providers.registry import open_provider
 
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
 KEY = "sk-5Jq8xW2pLr7TzKd4"
@@ -84,7 +84,7 @@ def test_whatever_a_protocol_of_another_package_raises_is_the_reason_without_the
     def broken(*_: object, **__: object) -> None:
         raise RuntimeError(f"cannot use {KEY}")
 
-    monkeypatch.setattr(opening, "build_provider", broken)
+    monkeypatch.setattr(registry, "build_provider", broken)
 
     outcome = denied(KEY)
 

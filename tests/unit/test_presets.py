@@ -20,8 +20,8 @@ from fairlane.config.connections.presets import (
 from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.model.lane import LaneLimits
-from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
-from fairlane_workers.providers.limits import dialect_of
+from fairlane_workers.providers.limits.table import DIALECTS as LIMIT_DIALECTS
+from fairlane_workers.providers.limits.table import dialect_of
 from tests.support.documents import ROOT, coded, table
 from tests.support.provider_presets import connection
 

@@ -302,7 +302,7 @@ def test_a_call_without_a_token_is_not_made(server: TokenServer, status: int, ex
 
 def test_the_proxy_of_the_connection_is_not_for_googles_metadata() -> None:
     with GoogleRequests("http://127.0.0.1:9") as request:
-        transports = request._client._transport_for_url
+        transports = request._transport_for_url
         direct = transports(httpx.URL("http://metadata.google.internal/x"))
-        assert transports(httpx.URL("http://169.254.169.254/x")) is direct is request._client._transport
+        assert transports(httpx.URL("http://169.254.169.254/x")) is direct is request._transport
         assert transports(httpx.URL("https://oauth2.googleapis.com/token")) is not direct

@@ -18,8 +18,8 @@ from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.hints import Axis
 from fairlane.model.outcome import Outcome, Success
-from fairlane_workers.providers import limits
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.limits.table import DIALECTS
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.providers.registry import build_provider
 from tests.support.classified import HTTP_PROTOCOLS, connection_of, dialect_of
@@ -195,7 +195,7 @@ def test_the_path_follows_the_base_url_and_keeps_its_query(suffix: str, path: st
 
 
 def test_the_settings_name_the_limit_dialects_that_workers_read() -> None:
-    assert set(get_args(LimitHeaders)) == set(limits.DIALECTS)
+    assert set(get_args(LimitHeaders)) == set(DIALECTS)
 
 
 def test_limit_headers_that_nobody_reads_are_refused() -> None:

@@ -14,7 +14,6 @@ SHORT = 40
 SHARED = "several files use it, and it belongs to none of them"
 PROCESS = "a process or a plug-in of another program starts it by its name"
 ALONE = "its one job has nothing in common with its neighbours"
-DATA = "a table of another's facts, which changes when they do"
 REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
@@ -34,8 +33,6 @@ REASONS = {
     "workers/fairlane_workers/app.py": PROCESS,
     "workers/fairlane_workers/providers/framing/event.py": SHARED,
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
-    "workers/fairlane_workers/providers/protocols/gemini_errors.py": DATA,
-    "workers/fairlane_workers/providers/protocols/openai/published.py": SHARED,
 }
 
 

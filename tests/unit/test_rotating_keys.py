@@ -248,7 +248,7 @@ def test_keys_of_long_ago_are_masked_as_a_whole() -> None:
         return key
 
     key = asyncio.run(scenario())
-    assert key.latest == tuple(f"key-{n}" for n in reversed(range(3, KEPT + 3)))
+    assert tuple(key.latest) == tuple(f"key-{n}" for n in reversed(range(3, KEPT + 3)))
     assert key.former == ("key-0", "key-1", "key-2")
     assert all(f"key-{n}" in set(key.masks) for n in range(KEPT + 3))
 

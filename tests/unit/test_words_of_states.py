@@ -19,9 +19,9 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.answers.classify import Reading, conclude
+from fairlane_workers.providers.errors.content import is_too_long
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.server_state import opening_of
-from fairlane_workers.providers.errors.too_long import is_too_long
 from tests.support.classified import late_error, refusal
 
 NOW_MS = 1_792_567_680_000

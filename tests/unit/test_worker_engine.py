@@ -19,7 +19,7 @@ from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import Beat, Workers
 from fairlane_workers import engine as engines
 from fairlane_workers.engine import Engine
-from fairlane_workers.providers import opening
+from fairlane_workers.providers import registry
 from tests.support.scheduler_parts import Parts
 from tests.support.wait import wait_until
 from tests.support.worker_parts import ScriptedProvider
@@ -33,7 +33,7 @@ class Place:
     def __init__(self, redis: Redis, monkeypatch: pytest.MonkeyPatch, **worker: Any) -> None:
         self.redis, self.parts = redis, Parts(redis)
         self.providers: list[ScriptedProvider] = []
-        monkeypatch.setattr(opening, "build_provider", self._provider)
+        monkeypatch.setattr(registry, "build_provider", self._provider)
         path = redis.connection_pool.connection_kwargs["path"]
         settings = Settings.model_validate(
             {
@@ -72,7 +72,7 @@ def test_lanes_of_a_connection_that_cannot_be_used_are_left_to_other_workers(
             raise ConfigurationError("connections.sim.ca_file", "/x", "cannot be read")
         return ScriptedProvider()
 
-    monkeypatch.setattr(opening, "build_provider", fail)
+    monkeypatch.setattr(registry, "build_provider", fail)
     for lane in ("sim:fast", "other:fast"):
         place.parts.registry.ensure(lane)
     wanted: list[list[str]] = []

@@ -31,7 +31,7 @@ from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock
 from fairlane_workers.execution.executor import LANES_KEPT
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from tests.support.worker_parts import ANSWER, WorkerParts, lines, on_loop
 
 ONCE = RetryPolicy(max_attempts=1)

@@ -50,7 +50,7 @@ from fairlane_workers.intake.loop_pool import Starter
 from fairlane_workers.providers.auth.rotating_key import rotating_key
 from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
-from fairlane_workers.providers.opening import UnusableProvider, open_provider
+from fairlane_workers.providers.registry import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import WorkerMetrics
 from fairlane_workers.upkeep.capacity import Capacity, fit_slots
 from fairlane_workers.upkeep.credentials import CredentialReports

@@ -17,7 +17,7 @@ from fairlane.lab.simulator.wire.headers import (
 from fairlane.model.hints import Axis, Hints
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
-from fairlane_workers.providers.limits import read_limits, read_refusal
+from fairlane_workers.providers.limits.reading import read_limits, read_refusal
 from tests.benchmarks.zoo.admission import Admission, amounts
 from tests.benchmarks.zoo.gates import Bucket
 from tests.benchmarks.zoo.world import Signals, World

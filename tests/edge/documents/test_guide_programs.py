@@ -16,7 +16,7 @@ from fairlane import CallHandle, CallMap, Client, Run
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import PROTOCOLS
-from fairlane_workers.providers.limits import DIALECTS as LIMIT_DIALECTS
+from fairlane_workers.providers.limits.table import DIALECTS as LIMIT_DIALECTS
 from tests.support.documents import GUIDES, ROOT, Block, blocks, coded, table
 
 PROVIDERS = ROOT / "docs" / "providers.md"

@@ -26,12 +26,17 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http.connecting import open_transport
 from fairlane_workers.providers.http.reply_reader import plain
-from fairlane_workers.providers.limits import dialect_of
-from fairlane_workers.providers.limits.table import GENERIC, NAMES, LimitDialect, dialect_in, tells_limits
-from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.providers.unsupported import AdaptingProvider
+from fairlane_workers.providers.limits.table import (
+    GENERIC,
+    NAMES,
+    LimitDialect,
+    dialect_in,
+    dialect_of,
+    tells_limits,
+)
+from fairlane_workers.providers.registry import build_provider, open_transport
+from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from fairlane_workers.transport import Reply, Transport
 
 PROMPT = "Say hello in one short sentence."

@@ -24,6 +24,12 @@ class Dialect(ABC):
     protocol: ClassVar[str]
     """Its name in the settings."""
 
+    path: ClassVar[str] = ""
+    """Where every request goes, below the connection's base URL; else the protocol has its own `target`."""
+
+    embeddings: ClassVar[type[Dialect] | None] = None
+    """The dialect that embeds texts over the same connection; ``None`` if the protocol has none."""
+
     method: str = "POST"
     streams: bool = True
     """Whether a reply may be a stream of events."""
@@ -38,16 +44,16 @@ class Dialect(ABC):
 
     @classmethod
     def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """The dialect that embeds texts over the same connection; ``None`` if the protocol has none."""
-        return None
+        """The dialect `embeddings` of one connection."""
+        return None if cls.embeddings is None else cls.embeddings.of(connection)
 
     def headers(self) -> dict[str, str]:
         """The headers that this protocol needs, without credentials; made once per connection."""
         return {}
 
-    @abstractmethod
     def target(self, request: Request) -> str:
         """The path, and a query if needed, below the connection's base URL. Percent-encoded."""
+        return self.path
 
     @abstractmethod
     def body(self, request: Request) -> Any:

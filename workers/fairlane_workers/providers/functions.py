@@ -33,20 +33,15 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane.telemetry.logs import get_logger
-from fairlane_workers.functions.arguments import (
-    bind,
-    is_call,
-    is_scoring,
-)
+from fairlane_workers.functions.arguments import bind, is_call, is_scoring
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.providers.answers.classify import passing
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import is_doubtful
 from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
-from fairlane_workers.providers.errors.server_state import lacks_capacity
+from fairlane_workers.providers.errors.server_state import is_doubtful, lacks_capacity
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
 
@@ -194,9 +189,8 @@ def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Ou
                 returned, ensure_ascii=False, allow_nan=scoring, default=_plain, separators=(",", ":")
             )
     except (TypeError, ValueError, RecursionError) as error:
-        return PermanentFailure(
-            bounded(f"the function returned a {_kind(returned)}, which is not JSON: {error}")
-        )
+        kind = type(returned).__name__
+        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {error}"))
     if scoring and (problem := _unscored(output)) is not None:
         return PermanentFailure(bounded(problem))
     size = len(output.encode(errors="surrogatepass"))
@@ -214,10 +208,6 @@ def _unscored(output: str) -> str | None:
     except OverflowError:
         return "a score is a finite number, the function returned one beyond any float"
     return None
-
-
-def _kind(value: object) -> str:
-    return type(value).__name__
 
 
 def _plain(value: Any) -> Any:

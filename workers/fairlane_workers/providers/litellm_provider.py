@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
@@ -33,15 +34,14 @@ from fairlane_workers.providers.answers.classify import Reading, classify, concl
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.errors.throttling import texts_of
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.transport import SHORTAGE, is_shortage
 
-_OFFLINE = {"LITELLM_LOCAL_MODEL_COST_MAP": "True"}
+_OFFLINE = "LITELLM_LOCAL_MODEL_COST_MAP"
 """Without this, importing LiteLLM requests prices from a server."""
-
-
 _NOWHERE = "http://127.0.0.1:0"
 _users: set[LiteLLMProvider] = set()
 """Providers of this process that have prepared and are not closed."""
@@ -57,18 +57,10 @@ class LiteLLMProvider:
     def __init__(self, name: str, connection: Connection, api_key: SecretStr | None, clock: Clock) -> None:
         """Raises `ConfigurationError` if LiteLLM is not installed."""
         if find_spec("litellm") is None:
-            remedy = "pip install 'fairlane[litellm]' on the workers."
-            raise ConfigurationError(
-                f"connections.{name}.protocol", "litellm", "LiteLLM is not installed", remedy
-            )
+            field, remedy = f"connections.{name}.protocol", "pip install 'fairlane[litellm]' on the workers."
+            raise ConfigurationError(field, "litellm", "LiteLLM is not installed", remedy)
         self._name, self._clock = name, clock
-        self._reading = Reading(
-            connection.limit_headers,
-            connection.error_map,
-            late_statuses=OpenAIChat.late_statuses,
-            shared=connection.scope != "model",
-            reasoning_tags=connection.reasoning_tags,
-        )
+        self._reading = replace(Reading.of(connection, {}), late_statuses=OpenAIChat.late_statuses)
         self._key = api_key.get_secret_value() if api_key else None
         self._secrets = Secrets((self._key,) if self._key else ())
         self._fixed: dict[str, Any] = {"num_retries": 0, "max_retries": 0, "drop_params": False}
@@ -103,7 +95,7 @@ class LiteLLMProvider:
                 body = {**self._chat.body(request), **self._fixed, "timeout": request.timeout_s}
                 request.leave()
                 reply = await sdk.acompletion(**body)
-                headers = _headers_of(reply)
+                headers = texts_of(getattr(reply, "_response_headers", None))
                 if request.stream:
                     await self._read_stream(reply, answer, pieces, request.max_response_bytes)
                 else:
@@ -112,9 +104,8 @@ class LiteLLMProvider:
             if not deadline.expired():
                 raise  # on_chunk's own
             if not (answer.complete or answer.error):
-                message = (
-                    f"no complete answer within {request.timeout_s:g} s: a slow server needs a longer timeout"
-                )
+                seen = f"no complete answer within {request.timeout_s:g} s"
+                message = f"{seen}: a slow server needs a longer timeout"
                 return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         except UnreadableError as problem:
             answer.problem = str(problem)
@@ -171,13 +162,14 @@ class LiteLLMProvider:
             return TimedOut(message, deadline_ms=round(request.timeout_s * 1000))
         if any(isinstance(cause, json.JSONDecodeError) for cause in causes):
             return InvalidResponse(message)
-        status = next(
-            (at for cause in causes if type(at := getattr(cause, "status_code", None)) is int), None
-        )
+        stated = (getattr(cause, "status_code", None) for cause in causes)
+        status = next((each for each in stated if type(each) is int), None)
         if status is None or any(isinstance(cause, httpx.TransportError) for cause in causes):
             return NetworkFailure(message, sent=_was_connected(causes))
-        body = next((found for cause in causes if (found := getattr(cause, "body", None))), None)
-        headers = next((found for cause in causes if (found := _headers_in(cause))), {})
+        body = next(filter(None, (getattr(cause, "body", None) for cause in causes)), None)
+        responses = (getattr(cause, "response", None) for cause in causes)
+        given = (texts_of(getattr(response, "headers", None)) for response in responses)
+        headers = next(filter(None, given), {})
         known = ErrorBody.of(body)
         now_ms = self._clock.now_ms()
         found = ErrorBody(known.kinds, known.message or message, known.error)
@@ -193,11 +185,6 @@ def _was_connected(causes: Sequence[BaseException]) -> bool:
     return not any(isinstance(cause, unconnected) for cause in causes)
 
 
-def _headers_in(error: BaseException) -> dict[str, str]:
-    headers = getattr(getattr(error, "response", None), "headers", None) or {}
-    return {str(name).lower(): str(value) for name, value in dict(headers).items()}
-
-
 @cache
 def _imported() -> Any:
     """LiteLLM without telemetry and debug output; importing it takes seconds, so this runs in a thread.
@@ -205,8 +192,7 @@ def _imported() -> Any:
     LiteLLM's first call imports as much again. So this makes one to an address where nothing can listen:
     else a job's call would import on the event loop, within its deadline.
     """
-    for name, value in _OFFLINE.items():
-        os.environ.setdefault(name, value)  # noqa: TID251 - it reads its settings nowhere else
+    os.environ.setdefault(_OFFLINE, "True")  # noqa: TID251 - it reads its settings nowhere else
     sdk: Any = import_module("litellm")
     sdk.suppress_debug_info = True
     sdk.telemetry = False
@@ -218,8 +204,3 @@ def _imported() -> Any:
 
 def _is_of_the_sdk(error: Exception) -> bool:
     return type(error).__module__.partition(".")[0] in ("litellm", "openai", "httpx")
-
-
-def _headers_of(reply: Any) -> Mapping[str, str]:
-    found = getattr(reply, "_response_headers", None)
-    return {str(name).lower(): str(value) for name, value in dict(found or {}).items()}

@@ -55,7 +55,7 @@ LimitHeaders: TypeAlias = Literal[
     "xai",
     "generic",
 ]
-"""Dialects of rate-limit headers that workers can read: `fairlane_workers.providers.limits.DIALECTS`."""
+"""Dialects of rate-limit headers that workers can read: `DIALECTS` in their `providers.limits.table`."""
 
 Authentication: TypeAlias = Literal[
     "bearer", "x-api-key", "api-key", "x-goog-api-key", "sigv4", "google", "none"

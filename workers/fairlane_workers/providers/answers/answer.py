@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.core.reasoning import without_reasoning
+from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.echo import Echo
@@ -201,25 +202,24 @@ class Answer:
             self.model = bounded(name, 200)
 
     def count(
-        self,
-        answered: int | None = None,
-        asked: int | None = None,
-        cached: int | None = None,
-        written: int | None = None,
+        self, answered: object = None, asked: object = None, cached: object = None, written: object = None
     ) -> None:
         """Note token counts, of output, input, and of the input what a cache held and took.
 
-        The largest of each counts: within an answer they grow, and some gateways end a stream with zeros.
+        What is no count is left out. The largest of each counts: within an answer they grow, and some
+        gateways end a stream with zeros.
         """
         self.output_tokens = _larger(self.output_tokens, answered)
         self.input_tokens = _larger(self.input_tokens, asked)
         self.cached_tokens = _larger(self.cached_tokens, cached)
         self.written_tokens = _larger(self.written_tokens, written)
 
-    def count_beside_cache(
-        self, rest: int | None, cached: int | None, written: int | None, answered: int | None
-    ) -> None:
-        """`count` for a provider whose input tokens are the ``rest``, without what a cache held and took."""
+    def count_beside_cache(self, usage: object, *names: str) -> None:
+        """`count` for a provider whose input tokens are the rest, without what a cache held and took.
+
+        ``names`` are those of ``usage`` for the rest, what the cache held and took, and the output.
+        """
+        rest, cached, written, answered = (token_count(within(usage, name)) for name in names)
         if rest is not None:
             self.count(None, rest + (written or 0) + (cached or 0), cached, written)
         self.count(answered)
@@ -255,8 +255,9 @@ def _is_cut(text: str) -> bool:
     return bool(text) and "\ud800" <= text[-1] <= "\udbff"
 
 
-def _larger(one: int | None, other: int | None) -> int | None:
-    return one if other is None or (one is not None and one > other) else other
+def _larger(known: int | None, given: object) -> int | None:
+    count = token_count(given)
+    return known if count is None or (known is not None and known > count) else count
 
 
 def _reason(reason: object) -> tuple[str, dict[str, Any]]:
@@ -329,6 +330,27 @@ def as_list(value: object, name: str) -> list[Any]:
 
 def _instead(expected: str, value: object) -> str:
     return "missing" if value is None else f"{expected} was expected, got {type(value).__name__}"
+
+
+def within(value: object, *names: str) -> Any:
+    """What stands in a JSON value below these names; ``None`` where a part of the way is missing."""
+    for name in names:
+        value = value.get(name) if isinstance(value, dict) else None
+    return value
+
+
+def first_of(choices: list[Any], name: str) -> dict[str, Any] | None:
+    """The choice of index 0; where several were asked for, a stream interleaves all of them."""
+    found = (as_object(choice, name) for choice in choices)
+    return next((choice for choice in found if choice.get("index", 0) in (0, None)), None)
+
+
+def packed(vectors: Iterable[Sequence[float]]) -> str:
+    """Embeddings as an answer's text. Raises `UnreadableError` for what is no vector."""
+    try:
+        return pack(vectors)
+    except BrokenEmbeddings as broken:
+        raise UnreadableError(str(broken)) from None
 
 
 def output_text(value: Any) -> str | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from fairlane.config.connections.connection import Connection
 from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
@@ -21,7 +22,6 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.answers.answer import Answer
 from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import is_doubtful, is_of_proxy
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.error_class import (
     ErrorClass,
@@ -37,12 +37,12 @@ from fairlane_workers.providers.errors.retry_after import (
     stated_date_ms,
     wait_in_words_ms,
 )
+from fairlane_workers.providers.errors.server_state import is_doubtful, is_of_proxy
 from fairlane_workers.providers.errors.spent import affordable_tokens, is_spent
 from fairlane_workers.providers.errors.wording import bounded, scrubbed, without_runs
-from fairlane_workers.providers.limits import (
+from fairlane_workers.providers.limits.prose import is_beyond_limit, is_too_long_for_plan
+from fairlane_workers.providers.limits.reading import (
     asked_wait_ms,
-    is_beyond_limit,
-    is_too_long_for_plan,
     read_limits,
     read_refusal,
     wait_of_success_ms,
@@ -69,6 +69,23 @@ class Reading:
     shared: bool = False
     reasoning_tags: bool = True
 
+    @classmethod
+    def of(cls, connection: Connection, statuses: Mapping[int, str]) -> Reading:
+        """By the settings of a connection, then by what its provider means by some ``statuses``."""
+        return cls(
+            connection.limit_headers,
+            connection.error_map,
+            statuses,
+            shared=connection.scope != "model",
+            reasoning_tags=connection.reasoning_tags,
+        )
+
+
+_PASSING: Mapping[ErrorClass, type[Overloaded | ServerError | TimedOut]] = {
+    ErrorClass.OVERLOADED: Overloaded,
+    ErrorClass.SERVER_ERROR: ServerError,
+    ErrorClass.TIMED_OUT: TimedOut,
+}
 
 # Azure sends `insufficient_quota` also for a rate that the next window (60 s) restores.
 _AZURE_HEADERS = ("apim-request-id", "x-ms-region", "x-ratelimit-renewalperiod-requests")
@@ -182,15 +199,8 @@ def classify(
 
 def passing(error: ErrorBody, status: int, message: str, wait_ms: int | None) -> Outcome | None:
     """The outcome of an error that passes, by its words and its HTTP status; ``None`` for all others."""
-    match class_of(error, status, {}, {}, shared=False):
-        case ErrorClass.OVERLOADED:
-            return Overloaded(message, status, wait_ms)
-        case ErrorClass.TIMED_OUT:
-            return TimedOut(message, status, wait_ms)
-        case ErrorClass.SERVER_ERROR:
-            return ServerError(message, status, wait_ms)
-        case _:
-            return None
+    kind = _PASSING.get(class_of(error, status, {}, {}, shared=False))
+    return None if kind is None else kind(message, status, wait_ms)
 
 
 def classify_late_error(
@@ -247,14 +257,11 @@ def _outcome(
     hints = read_limits(limits, headers, now_ms)
     if status < _UNKNOWN_STATUS:
         wait_ms = asked_wait_ms(wait_ms, hints)
+    if error_class is ErrorClass.OVERLOADED and wait_ms is None:
+        wait_ms = wait_in_words_ms(error.message, now_ms)
+    if kind := _PASSING.get(error_class):
+        return kind(message, status, wait_ms, hints)
     match error_class:
-        case ErrorClass.OVERLOADED:
-            wait_ms = wait_in_words_ms(error.message, now_ms) if wait_ms is None else wait_ms
-            return Overloaded(message, status, wait_ms, hints)
-        case ErrorClass.SERVER_ERROR:
-            return ServerError(message, status, wait_ms, hints)
-        case ErrorClass.TIMED_OUT:
-            return TimedOut(message, status, wait_ms, hints)
         case ErrorClass.PERMANENT:
             if tokens := affordable_tokens(error):
                 message = f"{message} (set max_tokens to {tokens} or less, or add credits)"
@@ -269,7 +276,7 @@ def _outcome(
             return AccessDenied(message, status, "quota", wait_ms, hints)
         case ErrorClass.AUTH:
             return AccessDenied(message, status, "auth", wait_ms, hints)
-        case ErrorClass.INVALID:
+        case _:
             return InvalidResponse(message, status, wait_ms, hints)
 
 

@@ -18,13 +18,10 @@ class MaskedPieces:
     def __init__(self, on_chunk: OnChunk, secrets: Callable[[], Secrets]) -> None:
         """``secrets`` are asked for with each piece: a token may be renewed while the answer arrives."""
         self._on_chunk, self._secrets = on_chunk, secrets
-        self._stream: MaskedStream | None = None
+        self._stream = MaskedStream(secrets)
 
     async def __call__(self, text: str) -> None:
         """Pass on what cannot be part of a credential any more."""
-        if self._stream is None:
-            self._stream = MaskedStream(self._secrets())
-        self._stream.learn(self._secrets())
         await self._pass_on(self._stream.feed(text))
 
     async def whole(self, text: str) -> None:
@@ -33,8 +30,7 @@ class MaskedPieces:
 
     async def finish(self, outcome: Outcome) -> Outcome:
         """Pass on what was held back, if the call has succeeded; otherwise its pieces are void."""
-        if isinstance(outcome, Success) and self._stream is not None:
-            self._stream.learn(self._secrets())
+        if isinstance(outcome, Success):
             await self._pass_on(self._stream.finish())
         return outcome
 
@@ -50,17 +46,14 @@ class MaskedStream:
     before it. Its work is linear in the text, however small the pieces are.
     """
 
-    def __init__(self, secrets: Secrets) -> None:
+    def __init__(self, secrets: Callable[[], Secrets]) -> None:
+        """``secrets`` that come should hold those before them: some text may be held back."""
         self._secrets = secrets
         self._text = ""
         """What is not passed on yet, after the ``_covered`` characters that the latest mask stands for."""
         self._covered = 0
         self._slashes = 0
         """Backslashes held back: they go if a mask follows, so that no half of an escape sequence stays."""
-
-    def learn(self, secrets: Secrets) -> None:
-        """From now on mask ``secrets``, which should hold those before them: some text may be held back."""
-        self._secrets = secrets
 
     def feed(self, piece: str) -> str:
         """What may be passed on, now that ``piece`` has arrived; empty if all of it is held back."""
@@ -72,7 +65,7 @@ class MaskedStream:
 
     def _passed_on(self, piece: str, *, ended: bool) -> str:
         text = self._text + piece
-        open_at = len(text) if ended else self._secrets.opening(text)
+        open_at = len(text) if ended else self._secrets().opening(text)
         parts, done, last = list[str](), 0, 0
         for first, last in self._stretches(text):
             if first or not self._covered:
@@ -92,7 +85,7 @@ class MaskedStream:
 
     def _stretches(self, text: str) -> list[tuple[int, int]]:
         """The stretches to be masked; the first is the one that is passed on already, if there is one."""
-        found = list(stretches(starts)) if (starts := self._secrets.starts(text)) else []
+        found = list(stretches(starts)) if (starts := self._secrets().starts(text)) else []
         if not self._covered:
             return found
         last = self._covered

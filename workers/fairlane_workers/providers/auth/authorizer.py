@@ -12,18 +12,18 @@ class CredentialError(Exception):
     """No credential can be used; the text says why and quotes none. Never leaves this package."""
 
 
+def fits_header(key: str) -> bool:
+    """Whether an HTTP header can carry a key."""
+    return key.isascii() and key.isprintable() and " " not in key
+
+
 class Authorizer:
     """Sends no credential; other schemes override its methods. One instance serves one connection."""
 
     @property
-    def secrets(self) -> tuple[str, ...]:
-        """The texts that no message may contain, as they are now."""
+    def secrets(self) -> Secrets | tuple[str, ...]:
+        """The texts that no message may contain, as they are now, or what masks them, made ahead."""
         return ()
-
-    @property
-    def masks(self) -> Secrets | None:
-        """What masks its credentials, where that is made ahead; else `secrets` are masked."""
-        return None
 
     @property
     def mark(self) -> int:

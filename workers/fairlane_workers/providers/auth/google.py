@@ -11,7 +11,7 @@ from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple
 
 import httpx
 from pydantic import SecretStr
@@ -20,7 +20,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.transport import TransportError, UnusableSettingError, with_credentials
+from fairlane_workers.transport import TransportError, UnusableSettingError
 from fairlane_workers.transport.tls import tls_context
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -38,7 +38,7 @@ KEPT = 8
 _FOREVER_MS = 10 * 365 * 86_400_000
 
 
-class GoogleRequests:
+class GoogleRequests(httpx.Client):
     """A callable with the interface of `google.auth.transport.Request`, for one thread.
 
     It reaches Google's metadata servers without the proxy. An overloaded or broken server counts as
@@ -47,19 +47,13 @@ class GoogleRequests:
 
     def __init__(self, proxy: str | None = None, ca_file: Path | None = None) -> None:
         direct: dict[str, None] = dict.fromkeys(f"all://{host}" for host in _METADATA_HOSTS)
-        self._client = httpx.Client(
+        super().__init__(
             verify=tls_context(ca_file),
             timeout=TIMEOUT_S,
             trust_env=False,
             proxy=proxy,
             mounts=direct if proxy else None,
         )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self._client.close()
 
     def __call__(
         self,
@@ -74,9 +68,7 @@ class GoogleRequests:
         unreachable: type[Exception] = import_module("google.auth.exceptions").TransportError
         host = httpx.URL(url).host
         try:
-            response = self._client.request(
-                method, url, content=body, headers=headers, timeout=timeout or TIMEOUT_S
-            )
+            response = self.request(method, url, content=body, headers=headers, timeout=timeout or TIMEOUT_S)
         except httpx.HTTPError as fault:
             raise unreachable(f"{host}: {type(fault).__name__}: {fault}".rstrip(": ")) from fault
         if response.status_code == 429 or response.status_code >= 500:
@@ -186,9 +178,11 @@ class GoogleToken(Authorizer):
 
 
 def google_token(
-    name: str, connection: Connection, key: SecretStr | None, proxy_credentials: SecretStr | None = None
+    name: str, connection: Connection, key: SecretStr | None, proxy: str | None = None
 ) -> GoogleToken:
     """The authorizer of the connection ``name``; ``key`` is the JSON of a service account's key.
+
+    ``proxy`` is the URL of its proxy, with credentials.
 
     Raises `ConfigurationError` for another key, and if the package google-auth is not installed.
     """
@@ -197,9 +191,6 @@ def google_token(
         remedy = "Install the extra, pip install 'fairlane[vertex]', on every worker."
         raise ConfigurationError(f"{field}.auth", "google", "google-auth is not installed", remedy)
     credentials = None if key is None else _service_account(f"{field}.api_key_env", key)
-    proxy = connection.proxy
-    if proxy is not None and proxy_credentials is not None:
-        proxy = with_credentials(proxy, proxy_credentials.get_secret_value())
     return GoogleToken(credentials, requests=partial(GoogleRequests, proxy, connection.ca_file))
 
 

@@ -14,7 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from fairlane_workers.providers.auth.authorizer import CredentialError
+from fairlane_workers.providers.auth.authorizer import CredentialError, fits_header
 
 COMMAND_S = 30.0
 """How long a command may take."""
@@ -125,7 +125,7 @@ def usable(raw: bytes, name: str) -> str:
     text = raw.decode("utf-8-sig", "replace").strip()
     if not text:
         raise CredentialError(f"{name} has no key in it")
-    if not (text.isascii() and text.isprintable() and " " not in text):
+    if not fits_header(text):
         raise CredentialError(f"{name} holds characters that no HTTP header can carry")
     return text
 

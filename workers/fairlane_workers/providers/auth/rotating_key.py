@@ -47,7 +47,8 @@ class RotatingKey:
         self._identity, self._lasts = identity, isinstance(source, KeyFile)
         self.number = 0
         """How many keys there have been; 0: none yet."""
-        self._keys = deque[str](maxlen=KEPT)
+        self.latest = deque[str](maxlen=KEPT)
+        """The keys that a call in flight may carry, the newest first."""
         self._parts = deque[Secrets](maxlen=KEPT)
         self.former: tuple[str, ...] = ()
         """Keys before the latest ``KEPT``, which are masked as a whole."""
@@ -68,16 +69,11 @@ class RotatingKey:
         """The number of the key because of which ``_asking`` asks."""
 
     @property
-    def latest(self) -> tuple[str, ...]:
-        """The keys that a call in flight may carry, the newest first."""
-        return tuple(self._keys)
-
-    @property
     def fingerprinted(self) -> str | None:
         """The text whose fingerprint distinguishes this key from others; ``None`` without a key."""
-        if not self._keys:
+        if not self.latest:
             return None
-        return self._keys[0] if self._lasts and not _JWT.fullmatch(self._keys[0]) else self._identity
+        return self.latest[0] if self._lasts and not _JWT.fullmatch(self.latest[0]) else self._identity
 
     async def current(self) -> str:
         """The key. It is looked at first, if that is due: only a call without any key waits for that.
@@ -85,12 +81,12 @@ class RotatingKey:
         Raises `CredentialError` if no key could be read.
         """
         looking = self.look_if_due()
-        if looking is not None and not self._keys:
+        if looking is not None and not self.latest:
             await asyncio.shield(looking)  # a cancelled call does not stop it for others
-        if not self._keys:
+        if not self.latest:
             failed = self._failed or CredentialError("there is no key yet")
             raise CredentialError(str(failed)) from failed
-        return self._keys[0]
+        return self.latest[0]
 
     async def look(self) -> None:
         """Look at the key, if that is due."""
@@ -194,7 +190,7 @@ class RotatingKey:
         self._look_ms = self._read_ms + (LOOK_MS if good_s is None else max(round(good_s * 1000), LOOK_MS))
         if found is not None:
             self._failed = None
-            if not self._keys or found.text != self._keys[0]:
+            if not self.latest or found.text != self.latest[0]:
                 await self._take(found.text)
             elif self._denied == self.number:
                 self._look_ms = min(self._look_ms, self._read_ms + self._next_retry_ms())
@@ -209,12 +205,12 @@ class RotatingKey:
     async def _take(self, key: str) -> None:
         """Use another key from now on. It is masked before any call carries it, by work of a thread."""
         former = self.former
-        if len(self._keys) == KEPT and self._keys[-1] not in former:
-            former = (*former, self._keys[-1])
+        if len(self.latest) == KEPT and self.latest[-1] not in former:
+            former = (*former, self.latest[-1])
         self._parts.appendleft(await asyncio.to_thread(Secrets, (key,)))
         self.masks = await asyncio.to_thread(Secrets.joined, [*self._parts, Secrets(also=former)])
         self.former = former
-        self._keys.appendleft(key)
+        self.latest.appendleft(key)
         self.renewals += self._denied == self.number > 0
         self.number += 1
         self._unproven += 1
@@ -227,13 +223,8 @@ class RotatingHeader(Authorizer):
         self._header, self._key, self._prefix = header, key, prefix
 
     @property
-    def secrets(self) -> tuple[str, ...]:
+    def secrets(self) -> Secrets:
         """See `Authorizer.secrets`."""
-        return self._key.latest
-
-    @property
-    def masks(self) -> Secrets:
-        """See `Authorizer.masks`."""
         return self._key.masks
 
     @property

@@ -137,7 +137,7 @@ def _kinds(error: dict[str, object]) -> Iterator[str]:
 
 
 def _reasons(errors: object) -> Iterator[object]:
-    """The reasons in the older errors of Google: ``{"code": 403, "errors": [{"reason": …}]}``."""
+    """The reasons of several errors, as Google has them: ``{"code": 403, "errors": [{"reason": …}]}``."""
     if isinstance(errors, list):
         yield from (each.get("reason") for each in errors[:_MOST_DETAILS] if isinstance(each, dict))
 
@@ -146,8 +146,8 @@ def _finer(details: object) -> Iterator[object]:
     """Codes finer than the type: Anthropic's ``error_code``, Apigee's ``errorcode``, Google's ``reason``."""
     if isinstance(details, dict):
         yield from (details.get(name) for name in ("error_code", "errorcode"))
-    elif isinstance(details, list):
-        yield from (detail.get("reason") for detail in details[:_MOST_DETAILS] if isinstance(detail, dict))
+    else:
+        yield from _reasons(details)
 
 
 def _message(error: dict[str, object]) -> str | None:

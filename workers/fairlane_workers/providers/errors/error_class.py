@@ -6,8 +6,7 @@ import re
 from collections.abc import Mapping
 from enum import StrEnum
 
-from fairlane_workers.providers.errors.content import rejects_content
-from fairlane_workers.providers.errors.doubtful import passes
+from fairlane_workers.providers.errors.content import is_too_long, rejects_content
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.rate_limit_names import (
     CERTAIN,
@@ -18,11 +17,11 @@ from fairlane_workers.providers.errors.rate_limit_names import (
 from fairlane_workers.providers.errors.server_state import (
     is_of_gateway,
     lacks_capacity,
+    passes,
     states_fault,
     states_overload,
 )
 from fairlane_workers.providers.errors.spent import LEAST_ANSWER, affordable_tokens, is_shut, is_spent
-from fairlane_workers.providers.errors.too_long import is_too_long
 
 
 class ErrorClass(StrEnum):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.errors.spent import BEHIND_LITELLM, YOU_HAVE
+from fairlane_workers.providers.errors.spent import BEHIND_LITELLM, LAST_WORD, YOU_HAVE
 
 TOO_MANY_REQUESTS = 429
 FORBIDDEN = 403
@@ -60,7 +60,6 @@ _GROWTH_WORDS = re.compile(
     r"|\bdoes not double faster than\b",
     re.IGNORECASE,
 )
-_ENDING = re.compile(r"(?:error|exception)$")
 _PARTS = re.compile(r"[./#:]")
 
 _TOO_MANY = r"(?<![a-z0-9])too[ _-]?many[ _-]?requests(?![a-z0-9])"
@@ -198,7 +197,7 @@ def _plain(name: str) -> tuple[str, str]:
     Parts between them are subjects: Apigee's ``policies.ratelimit.InvalidMessageWeight`` is no rate limit.
     """
     parts = _PARTS.split(name.lower())
-    first, last = (_ENDING.sub("", re.sub("[_ -]", "", part)) for part in (parts[0], parts[-1]))
+    first, last = (LAST_WORD.sub("", re.sub("[_ -]", "", part)) for part in (parts[0], parts[-1]))
     return first, last
 
 

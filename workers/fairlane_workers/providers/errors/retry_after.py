@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from decimal import Decimal
 from email.utils import parsedate_to_datetime
@@ -23,14 +24,6 @@ _LENGTH = 2000
 """Characters of a message that are read."""
 _LONGEST_IN_WORDS_MS = 3_600_000
 """A longer wait in words is not believed: Azure's sentences ask for a day where a minute is enough."""
-# As in: Please try again in 6m12.5s, retry after 10 seconds, resets in ~30s, available in 5 seconds, or
-# Akamai's: You can submit the request after 49 seconds
-_WAIT = re.compile(
-    r"\b(?:(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?|available in|request after):? ~?"
-    r"(?:([0-9]{1,4})h)?(?:([0-9]{1,6})m)?([0-9]{1,6}(?:\.[0-9]{1,12})?) ?"
-    r"(milliseconds?|ms|seconds?|secs?|s|minutes?|mins?|m|hours?|h)\b",
-    re.IGNORECASE,
-)
 # As in: resets at 2026-05-15T15:00:00Z, please try after 2026-05-15T15:00:00Z
 _DATE = re.compile(
     r"\b(?:regain|access|resets?|renews?|available|again)\b[^.\n]{0,30}? (?:on|at|after) "
@@ -45,18 +38,26 @@ _MOMENT = re.compile(
     r"(\d{4}-\d\d-\d\dT\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?(?:Z|[+-]\d\d:?\d\d))",
     re.ASCII | re.IGNORECASE,
 )
-# As in: 5s, 1m30s, 500ms, 10 seconds, 2 min
-_DURATION = re.compile(
+# As in: 5s, 1m30s, 500ms, 10 seconds, 2 min, 1d2h, 250us
+_LENGTHS = (
+    r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:days?|d) ?)?"
     r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:hours?|hrs?|h) ?)?"
     r"(?:([0-9]{1,6}(?:\.[0-9]{1,12})?) ?(?:minutes?|mins?|m(?!s)) ?)?"
     r"(?:([0-9]{1,9}(?:\.[0-9]{1,12})?) ?(?:seconds?|secs?|s) ?)?"
-    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:milliseconds?|ms))?",
-    re.ASCII | re.IGNORECASE,
+    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:milliseconds?|ms) ?)?"
+    r"(?:([0-9]{1,12}(?:\.[0-9]{1,12})?) ?(?:us|µs))?"
 )
-_UNITS_MS = (3_600_000.0, 60_000.0, 1000.0, 1.0)
+_DURATION = re.compile(_LENGTHS, re.ASCII | re.IGNORECASE)
+# As in: Please try again in 6m12.5s, retry after 10 seconds, resets in ~30s, available in 5 seconds, or
+# Akamai's: You can submit the request after 49 seconds
+_WAIT = re.compile(
+    r"\b(?:(?:try again|retry|wait|resets?)(?: again)?(?: in| after| for)?|available in|request after):? ~?"
+    rf"(?P<wait>(?=[0-9]){_LENGTHS}(?<=[a-z]))\b",
+    re.IGNORECASE,
+)
+_UNITS_MS = (86_400_000.0, 3_600_000.0, 60_000.0, 1000.0, 1.0, 0.001)
 _BETWEEN = re.compile(r"(?<!day)(?<!mon)(?<!tue)(?<!wed)(?<!thu)(?<!fri)(?<!sat)(?<!sun),\s+", re.IGNORECASE)
 """Between the values of a header that came twice; the comma after a day's name is a date's."""
-_UNIT_MS = {"s": 1000.0, "m": 60_000.0, "h": 3_600_000.0}
 
 
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
@@ -116,12 +117,8 @@ def wait_in_words_ms(message: str | None, now_ms: int) -> int | None:
     if found := _MOMENT.search(message):
         return wait_ms(found[1].upper(), now_ms)
     found = _WAIT.search(message)
-    if found is None:
-        return None
-    hours, minutes, amount, unit = found[1], found[2], float(found[3]), found[4].lower()
-    unit_ms = 1.0 if unit.startswith(("ms", "milli")) else _UNIT_MS[unit[0]]
-    total_ms = int(hours or 0) * _UNIT_MS["h"] + int(minutes or 0) * _UNIT_MS["m"] + amount * unit_ms
-    return math.ceil(round(total_ms, 6)) if total_ms <= _LONGEST_IN_WORDS_MS else None
+    asked_ms = wait_ms(found["wait"], now_ms) if found else None
+    return asked_ms if asked_ms is not None and asked_ms <= _LONGEST_IN_WORDS_MS else None
 
 
 def stated_date_ms(message: str | None, now_ms: int) -> int | None:
@@ -156,23 +153,10 @@ def _date_ms(text: str) -> int | None:
     """Epoch milliseconds of an HTTP date (any of its three forms) or an RFC 3339 date."""
     if len(text) > _LONGEST:
         return None
-    moment = _rfc3339(text) if text[4:5] == "-" else _http_date(text) or _rfc3339(text)
-    if moment is None:
-        return None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return round(moment.timestamp() * 1000)
-
-
-def _rfc3339(text: str) -> datetime | None:
-    try:
-        return datetime.fromisoformat(text)
-    except ValueError:
-        return None
-
-
-def _http_date(text: str) -> datetime | None:
-    try:
-        return parsedate_to_datetime(text)
-    except (ValueError, TypeError, IndexError, OverflowError):
-        return None
+    for read in (datetime.fromisoformat, parsedate_to_datetime):
+        with suppress(ValueError, TypeError, IndexError, OverflowError):
+            moment = read(text)
+            if moment.tzinfo is None:
+                moment = moment.replace(tzinfo=UTC)
+            return round(moment.timestamp() * 1000)
+    return None

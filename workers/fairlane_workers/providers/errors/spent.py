@@ -17,7 +17,7 @@ _KINDS = frozenset(
     }
 )
 _ENDINGS = ("spendlimitexceeded", "spendlimitreached", "usagelimitexceeded")
-_LAST_WORD = re.compile(r"(?:error|exception)$")
+LAST_WORD = re.compile(r"(?:error|exception)$")
 
 BEHIND_LITELLM = (
     r"(?:litellm\.\w{1,40}: (?:\w{1,40} - )?(?:b?['\"]?\{[^{}]{0,80}(?:\{[^{}]{0,80}?)?\"message\": ?\")?)?"
@@ -92,5 +92,5 @@ def is_shut(error: ErrorBody) -> bool:
 
 
 def _names_it(kind: str) -> bool:
-    plain = _LAST_WORD.sub("", kind.lower().replace("_", ""))
+    plain = LAST_WORD.sub("", kind.lower().replace("_", ""))
     return plain in _KINDS or plain.endswith(_ENDINGS)

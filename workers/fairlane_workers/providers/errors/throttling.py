@@ -164,7 +164,7 @@ def named_wait_ms(error: BaseException, now_ms: int) -> int | None:
         *(_get(response, "headers"), _get(error, "headers")),
         _get(_get(response, "ResponseMetadata"), "HTTPHeaders"),
     ):
-        if (wait := retry_after_ms(_texts(headers), now_ms)) is not None:
+        if (wait := retry_after_ms(texts_of(headers), now_ms)) is not None:
             return wait
     return wait_in_words_ms(_text(error), now_ms)
 
@@ -176,7 +176,8 @@ def _text(error: BaseException) -> str | None:
         return None
 
 
-def _texts(headers: Any) -> dict[str, str]:
+def texts_of(headers: Any) -> dict[str, str]:
+    """Headers by lower-case name; none where ``headers`` are no mapping."""
     try:
         return {str(name).lower(): str(value) for name, value in dict(headers or {}).items()}
     except Exception:  # noqa: BLE001 - any object may have that name

@@ -71,11 +71,13 @@ class AnswerPoller:
             if wait_s:
                 await self._pause(wait_s)
             wait_s = min(wait_s * GROWTH or 1.0, MOST_PAUSE_S)
-            reply = await self._poll(call)
-            if reply is None:
+            try:
+                reply = await self._get(call, call.dialect.look(call.handle or ""))
+            except TransportError:
                 continue
             if reply.status in _LATER or reply.status >= 500:
-                wait_s = max(wait_s, self._asked_to_wait_s(reply))
+                asked_ms = retry_after_ms(plain(reply.headers), self._clock.now_ms()) or 0
+                wait_s = max(wait_s, asked_ms / 1000)
                 await reply.aclose()
                 continue
             call.reply = reply
@@ -87,13 +89,6 @@ class AnswerPoller:
                 call.answer = Answer(problem=problem)
             if cut == MOST_CUT or (not cut and call.answer.pending is None):
                 return reply
-
-    async def _poll(self, call: CallInProgress) -> Reply | None:
-        """One poll's reply; ``None`` if the network failed."""
-        try:
-            return await self._get(call, call.dialect.look(call.handle or ""))
-        except TransportError:
-            return None
 
     async def _read(self, call: CallInProgress, reply: Reply) -> str | None:
         """Read a reply into ``call``. Returns where it broke off, if it did, and then leaves ``call``
@@ -115,9 +110,6 @@ class AnswerPoller:
             answer.pending, answer.problem = None, str(unreadable)
         await _deliver(call)
         return None
-
-    def _asked_to_wait_s(self, reply: Reply) -> float:
-        return (retry_after_ms(plain(reply.headers), self._clock.now_ms()) or 0) / 1000
 
 
 async def _deliver(call: CallInProgress) -> None:

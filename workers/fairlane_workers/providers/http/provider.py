@@ -16,7 +16,6 @@ from fairlane.core.lru import Lru
 from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets, is_key_name
 from fairlane.export.finish_reasons import Ending, ending_of
-from fairlane.model.hints import Hints
 from fairlane.model.outcome import (
     Aborted,
     AccessDenied,
@@ -38,7 +37,8 @@ from fairlane_workers.providers.errors.retry_after import provider_now_ms
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
 from fairlane_workers.providers.http.polling import AnswerPoller, CallInProgress
 from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, read_body
-from fairlane_workers.providers.limits import dialect_of, read_limits
+from fairlane_workers.providers.limits.reading import read_limits
+from fairlane_workers.providers.limits.table import dialect_of
 from fairlane_workers.transport import SHORTAGE, Reply, Transport, TransportError, is_shortage
 
 ERROR_BODY_BYTES = 64 * 1024
@@ -145,10 +145,11 @@ class HttpProvider:
                 raise  # on_chunk's own
             if call.reply is None or not (call.answer.complete or call.answer.error):
                 self._drop(call)
-                seen = "no answer" if call.reply is None else "the answer was not complete"
+                headers = plain(call.reply.headers) if call.reply else {}
+                seen = "the answer was not complete" if call.reply else "no answer"
                 return TimedOut(
                     f"{seen} within {request.timeout_s:g} s: a slow server needs a longer timeout",
-                    hints=self._hints(call.reply),
+                    hints=read_limits(self._reading.limits, headers, self._clock.now_ms()),
                     deadline_ms=round(request.timeout_s * 1000),
                 )
             return self._conclude(call, call.reply)
@@ -275,18 +276,12 @@ class HttpProvider:
         headers, now_ms = plain(reply.headers), self._clock.now_ms()
         return conclude(answer, reply.status, headers, self._reading, now_ms=now_ms, secrets=self._secrets())
 
-    def _hints(self, reply: Reply | None) -> Hints | None:
-        """The limits that the headers report, if there is a reply."""
-        if reply is None:
-            return None
-        return read_limits(self._reading.limits, plain(reply.headers), self._clock.now_ms())
-
     def _fit(self, text: str) -> str:
         return bounded(scrubbed(text, self._secrets()))
 
     def _secrets(self) -> Secrets:
         """The secrets as they are now; a fetched token changes while the provider lives."""
-        held = self._authorizer.masks or self._authorizer.secrets
+        held = self._authorizer.secrets
         if held != self._held:
             self._held = held
             ahead = held if isinstance(held, Secrets) else Secrets(held)

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import re
-from functools import lru_cache
 
 from fairlane_workers.providers.errors.retry_after import wait_ms
 
@@ -13,11 +11,8 @@ _LONGEST = 100
 LONGEST_MS = 31 * 86_400_000
 
 _NUMBER = re.compile(r"[0-9]{1,13}(\.[0-9]{0,20})?", re.ASCII)
-_PART = r"(?:([0-9]{1,12}(?:\.[0-9]{0,12})?)%s)?"
-_DURATION = re.compile(
-    "".join(_PART % unit for unit in ("d", "h", "m(?!s)", "s", "ms", "(?:us|µs)")), re.ASCII
-)
-_UNITS_MS = (86_400_000.0, 3_600_000.0, 60_000.0, 1000.0, 1.0, 0.001)
+_SPACED = re.compile(r"[0-9].* .*[smhd]", re.ASCII)
+"""As in "1 m", which may be anything; a date begins or ends otherwise."""
 
 
 def number(text: str | None) -> float | None:
@@ -42,22 +37,5 @@ def reset_ms(text: str | None, now_ms: int) -> int | None:
     if not text or len(text) > _LONGEST:
         return None
     text = text.strip()
-    found = _duration_ms(text) if _has_unit(text) else wait_ms(text, now_ms)
+    found = None if _SPACED.fullmatch(text) else wait_ms(text, now_ms)
     return found if found is not None and found <= LONGEST_MS else None
-
-
-def _has_unit(text: str) -> bool:
-    """Whether the text is a duration: it ends with a unit and, unlike a date, begins with a digit."""
-    return text[-1:] in ("s", "m", "h", "d") and text[:1].isdigit()
-
-
-@lru_cache(maxsize=1024)  # few distinct resets occur within seconds
-def _duration_ms(text: str) -> int | None:
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        return None
-    total = 0.0
-    for part, unit_ms in zip(match.groups(), _UNITS_MS, strict=True):
-        if part:
-            total += float(part) * unit_ms
-    return math.ceil(round(total, 6))

@@ -34,13 +34,10 @@ def read_clocks(clocks: Iterable[Clock], headers: Mapping[str, str], now_ms: int
     """The axes that the headers report, each independent of the others."""
     axes: Axes = {}
     for axis, limit, remaining, reset, per_minute in clocks:
-        allowed, left, renewed = headers.get(limit), headers.get(remaining), headers.get(reset)
-        if allowed is None and left is None and renewed is None:
-            continue
-        quota = number(allowed)
+        quota = number(headers.get(limit))
         if quota is not None:
             quota *= per_minute
-        hint = hint_of(quota, number(left), reset_ms(renewed, now_ms))
+        hint = hint_of(quota, number(headers.get(remaining)), reset_ms(headers.get(reset), now_ms))
         if hint is not None:
             add(axes, axis, hint)
     return axes

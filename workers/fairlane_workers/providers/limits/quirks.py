@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from fairlane.model.hints import Axis, AxisHint
 from fairlane_workers.providers.limits.amounts import MOST, number
 from fairlane_workers.providers.limits.clocks import Axes, add
-from fairlane_workers.providers.limits.ratelimit_fields import NAMES as NAMES_OF_FIELDS
 from fairlane_workers.providers.limits.ratelimit_fields import read_fields
 
 NAMES = frozenset(
@@ -70,6 +69,5 @@ def xai_seconds(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
 
 def fields_of_the_ietf(axes: Axes, headers: Mapping[str, str], now_ms: int) -> None:
     """Add the hints of the ``RateLimit`` fields."""
-    if not NAMES_OF_FIELDS.isdisjoint(headers):
-        for axis, hint in read_fields(headers, now_ms).items():
-            add(axes, axis, hint)
+    for axis, hint in read_fields(headers, now_ms).items():
+        add(axes, axis, hint)

@@ -16,10 +16,7 @@ NAMES = frozenset(
 
 _LONGEST, _MOST_ITEMS = 1000, 16
 _DAY_S = 86_400
-_AXIS_OF_UNIT: dict[str, Axis] = {
-    "requests": "requests",
-    "concurrent-requests": "concurrency",
-}
+_AXIS_OF_UNIT: dict[str, Axis] = {"requests": "requests", "concurrent-requests": "concurrency"}
 _PER_MINUTE: tuple[Axis, ...] = ("requests", "unnamed")
 
 

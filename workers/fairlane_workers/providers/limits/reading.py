@@ -122,13 +122,8 @@ def _exhausted(axes: Axes, headers: Mapping[str, str], body: ErrorBody) -> Axis 
 
 
 def _slowest_spent(axes: Axes) -> Axis | None:
-    found: Axis | None = None
-    longest_ms = -1
-    for axis in _ORDER:
-        hint = axes.get(axis)
-        if hint is not None and _spent(hint) and (hint.reset_ms or 0) > longest_ms:
-            found, longest_ms = axis, hint.reset_ms or 0
-    return found
+    spent: list[Axis] = [axis for axis in _ORDER if _spent(axes.get(axis))]
+    return max(spent, key=lambda axis: axes[axis].reset_ms or 0, default=None)
 
 
 def _spent(hint: AxisHint | None) -> bool:

@@ -14,7 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
@@ -43,6 +43,7 @@ class AnthropicMessages(Dialect):
     """``POST {base_url}/messages``; a stream ends with a ``message_stop`` event."""
 
     protocol = "anthropic"
+    path = "/messages"
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def __init__(self, api_version: str | None = None) -> None:
@@ -56,10 +57,6 @@ class AnthropicMessages(Dialect):
     def headers(self) -> dict[str, str]:
         """See `Dialect.headers`."""
         return {"anthropic-version": self._version}
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/messages"
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -76,8 +73,8 @@ class AnthropicMessages(Dialect):
             block = as_object(block, "content[]")
             if block.get("type") == "tool_use":
                 answer.tools.append(ToolCall(_text(block.get("name")), _arguments(block)))
-            else:
-                _take_text(block, answer)
+            elif (text := _text_of(block, answer)) is not None:
+                answer.add(text)
         _stop(document, answer)
         answer.ended = True
 
@@ -91,9 +88,11 @@ class AnthropicMessages(Dialect):
                 return _take_delta(document, answer)
             case "content_block_start":
                 block = as_object(document.get("content_block"), "content_block")
-                if block.get("type") != "tool_use":
-                    return _begin_text(block, answer)
-                answer.drafts.append(_draft(document.get("index"), block))
+                if block.get("type") == "tool_use":
+                    answer.drafts.append(_draft(document.get("index"), block))
+                elif (text := _text_of(block, answer)) is not None:
+                    answer.begin_part()
+                    return answer.snapshot(text)  # pieces may repeat it (MiniMax) or go on after it
             case "message_start":
                 message = as_object(document.get("message"), "message")
                 answer.name_model(message.get("model"))
@@ -111,28 +110,13 @@ class AnthropicMessages(Dialect):
         return ""
 
 
-def _take_text(block: Mapping[str, Any], answer: Answer) -> str:
-    """Add the text of a block; thinking, and tools that the provider runs, have none."""
-    _hold(block, answer)
-    text = block.get("text")
-    return answer.add(text) if block.get("type") == "text" and isinstance(text, str) else ""
-
-
-def _begin_text(block: Mapping[str, Any], answer: Answer) -> str:
-    """Begin a block with the text it has already: pieces may repeat that (MiniMax) or go on after it."""
-    text = block.get("text")
-    answer.thought = answer.thought or block.get("type") == "thinking"
-    _hold(block, answer)
-    if block.get("type") != "text" or not isinstance(text, str):
-        return ""
-    answer.begin_part()
-    return answer.snapshot(text)
-
-
-def _hold(block: Mapping[str, Any], answer: Answer) -> None:
-    """Note a block that is neither text nor thinking: Anthropic's are calls and results of its own tools."""
-    if (kind := block.get("type")) not in _TEXT_AND_THINKING:
+def _text_of(block: Mapping[str, Any], answer: Answer) -> str | None:
+    """The text of a block; ``None`` for thinking, and for calls and results of Anthropic's own tools."""
+    kind, text = block.get("type"), block.get("text")
+    answer.thought = answer.thought or kind == "thinking"
+    if kind not in _TEXT_AND_THINKING:
         answer.hold(kind, trace=True)
+    return text if kind == "text" and isinstance(text, str) else None
 
 
 def _take_delta(document: Mapping[str, Any], answer: Answer) -> str:
@@ -167,14 +151,14 @@ def _stop(ending: Mapping[str, Any], answer: Answer) -> None:
     """Note the stop reason. ``max_tokens``, ``model_context_window_exceeded`` and ``pause_turn`` are answers,
     too, cut short: the finish reason shows it.
     """
-    reason, details = ending.get("stop_reason"), ending.get("stop_details")
+    reason = ending.get("stop_reason")
     answer.finish(reason)
     if answer.finish_reason is not None:
         answer.take_drafts()
         answer.closed = True
     if reason == "refusal":
-        words = details if isinstance(details, dict) else {}
-        why = [word for word in (words.get("category"), words.get("explanation")) if isinstance(word, str)]
+        words = (within(ending, "stop_details", name) for name in ("category", "explanation"))
+        why = [word for word in words if isinstance(word, str)]
         answer.refusal = ": ".join(
             ["the provider's safety filter stopped the answer (stop_reason refusal)", *why]
         )
@@ -187,5 +171,4 @@ def _count(usage: object, answer: Answer) -> None:
     all of it as input.
     """
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    if isinstance(usage, dict):
-        answer.count_beside_cache(*(token_count(usage.get(name)) for name in names))
+    answer.count_beside_cache(usage, *names)

@@ -38,10 +38,7 @@ def build_body(request: Request) -> dict[str, Any]:
     `UnmappableError`.
     """
     common, own_tools = split_tools(request.params)
-    choice = common.pop("tool_choice", None)
-    if not _is_own(choice):
-        common["tool_choice"] = choice
-        choice = None
+    choice = common.pop("tool_choice") if _is_own(common.get("tool_choice")) else None
     asked = Parameters.of(common)
     messages = read_messages(request.messages)
     lifted = [message for message in messages if message.role == "system"]

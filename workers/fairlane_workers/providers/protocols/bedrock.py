@@ -15,7 +15,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     parse_object,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.auth.sigv4 import require_botocore
 from fairlane_workers.providers.contract import Request
@@ -79,7 +79,7 @@ class Bedrock(Dialect):
         """See `Dialect.read`."""
         if "output" not in document and "__type" in document:
             kind = next(_names(document["__type"]), "")
-            answer.error = {"type": kind, "message": _message(document)}
+            answer.error = {"type": kind, "message": ErrorBody.of(document).message}
             return
         _count(document.get("usage"), answer)
         message = as_object(as_object(document.get("output"), "output").get("message"), "output.message")
@@ -95,8 +95,7 @@ class Bedrock(Dialect):
             case "contentBlockDelta":
                 return _take_delta(as_object(document.get("delta"), "delta"), answer)
             case "contentBlockStart":
-                start = document.get("start")
-                if isinstance(start, dict) and isinstance(use := start.get("toolUse"), dict):
+                if isinstance(use := within(document, "start", "toolUse"), dict):
                     answer.tools.append(ToolCall(_tool_name(use), ""))
             case "messageStop":
                 _stop(document.get("stopReason"), answer)
@@ -104,7 +103,7 @@ class Bedrock(Dialect):
                 _count(document.get("usage"), answer)
                 answer.ended = True
             case name if name.startswith(ERROR):
-                answer.error = {"type": name.removeprefix(ERROR), "message": _message(document)}
+                answer.error = {"type": name.removeprefix(ERROR), "message": ErrorBody.of(document).message}
             case _:  # messageStart, contentBlockStop, and future events
                 pass
         return ""
@@ -117,21 +116,13 @@ class Bedrock(Dialect):
         """The type is in a header or in the body's ``__type``, at times with a namespace or a link."""
         parsed = ErrorBody.parse(body)
         kinds = (*_names(headers.get("x-amzn-errortype")), *_names(parsed.error.get("__type")))
-        lowered = tuple(kind.lower() for kind in kinds)
-        return replace(
-            parsed, kinds=(*lowered, *parsed.kinds), message=parsed.message or _message(parsed.error)
-        )
+        return replace(parsed, kinds=(*(kind.lower() for kind in kinds), *parsed.kinds))
 
 
 def _names(value: object) -> Iterator[str]:
     """``Name`` of ``prefix#Name`` and ``Name:http://…``."""
     if isinstance(value, str) and (name := value.partition(":")[0].rpartition("#")[2].strip()):
         yield name
-
-
-def _message(error: Mapping[str, Any]) -> str | None:
-    found = error.get("message") or error.get("Message")
-    return found if isinstance(found, str) and found.strip() else None
 
 
 def _tool_name(use: Mapping[str, Any]) -> str:
@@ -152,7 +143,8 @@ def _take_block(block: Mapping[str, Any], answer: Answer) -> None:
 
 
 def _hold(block: Mapping[str, Any], answer: Answer) -> None:
-    """Note what a block holds that is neither text nor reasoning nor a call of ours."""
+    """Note reasoning, and what a block holds that is neither text nor that nor a call of ours."""
+    answer.thought = answer.thought or "reasoningContent" in block
     for kind in block.keys() - _TEXTS:
         answer.hold(kind, trace=kind in _TRACES)
 
@@ -178,5 +170,4 @@ def _stop(reason: object, answer: Answer) -> None:
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts. Bedrock counts cache reads and writes apart from the rest of the prompt."""
     names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens")
-    if isinstance(usage, dict):
-        answer.count_beside_cache(*(token_count(usage.get(name)) for name in names))
+    answer.count_beside_cache(usage, *names)

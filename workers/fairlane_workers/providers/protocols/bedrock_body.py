@@ -19,7 +19,7 @@ from fairlane_workers.providers.requests.messages import (
     read_messages,
     spoken,
 )
-from fairlane_workers.providers.requests.parameters import Parameters, Tool
+from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
 
 _SAID_NOTHING = Text("", {"type": "text", "text": ""})
 _IMAGES = {each: each.removeprefix("image/") for each in IMAGES}
@@ -45,6 +45,7 @@ _OWN = frozenset(
         *("serviceTier", "system", "toolConfig"),
     }
 )
+_CHOICES: Mapping[ToolChoice | None, Mapping[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
 _EMPTY: tuple[object, ...] = (None, {}, [])
 
 
@@ -147,14 +148,10 @@ def _tools(asked: Parameters) -> dict[str, Any]:
     """The tools; Converse has no way to forbid calls, so ``"none"`` offers no tool."""
     if not asked.tools or asked.tool_choice == "none":
         return {}
-    choice: dict[str, Any] | None = None
-    match asked.tool_choice:
-        case "auto":
-            choice = {"auto": {}}
-        case "required":
-            choice = {"any": {}}
-        case Tool(name=name):
-            choice = {"tool": {"name": name}}
+    if isinstance(asked.tool_choice, Tool):
+        choice: Mapping[str, Any] | None = {"tool": {"name": asked.tool_choice.name}}
+    else:
+        choice = _CHOICES.get(asked.tool_choice)
     return {"tools": [{"toolSpec": _tool_spec(tool)} for tool in asked.tools], "toolChoice": choice}
 
 

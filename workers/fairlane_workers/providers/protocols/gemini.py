@@ -1,4 +1,4 @@
-"""The protocols "gemini" and "vertex": ``generateContent`` of Google AI Studio and of Vertex AI."""
+"""The protocols "gemini" and "vertex": ``generateContent`` and ``embedContent`` of Google."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connections.connection import Connection
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane_workers.providers.answers.answer import (
     Answer,
@@ -15,17 +14,92 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
+    first_of,
+    packed,
     token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
-from fairlane_workers.providers.protocols.gemini_embeddings import GeminiEmbeddings
-from fairlane_workers.providers.protocols.gemini_errors import LATE_STATUSES, LOCKED_OUT, UNNAMED
 from fairlane_workers.providers.protocols.gemini_request import build_body, resource
+
+# https://cloud.google.com/apis/design/errors#handling_errors
+LATE_STATUSES = {
+    "invalid_argument": 400,
+    "failed_precondition": 400,
+    "out_of_range": 400,
+    "unauthenticated": 401,
+    "permission_denied": 403,
+    "not_found": 404,
+    "aborted": 409,
+    "already_exists": 409,
+    "resource_exhausted": 429,
+    "cancelled": 499,
+    "internal": 500,
+    "unknown": 500,
+    "data_loss": 500,
+    "unimplemented": 501,
+    "unavailable": 503,
+    "deadline_exceeded": 504,
+}
+
+LOCKED_OUT = "PUP_LIMITED_DISABLED"
+"""The account may not use the model: https://ai.google.dev/api/generate-content#FinishReason"""
+
+UNNAMED = "OTHER"
+"""Gemini broke off for a reason that it does not name. Elsewhere "other" may end a whole answer."""
 
 _MEDIA = ("inlineData", "fileData")
 _TRACES = ("executableCode", "codeExecutionResult", "toolCall", "toolResponse")
+_COLLECTIONS = ("models", "tunedModels")
+
+# https://ai.google.dev/api/embeddings
+_DROPPED = frozenset({"encoding_format", "user"})
+_OWN_NAMES = {"dimensions": "outputDimensionality", "task_type": "taskType", "auto_truncate": "autoTruncate"}
+
+
+class GeminiEmbeddings(Dialect):
+    """``:embedContent`` for one text, ``:batchEmbedContents`` for more.
+
+    The answer's text has the form of `fairlane.evaluators.embeddings`.
+    """
+
+    protocol = "gemini"
+    streams = False
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`."""
+        method = "embedContent" if len(request.inputs or ()) == 1 else "batchEmbedContents"
+        return f"{resource(request.model, _COLLECTIONS)}:{method}"
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """One request, or a list of them. OpenAI's ``dimensions`` is ``outputDimensionality``."""
+        params = {
+            _OWN_NAMES.get(name, name): value
+            for name, value in request.params.items()
+            if name not in _DROPPED and value is not None
+        }
+        model = resource(request.model, _COLLECTIONS).removeprefix("/")
+        asked = [
+            {**params, "model": model, "content": {"parts": [{"text": text}]}}
+            for text in request.inputs or ()
+        ]
+        return asked[0] if len(asked) == 1 else {"requests": asked}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """Read the vectors in the order of the texts. Most models count no tokens."""
+        if document.get("error"):
+            answer.error = document["error"]
+            return
+        usage = document.get("usageMetadata")
+        if isinstance(usage, dict):
+            answer.count(0, usage.get("promptTokenCount"))
+        one = document.get("embedding")
+        listed = as_list(document.get("embeddings"), "embeddings") if one is None else [one]
+        vectors = [as_object(each, "embeddings[]").get("values") for each in listed]
+        answer.add(packed(as_list(each, "embeddings[].values") for each in vectors))
+        answer.ended = True
 
 
 class Gemini(Dialect):
@@ -36,12 +110,8 @@ class Gemini(Dialect):
     """
 
     protocol = "gemini"
+    embeddings: ClassVar[type[Dialect] | None] = GeminiEmbeddings
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`. Those of Vertex AI are another API."""
-        return GeminiEmbeddings() if cls is Gemini else None
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
@@ -50,7 +120,7 @@ class Gemini(Dialect):
 
     def resource(self, model: str) -> str:
         """The path of a model, such as ``/models/gemini-flash``."""
-        return resource(model, ("models", "tunedModels"), "models")
+        return resource(model, _COLLECTIONS)
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -77,7 +147,7 @@ class Gemini(Dialect):
         answer.name_model(document.get("modelVersion"))
         _count(document.get("usageMetadata"), answer)
         _blocked(document.get("promptFeedback"), answer)
-        candidate = _first(as_list(document.get("candidates") or [], "candidates"))
+        candidate = first_of(as_list(document.get("candidates") or [], "candidates"), "candidates[]")
         if candidate is None:
             return ""
         content = as_object(candidate.get("content") or {}, "candidates[0].content")
@@ -91,6 +161,7 @@ class Vertex(Gemini):
     """``POST {base_url}/publishers/google/models/{model}:generateContent``; tuned: ``endpoints/…``."""
 
     protocol = "vertex"
+    embeddings = None  # they are another API
 
     def resource(self, model: str) -> str:
         """See `Dialect.resource`."""
@@ -99,18 +170,8 @@ class Vertex(Gemini):
                 f"model: {model!r} names a project, but the connection's base_url does; "
                 'write "endpoints/<id>" or the name alone'
             )
-        publishers = ("publishers/google/models", "endpoints")
         name = model.removeprefix("google/").removeprefix("models/")
-        return resource(name, publishers, publishers[0])
-
-
-def _first(candidates: list[Any]) -> dict[str, Any] | None:
-    """The candidate of index 0; with ``candidateCount`` above 1 a stream interleaves all of them."""
-    for candidate in candidates:
-        if as_object(candidate, "candidates[]").get("index", 0) in (0, None):
-            found: dict[str, Any] = candidate
-            return found
-    return None
+        return resource(name, ("publishers/google/models", "endpoints"))
 
 
 def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
@@ -139,9 +200,9 @@ def _hold(part: Mapping[str, Any], answer: Answer) -> None:
 
 def _blocked(feedback: object, answer: Answer) -> None:
     """Note why the prompt was blocked: then there are no candidates, but a reason."""
-    reason = feedback.get("blockReason") if isinstance(feedback, dict) else None
-    if isinstance(feedback, dict) and isinstance(reason, str) and reason:
-        said = _said(feedback.get("blockReasonMessage"))
+    reason = within(feedback, "blockReason")
+    if isinstance(reason, str) and reason:
+        said = _said(within(feedback, "blockReasonMessage"))
         answer.refusal = f"the provider blocked the prompt (blockReason {reason}){said}"
         answer.finish(reason)
 
@@ -171,15 +232,13 @@ def _count(usage: object, answer: Answer) -> None:
     """Note the token counts, cumulative in a stream. The prompt includes cache reads; results of tools are
     input, too. Thoughts are billed as output.
     """
-    if not isinstance(usage, dict):
-        return
     answer.count(
         _sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
         _sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
-        token_count(usage.get("cachedContentTokenCount")),
+        within(usage, "cachedContentTokenCount"),
     )
 
 
-def _sum(usage: Mapping[str, Any], *names: str) -> int | None:
-    counts = [count for name in names if (count := token_count(usage.get(name))) is not None]
+def _sum(usage: object, *names: str) -> int | None:
+    counts = [count for name in names if (count := token_count(within(usage, name))) is not None]
     return sum(counts) if counts else None

@@ -8,6 +8,7 @@ from typing import Any
 from urllib.parse import quote
 
 from fairlane.config.connections.connection import EFFORTS
+from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.messages import (
@@ -53,15 +54,15 @@ def build_body(request: Request) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
-def resource(model: str, collections: tuple[str, ...], default: str) -> str:
-    """A model's name as a path, below one of ``collections``; ``default`` if the name has none.
+def resource(model: str, collections: tuple[str, ...]) -> str:
+    """A model's name as a path, below one of ``collections``; the first of them if the name has none.
 
     Nothing in the name can lead elsewhere: all of it is percent-encoded.
     """
     for collection in collections:
         if model.startswith(f"{collection}/"):
             return f"/{collection}/{quote(model.removeprefix(f'{collection}/'), safe='')}"
-    return f"/{default}/{quote(model, safe='')}"
+    return f"/{collections[0]}/{quote(model, safe='')}"
 
 
 def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
@@ -92,8 +93,7 @@ def _part(part: Part) -> dict[str, Any]:
 
 def _call(call: Call) -> dict[str, Any]:
     """A call, with the signature that newer models want back, where Google's own form of chats has it."""
-    google = call.extra.get("google")
-    signature = google.get("thought_signature") if isinstance(google, Mapping) else None
+    signature = within(call.extra, "google", "thought_signature")
     signed = {} if signature is None else {"thoughtSignature": signature}
     return {"functionCall": {"name": call.name, "args": dict(call.arguments)}, **signed}
 

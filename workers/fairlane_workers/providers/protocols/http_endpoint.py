@@ -13,13 +13,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.endpoint import EndpointPolling, EndpointStream, HttpEndpoint, read_body
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.templates.shapes import MISSING, JsonTemplate, PathTemplate
-from fairlane_workers.providers.answers.answer import (
-    Answer,
-    Pending,
-    UnreadableError,
-    output_text,
-    token_count,
-)
+from fairlane_workers.providers.answers.answer import Answer, Pending, UnreadableError, output_text
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
@@ -36,12 +30,12 @@ class JsonPath:
     """An expression that finds a value in a document; one that does not fit finds nothing."""
 
     def __init__(self, expression: str | None) -> None:
-        self._found = None if expression is None else jmespath.compile(expression)
+        self._compiled = jmespath.compile(expression or "`null`")
 
     def find(self, document: Any) -> Any:
         """The value; ``None`` for nothing."""
         try:
-            return None if self._found is None else self._found.search(document)
+            return self._compiled.search(document)
         except JMESPathError:
             return None
 
@@ -89,17 +83,11 @@ class HttpEndpointDialect(Dialect):
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`."""
-        try:
-            return self._path.render(self._names(request))
-        except TemplateError as error:
-            raise UnmappableError(str(error)) from error
+        return str(self._filled(self._path, request))
 
     def body(self, request: Request) -> Any:
         """See `Dialect.body`: the filled template."""
-        try:
-            filled = None if self._body is None else self._body.render(self._names(request))
-        except TemplateError as error:
-            raise UnmappableError(str(error)) from error
+        filled = None if self._body is None else self._filled(self._body, request)
         return {} if filled is MISSING else filled
 
     def document(self, body: bytes) -> Any:
@@ -171,6 +159,12 @@ class HttpEndpointDialect(Dialect):
         except TemplateError:
             return None
 
+    def _filled(self, template: PathTemplate | JsonTemplate, request: Request) -> Any:
+        try:
+            return template.render(self._names(request))
+        except TemplateError as error:
+            raise UnmappableError(str(error)) from error
+
     def _names(self, request: Request) -> dict[str, Any]:
         """The names that templates may use; ``system`` and ``prompt`` only if there is such a message."""
         names = {
@@ -215,7 +209,7 @@ class HttpEndpointDialect(Dialect):
         return output_text(kind) or "", output_text(message) or ""
 
     def _note_end(self, document: Any, answer: Answer) -> None:
-        asked, answered = (token_count(path.find(document)) for path in self._counts)
+        asked, answered = (path.find(document) for path in self._counts)
         answer.count(answered, asked)
         answer.counts = self._counts_answers
         reason = self._finish.find(document)

@@ -1,27 +1,27 @@
-"""The protocol "ollama": Ollama's own chat API."""
+"""The protocol "ollama": Ollama's own API of chats and embeddings."""
 
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any
 
-from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
     UnreadableError,
     as_list,
     as_object,
+    packed,
     parse_object,
-    token_count,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
-from fairlane_workers.providers.protocols.ollama_embeddings import OllamaEmbeddings, with_remedy
 from fairlane_workers.providers.requests.media import Media
 from fairlane_workers.providers.requests.messages import ChatMessage, read_messages
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
@@ -32,19 +32,50 @@ _OWN = frozenset(
 )
 
 
+# https://github.com/ollama/ollama/blob/main/docs/api.md#generate-embeddings
+_OWN_OF_EMBEDDINGS = frozenset({"dimensions", "keep_alive", "options", "truncate"})
+_DROPPED = frozenset({"encoding_format", "user"})
+_NO_MODEL = re.compile(r"^model ['\"]?([^'\"\s]+)['\"]? not found")
+
+
+class OllamaEmbeddings(Dialect):
+    """``POST {base_url}/api/embed``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
+
+    protocol = "ollama"
+    path = "/api/embed"
+    streams = False
+
+    def body(self, request: Request) -> dict[str, Any]:
+        """Names that are not the API's own become ``options``, such as ``num_ctx``; given ones go before."""
+        given = {name: value for name, value in request.params.items() if value is not None}
+        own = {name: value for name, value in given.items() if name in _OWN_OF_EMBEDDINGS}
+        options = {name: value for name, value in given.items() if name not in _OWN_OF_EMBEDDINGS | _DROPPED}
+        if options and isinstance(own.get("options", {}), Mapping):
+            own["options"] = {**options, **own.get("options", {})}
+        return {**own, "model": request.model, "input": list(request.inputs or ())}
+
+    def read(self, document: Mapping[str, Any], answer: Answer) -> None:
+        """Read the vectors, in the order of the texts."""
+        if document.get("error"):
+            answer.error = document["error"]
+            return
+        answer.name_model(document.get("model"))
+        answer.count(0, document.get("prompt_eval_count"))
+        listed = as_list(document.get("embeddings"), "embeddings")
+        answer.add(packed(as_list(vector, "embeddings[]") for vector in listed))
+        answer.ended = True
+
+    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
+        """See `Dialect.error`."""
+        return _with_remedy(ErrorBody.parse(body))
+
+
 class Ollama(Dialect):
     """``POST {base_url}/api/chat``; a stream's last line says ``done`` and why."""
 
     protocol = "ollama"
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`."""
-        return OllamaEmbeddings()
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/api/chat"
+    path = "/api/chat"
+    embeddings = OllamaEmbeddings
 
     def body(self, request: Request) -> dict[str, Any]:
         """Sampling parameters become ``options``, like every name that is not one of the API's own.
@@ -79,7 +110,7 @@ class Ollama(Dialect):
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
         """The error's message; if the server lacks the model, with the command that fetches it."""
-        return with_remedy(ErrorBody.parse(body))
+        return _with_remedy(ErrorBody.parse(body))
 
     def _take(self, document: Mapping[str, Any], answer: Answer) -> str:
         if error := document.get("error"):
@@ -128,12 +159,7 @@ def _options(asked: Parameters, given: object) -> object:
         return given
     options: dict[str, Any] = {
         "num_predict": asked.max_tokens,
-        "temperature": asked.temperature,
-        "top_p": asked.top_p,
-        "top_k": asked.top_k,
-        "seed": asked.seed,
-        "presence_penalty": asked.presence_penalty,
-        "frequency_penalty": asked.frequency_penalty,
+        **asked.sampling,
         "stop": list(asked.stop) or None,
         **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
         **(given or {}),
@@ -167,6 +193,15 @@ def _end(document: Mapping[str, Any], answer: Answer) -> None:
     answer.name_model(document.get("model"))
     if reason == "load" and not (answer.text or answer.tools):
         raise UnreadableError("the model was loaded and said nothing (done_reason load)")
-    answer.count(token_count(document.get("eval_count")), token_count(document.get("prompt_eval_count")))
+    answer.count(document.get("eval_count"), document.get("prompt_eval_count"))
     answer.finish(reason)
     answer.ended = True
+
+
+def _with_remedy(error: ErrorBody) -> ErrorBody:
+    """The error; if the server lacks the model, its message has the command that fetches it."""
+    found = _NO_MODEL.match(error.message or "")
+    if found is None:
+        return error
+    remedy = f"model '{found[1]}' not found: run `ollama pull {found[1]}` on the server"
+    return replace(error, message=remedy)

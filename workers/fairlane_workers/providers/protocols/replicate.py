@@ -12,11 +12,11 @@ from fairlane_workers.providers.answers.answer import (
     Pending,
     UnreadableError,
     output_text,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
-from fairlane_workers.providers.errors.error_body import ErrorBody
+from fairlane_workers.providers.requests.parameters import stop_words
 
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""
@@ -77,7 +77,7 @@ class Replicate(Dialect):
         status = document.get("status")
         if not isinstance(status, str):
             if document.get("error") or document.get("detail"):
-                answer.error = _error_of(document)
+                answer.error = document.get("error") or document
                 return
             raise UnreadableError("status: a text was expected")
         text = output_text(document.get("output"))
@@ -88,9 +88,7 @@ class Replicate(Dialect):
         elif status == "succeeded":
             metrics = document.get("metrics")
             answer.counts = isinstance(metrics, dict) and "output_token_count" in metrics
-            if isinstance(metrics, dict):
-                counts = (metrics.get("output_token_count"), metrics.get("input_token_count"))
-                answer.count(*map(token_count, counts))
+            answer.count(within(metrics, "output_token_count"), within(metrics, "input_token_count"))
             answer.name_model(document.get("model"))
             answer.finish(status)
             answer.ended = True
@@ -98,14 +96,6 @@ class Replicate(Dialect):
             answer.error = {"type": status, "message": "the prediction was not begun before its deadline"}
         else:
             _fail(status, document.get("error"), answer)
-
-    def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
-        """Errors are ``{"title", "detail", "status"}``; some have only a ``detail``."""
-        read = ErrorBody.parse(body)
-        detail, title = read.error.get("detail"), read.error.get("title")
-        if isinstance(title, str) and not detail:
-            return ErrorBody(read.kinds, title, read.error)
-        return read
 
     def look(self, handle: str) -> str:
         """See `Dialect.look`."""
@@ -134,18 +124,13 @@ def _model(name: str) -> tuple[str, list[str]]:
 
 def _with_stop(params: dict[str, Any]) -> dict[str, Any]:
     """The run's stop words as ``stop_sequences``: one text, separated by commas."""
-    stop = params.get("stop")
-    if stop is None or "stop_sequences" in params:
+    if params.get("stop") is None or "stop_sequences" in params:
         return params
-    words = [stop] if isinstance(stop, str) else stop
-    if not isinstance(words, list) or not all(isinstance(word, str) for word in words):
-        raise UnmappableError("params.stop: a text or a list of texts is expected")
+    words = stop_words(params["stop"])
     if any("," in word for word in words):
         raise UnmappableError("params.stop: commas part the sequences here, so none may be in one")
-    return {
-        **{name: value for name, value in params.items() if name != "stop"},
-        "stop_sequences": ",".join(words),
-    }
+    others = {name: value for name, value in params.items() if name != "stop"}
+    return {**others, "stop_sequences": ",".join(words)}
 
 
 def _prompt(messages: list[dict[str, Any]]) -> dict[str, str]:
@@ -178,8 +163,3 @@ def _fail(status: str, error: object, answer: Answer) -> None:
         answer.error = {"type": kind, "message": words}
         return
     raise UnreadableError(words if status in ("failed", "canceled") else f"status {status!r}: {words}")
-
-
-def _error_of(document: Mapping[str, Any]) -> object:
-    """An error in place of a prediction."""
-    return document.get("error") or document

@@ -11,14 +11,7 @@ from fairlane_workers.providers.dialect import UnmappableError
 ToolChoice: TypeAlias = Literal["auto", "none", "required"]
 
 _CHOICES: Mapping[str, ToolChoice] = {"auto": "auto", "none": "none", "required": "required"}
-_NAMES = (
-    "temperature",
-    "top_p",
-    "top_k",
-    "seed",
-    "presence_penalty",
-    "frequency_penalty",
-)
+_NAMES = ("temperature", "top_p", "top_k", "seed", "presence_penalty", "frequency_penalty")
 _READ = frozenset(
     {*_NAMES, "max_tokens", "max_completion_tokens", "stop", "response_format", "tools", "tool_choice"}
 )
@@ -66,6 +59,11 @@ class Parameters:
     tool_choice: ToolChoice | Tool | None
     rest: Mapping[str, Any]
 
+    @property
+    def sampling(self) -> dict[str, Any]:
+        """Those that tune how an answer is sampled, under OpenAI's names."""
+        return {name: getattr(self, name) for name in _NAMES}
+
     @classmethod
     def of(cls, params: Mapping[str, Any]) -> Parameters:
         """Read a run's ``params``. Raises `UnmappableError` for a value of another form than OpenAI's."""
@@ -75,7 +73,7 @@ class Parameters:
         return cls(
             max_tokens=params.get("max_tokens") if most is None else most,
             **{name: params.get(name) for name in _NAMES},
-            stop=_stop(params.get("stop")),
+            stop=stop_words(params.get("stop")),
             schema=schema,
             json=json,
             tools=tools,
@@ -93,7 +91,8 @@ def _listed(params: Mapping[str, Any], name: str) -> list[Any]:
     return value
 
 
-def _stop(value: object) -> tuple[str, ...]:
+def stop_words(value: object) -> tuple[str, ...]:
+    """The texts at which an answer stops. Raises `UnmappableError` for anything else."""
     if value is None:
         return ()
     words = [value] if isinstance(value, str) else value

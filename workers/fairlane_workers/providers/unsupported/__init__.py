@@ -2,7 +2,3 @@
 
 The engine and the probe wrap each provider in `AdaptingProvider`; it imports only its siblings.
 """
-
-from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
-
-__all__ = ["AdaptingProvider"]

@@ -4,29 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Self
 from urllib.parse import parse_qs, quote
 
 from fairlane.config.connections.connection import Connection
+from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
-from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
+from fairlane_workers.providers.protocols.openai.chat import OpenAIChat, refuse_foreign
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
-from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, refuse_foreign
 
 API_VERSION = "2024-10-21"
 """The latest version that is generally available (learn.microsoft.com, "Azure OpenAI API version lifecycle");
 the first of them that reports the usage of streams."""
 
 
-class AzureTarget:
-    """The target of a deployment's operation: ``/openai/deployments/{model}/{operation}?api-version=…``.
+class AzureDialect(Dialect):
+    """OpenAI's dialect at a deployment: ``/openai/deployments/{model}{path}?api-version=…``.
 
     A base URL that ends in ``/openai`` gets no second one. One that ends in ``/openai/v1`` leads to the v1
-    API: ``/{operation}``, and a version only where the connection names one.
+    API: the path alone, and a version only where the connection names one.
     """
+
+    protocol = "azure_openai"
 
     def __init__(self, connection: Connection) -> None:
         path, _, query = connection.base_url.partition("?")
@@ -36,17 +38,26 @@ class AzureTarget:
         version = connection.api_version or ("" if self._is_v1 else API_VERSION)
         self._query = f"?api-version={version}" if version and "api-version" not in parse_qs(query) else ""
 
-    def of(self, model: str, operation: str) -> str:
-        """The target of an operation, such as ``chat/completions``; a deployment is named by ``model``."""
+    @classmethod
+    def of(cls, connection: Connection) -> Self:
+        """See `Dialect.of`."""
+        return cls(connection)
+
+    def target(self, request: Request) -> str:
+        """See `Dialect.target`. A deployment is named by the model."""
         if self._is_v1:
-            return f"/{operation}{self._query}"
-        return f"{self._root}/deployments/{quote(model, safe='')}/{operation}{self._query}"
+            return f"{self.path}{self._query}"
+        return f"{self._root}/deployments/{quote(request.model, safe='')}{self.path}{self._query}"
 
 
-class AzureOpenAI(OpenAIChat):
+class AzureEmbeddings(AzureDialect, OpenAIEmbeddings):
+    """``POST …/embeddings`` of a deployment."""
+
+
+class AzureOpenAI(AzureDialect, OpenAIChat):
     """``POST …/chat/completions`` of a deployment."""
 
-    protocol = "azure_openai"
+    embeddings = AzureEmbeddings
     late_statuses: ClassVar[Mapping[str, int]] = {
         **LATE_STATUSES,
         "deploymentnotfound": 404,
@@ -57,26 +68,9 @@ class AzureOpenAI(OpenAIChat):
         "timeout": 504,
     }
 
-    def __init__(self, connection: Connection) -> None:
-        self._target = AzureTarget(connection)
-
-    @classmethod
-    def of(cls, connection: Connection) -> AzureOpenAI:
-        """See `Dialect.of`."""
-        return cls(connection)
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`."""
-        return AzureEmbeddings(connection)
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return self._target.of(request.model, "chat/completions")
-
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
-        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "Azure OpenAI")
+        refuse_foreign(request.params, "Azure OpenAI")
         return super().body(request)
 
     def error(self, headers: Mapping[str, str], body: bytes) -> ErrorBody:
@@ -86,29 +80,9 @@ class AzureOpenAI(OpenAIChat):
         return replace(said, message=f"{said.message or 'filtered'} ({filtered})") if filtered else said
 
 
-class AzureEmbeddings(OpenAIEmbeddings):
-    """``POST …/embeddings`` of a deployment."""
-
-    protocol = "azure_openai"
-    late_statuses: ClassVar[Mapping[str, int]] = AzureOpenAI.late_statuses
-
-    def __init__(self, connection: Connection) -> None:
-        self._target = AzureTarget(connection)
-
-    @classmethod
-    def of(cls, connection: Connection) -> AzureEmbeddings:
-        """See `Dialect.of`."""
-        return cls(connection)
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return self._target.of(request.model, "embeddings")
-
-
 def _filtered(error: Mapping[str, object]) -> Iterator[str]:
     """The categories that the content filter objected to."""
-    inner = error.get("innererror")
-    results = inner.get("content_filter_result") if isinstance(inner, dict) else None
+    results = within(error, "innererror", "content_filter_result")
     for category, result in results.items() if isinstance(results, dict) else ():
         if isinstance(result, dict) and result.get("filtered") is True:
             yield f"{category}: {result.get('severity') or 'detected'}"

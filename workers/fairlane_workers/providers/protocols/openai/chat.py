@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
 from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
@@ -16,49 +17,44 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
-    token_count,
+    first_of,
+    within,
 )
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.dialect import Dialect
+from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.embeddings import OpenAIEmbeddings
 from fairlane_workers.providers.protocols.openai.errors import (
     LATE_STATUSES,
-    beside_choices,
     error_in,
     read_error,
     unwrapped,
 )
-from fairlane_workers.providers.protocols.openai.published import FOREIGN_TO_OPENAI, leads_to, refuse_foreign
 
 _TEXT_PARTS = ("text", "output_text", None)
 _THINKING_PARTS = ("thinking", "reasoning")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
 _MISTRALS_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
+FOREIGN_TO_OPENAI = ("top_k", "min_p", "repetition_penalty", "stop_sequences", "max_output_tokens")
+"""Parameters of other protocols and servers that chat completions of OpenAI and Azure do not have."""
+
 
 class OpenAIChat(Dialect):
     """``POST {base_url}/chat/completions``; a stream ends with ``data: [DONE]``."""
 
     protocol = "openai"
+    path = "/chat/completions"
+    embeddings: ClassVar[type[Dialect] | None] = OpenAIEmbeddings
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     @classmethod
-    def of(cls, connection: Connection) -> OpenAIChat:
+    def of(cls, connection: Connection) -> Dialect:
         """See `Dialect.of`: Mistral gets a variant, and OpenAI itself only what its schema has."""
-        if leads_to(connection, "mistral", "mistral.ai"):
+        if _leads_to(connection, "mistral", "mistral.ai"):
             return MistralChat()
-        return OpenAIsOwnChat() if leads_to(connection, "openai", "openai.com") else OpenAIChat()
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`."""
-        return OpenAIEmbeddings()
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/chat/completions"
+        return OpenAIsOwnChat() if _leads_to(connection, "openai", "openai.com") else OpenAIChat()
 
     def body(self, request: Request) -> dict[str, Any]:
         """Parameters and messages; a stream requests its usage, unless ``stream_options`` is ``None``."""
@@ -79,7 +75,7 @@ class OpenAIChat(Dialect):
         answer.name_model(document.get("model"))
         _count(document.get("usage"), answer)
         choices = as_list(document.get("choices"), "choices")
-        choice = _first_choice(choices) or next(iter(choices), None)
+        choice = first_of(choices, "choices[]") or next(iter(choices), None)
         if choice is None:
             raise UnreadableError("choices: empty")
         if error := choice.get("error"):  # OpenRouter's
@@ -109,11 +105,10 @@ class OpenAIChat(Dialect):
         if "choices" not in document:
             answer.aside = answer.aside or ErrorBody.with_words(document)
         answer.name_model(document.get("model"))
-        if usage := document.get("usage") or beside_choices(document).get("usage"):
-            _count(usage, answer)
+        _count(document.get("usage") or within(document, "x_groq", "usage"), answer)
         # Chunks without a choice hold the usage, or (Azure) the prompt's filter results.
         choices = as_list(document.get("choices") or [], "choices")
-        choice = _first_choice(choices)
+        choice = first_of(choices, "choices[]")
         if choice is None:
             _keep_other(choices, answer)
             return ""
@@ -129,7 +124,7 @@ class OpenAIsOwnChat(OpenAIChat):
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
-        refuse_foreign(request.params, FOREIGN_TO_OPENAI, "OpenAI")
+        refuse_foreign(request.params, "OpenAI")
         return super().body(request)
 
 
@@ -150,13 +145,27 @@ class MistralChat(OpenAIChat):
         return body
 
 
-def _first_choice(choices: list[Any]) -> dict[str, Any] | None:
-    """The choice of index 0: with ``n > 1`` a stream interleaves all of them."""
-    for choice in choices:
-        if as_object(choice, "choices[]").get("index", 0) in (0, None):
-            found: dict[str, Any] = choice
-            return found
-    return None
+def _leads_to(connection: Connection, provider: str, domain: str) -> bool:
+    """Whether a connection is to that provider: it says so, or names nobody and has an address of theirs."""
+    if connection.provider is not None:
+        return connection.provider == provider
+    try:
+        host = (urlsplit(connection.base_url).hostname or "").rstrip(".")
+    except ValueError:
+        return False  # the registry reports the URL's error
+    return host == domain or host.endswith(f".{domain}")
+
+
+def refuse_foreign(params: Mapping[str, Any], provider: str) -> None:
+    """Refuse parameters that the provider's published schema lacks, before anything is sent.
+
+    At the provider's own address only. Raises `UnmappableError` for the first of `FOREIGN_TO_OPENAI`.
+    """
+    for name in FOREIGN_TO_OPENAI:
+        if params.get(name) is not None:
+            raise UnmappableError(
+                f"params.{name}: {provider} has no such parameter; leave it out for this model"
+            )
 
 
 def _keep_other(choices: list[Any], answer: Answer) -> None:
@@ -309,15 +318,10 @@ def _stop(reason: object, answer: Answer) -> None:
 
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
-    if not isinstance(usage, dict):
-        return
-    asked, answered = usage.get("prompt_tokens"), usage.get("completion_tokens")
-    details = usage.get("prompt_tokens_details")
-    cached = details.get("cached_tokens") if isinstance(details, dict) else None
+    details = within(usage, "prompt_tokens_details")
+    cached = within(details, "cached_tokens")
     for place in ("prompt_cache_hit_tokens", "cached_tokens"):
-        cached = usage.get(place) if cached is None else cached
-    written = details.get("cache_write_tokens") if isinstance(details, dict) else None
-    answer.count(
-        answer_tokens(answered, asked, usage.get("total_tokens")),
-        *map(token_count, (asked, cached, written)),
-    )
+        cached = within(usage, place) if cached is None else cached
+    asked = within(usage, "prompt_tokens")
+    answered = answer_tokens(within(usage, "completion_tokens"), asked, within(usage, "total_tokens"))
+    answer.count(answered, asked, cached, within(details, "cache_write_tokens"))

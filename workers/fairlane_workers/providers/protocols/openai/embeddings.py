@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, ClassVar
+from typing import Any
 
-from fairlane.evaluators.embeddings import BrokenEmbeddings, pack, vector_of
-from fairlane_workers.providers.answers.answer import Answer, UnreadableError, as_list, as_object, token_count
+from fairlane.evaluators.embeddings import vector_of
+from fairlane_workers.providers.answers.answer import (
+    Answer,
+    UnreadableError,
+    as_list,
+    as_object,
+    packed,
+)
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
-from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 
 UNPOOLED = (
     "the answer holds a vector for each token, and none of the whole text: start the server with pooling "
@@ -21,12 +26,8 @@ class OpenAIEmbeddings(Dialect):
     """``POST {base_url}/embeddings``. The answer's text has the form of `fairlane.evaluators.embeddings`."""
 
     protocol = "openai"
+    path = "/embeddings"
     streams = False
-    late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/embeddings"
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -40,7 +41,7 @@ class OpenAIEmbeddings(Dialect):
         answer.name_model(document.get("model"))
         usage = document.get("usage")
         if isinstance(usage, dict):
-            answer.input_tokens, answer.output_tokens = token_count(usage.get("prompt_tokens")), 0
+            answer.count(0, usage.get("prompt_tokens"))
         listed = [as_object(each, "data[]") for each in as_list(document.get("data"), "data")]
         if all(type(each.get("index")) is int for each in listed):
             listed.sort(key=lambda each: int(each["index"]))
@@ -48,7 +49,7 @@ class OpenAIEmbeddings(Dialect):
         if any(map(_is_nested, vectors)):
             answer.refusal = UNPOOLED
         else:
-            answer.add(_packed(vectors))
+            answer.add(packed(_vector(number, vector) for number, vector in enumerate(vectors)))
         answer.ended = True
 
 
@@ -61,13 +62,6 @@ def _unnested(vector: object) -> object:
     while isinstance(vector, list) and len(vector) == 1 and isinstance(vector[0], list | str):
         vector = vector[0]
     return vector
-
-
-def _packed(vectors: Sequence[object]) -> str:
-    try:
-        return pack(_vector(number, vector) for number, vector in enumerate(vectors))
-    except BrokenEmbeddings as broken:
-        raise UnreadableError(str(broken)) from None
 
 
 def _vector(number: int, vector: object) -> Sequence[float]:

@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.answers.base_resp import named
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSES as ANTHROPIC_STATUSES
 
 # What a response fails with after its 200 has the status that the same code has by itself.
 _REJECTED = (
-    *("invalid_prompt", "cyber_policy", "bio_policy", "data_residency_mismatch"),
+    *("context_length_exceeded", "content_policy_violation", "invalid_prompt"),
+    *("cyber_policy", "bio_policy", "data_residency_mismatch"),
     # https://platform.openai.com/docs/api-reference/responses/object#responses/object-error
     *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url"),
     *("invalid_base64_image", "image_too_large", "image_too_small", "image_parse_error"),
@@ -25,9 +27,6 @@ _REJECTED = (
 
 LATE_STATUSES = {
     **ANTHROPIC_STATUSES,  # gateways forward Anthropic's error types
-    "context_length_exceeded": 400,
-    "content_filter": 400,
-    "content_policy_violation": 400,
     **dict.fromkeys(_REJECTED, 400),
     "invalid_api_key": 401,
     "model_not_found": 404,
@@ -52,7 +51,7 @@ def read_error(body: bytes) -> ErrorBody:
 
 def error_in(document: Mapping[str, Any]) -> object:
     """An error in place of an answer: under its own key, or (vLLM, Mistral) as the whole document."""
-    error = document.get("error") or beside_choices(document).get("error")
+    error = document.get("error") or within(document, "x_groq", "error")  # Groq's, beside the choices
     if not error and document.get("object") == "error":
         error = document
     base = document.get("base_resp")  # MiniMax sends it with every answer; 0 is success
@@ -72,12 +71,6 @@ def unwrapped(document: Mapping[str, Any]) -> Mapping[str, Any]:
     return document
 
 
-def beside_choices(document: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Groq's field beside the choices of a stream: its usage, and the error that stopped it."""
-    extra = document.get("x_groq")
-    return extra if isinstance(extra, dict) else {}
-
-
 def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
     """The error with details that some servers send beside message and type.
 
@@ -86,8 +79,8 @@ def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
     """
     error = named(error)
     metadata = error.get("metadata")
-    value = error.get("value")  # of Vercel's gateway
-    if isinstance(value, dict) and isinstance(raw := value.get("error_message"), str) and raw:
+    raw = within(error, "value", "error_message")  # of Vercel's gateway
+    if isinstance(raw, str) and raw:
         said = ErrorBody.parse(raw.encode("utf-8", "replace")).message or raw
         return {**error, "message": f"{error.get('message')}: {said}"}
     if not isinstance(metadata, dict):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
-from fairlane.config.connections.connection import Connection
 from fairlane_workers.providers.answers.answer import (
     Answer,
     ToolCall,
@@ -14,7 +13,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
-    token_count,
+    within,
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect
@@ -32,16 +31,9 @@ class OpenAIResponses(Dialect):
     """``POST {base_url}/responses``; a stream ends with an event that holds the whole response."""
 
     protocol = "openai_responses"
+    path = "/responses"
+    embeddings = OpenAIEmbeddings  # servers of responses have them beside
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
-
-    @classmethod
-    def embeddings_of(cls, connection: Connection) -> Dialect | None:
-        """See `Dialect.embeddings_of`: servers of responses have them beside."""
-        return OpenAIEmbeddings()
-
-    def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
-        return "/responses"
 
     def body(self, request: Request) -> dict[str, Any]:
         """See `Dialect.body`."""
@@ -141,21 +133,13 @@ def _end(response: Mapping[str, Any], answer: Answer) -> None:
         case "cancelled" | "queued" | "in_progress" as status:
             raise UnreadableError(f"status: {status}, where the whole response was expected")
         case "incomplete":
-            details = response.get("incomplete_details")
-            reason = details.get("reason") if isinstance(details, dict) else None
-            answer.finish(reason or "incomplete")
+            answer.finish(within(response, "incomplete_details", "reason") or "incomplete")
         case _:
             answer.finish("completed")
     answer.ended = True
 
 
 def _count(usage: object, answer: Answer) -> None:
-    if isinstance(usage, dict):
-        asked = usage.get("input_tokens")
-        answer.count(
-            answer_tokens(usage.get("output_tokens"), asked, usage.get("total_tokens")), token_count(asked)
-        )
-        details = usage.get("input_tokens_details")
-        if isinstance(details, dict):
-            cached, written = details.get("cached_tokens"), details.get("cache_write_tokens")
-            answer.count(cached=token_count(cached), written=token_count(written))
+    asked, details = within(usage, "input_tokens"), within(usage, "input_tokens_details")
+    answered = answer_tokens(within(usage, "output_tokens"), asked, within(usage, "total_tokens"))
+    answer.count(answered, asked, within(details, "cached_tokens"), within(details, "cache_write_tokens"))

@@ -41,7 +41,7 @@ def request_body(request: Request) -> dict[str, Any]:
         "temperature": given.temperature,
         "top_p": given.top_p,
         "tools": _tools(params.get("tools")),
-        "tool_choice": _tool_choice(params.get("tool_choice")),
+        "tool_choice": _flattened(params.get("tool_choice")),
     }
     body = {name: value for name, value in translated.items() if value is not None}
     body |= given.rest
@@ -91,10 +91,6 @@ def _tools(tools: object) -> object:
     if not isinstance(tools, list):
         return tools
     return [_flattened(tool, strict=False) for tool in tools]
-
-
-def _tool_choice(choice: object) -> object:
-    return _flattened(choice)
 
 
 def _flattened(value: object, **defaults: Any) -> object:
