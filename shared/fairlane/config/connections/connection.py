@@ -6,26 +6,25 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from fairlane.config.connections.checks import (
+    Headers,
     KeyFile,
+    ProtocolName,
+    ProxyUrl,
     StructuredOutput,
     UserPath,
-    keys_in_headers,
     missing_places,
-    model_lanes_in_turn,
-    password_in_proxy,
-    unknown_protocol,
     unknown_provider,
 )
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
 from fairlane.config.connections.key_place import (
     KEY_FIELDS,
+    KeyCommand,
     KeyPlace,
     key_place,
     misplaced_keys,
-    unsplit_command,
 )
 from fairlane.config.connections.presets import (
     OF_PROTOCOL,
@@ -37,7 +36,7 @@ from fairlane.config.connections.presets import (
     lane_of_protocol,
     preset_of,
 )
-from fairlane.core.section import Section, refusal
+from fairlane.core.section import Mistake, Section, refusal
 from fairlane.model.lane import Charge, LaneScope
 
 LimitHeaders: TypeAlias = Literal[
@@ -71,13 +70,16 @@ ErrorClass: TypeAlias = Literal[
     "auth",
     "invalid",
 ]
+
+
+def _in_lower_case(error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
+    return {kind.lower(): verdict for kind, verdict in error_map.items()}
+
+
+ErrorMap = Annotated[dict[str, ErrorClass], AfterValidator(_in_lower_case)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ANYWHERE = "litellm://"
 """The ``base_url`` that leaves the address to LiteLLM."""
-
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
-HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
-
 
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
@@ -114,7 +116,7 @@ class Connection(Section):
     """Provider of this connection: `fairlane connections --providers` lists them. Its preset gives the
     defaults of the keys below."""
 
-    protocol: str = Field(
+    protocol: ProtocolName = Field(
         description=f"API to speak: {', '.join(f'`{name}`' for name in PROTOCOLS)}, or one that another "
         "package adds. Optional if `provider` is set."
     )
@@ -138,7 +140,7 @@ class Connection(Section):
     api_key_file: KeyFile | None = None
     """File, on the workers alone, that holds the API key instead. It is read again when it changes."""
 
-    api_key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    api_key_command: KeyCommand = ()
     """Program and arguments that print the API key instead, on the workers alone, without a shell. It prints
     the key, or JSON with `access_token` and `expires_on` or `expires_in`."""
 
@@ -154,7 +156,7 @@ class Connection(Section):
     """Models that this connection offers; `*` stands for any part of a name. A run that names another is
     rejected when it is submitted. Default: any model."""
 
-    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    headers: Headers = Field(default_factory=dict)
     """Headers added to every request. They are not kept secret: do not put keys here."""
 
     lane_scope: LaneScope | None = None
@@ -174,7 +176,7 @@ class Connection(Section):
     """Dialect of the provider's rate-limit headers. Default: detected from the host. Headers that only one
     provider uses override it."""
 
-    error_map: dict[str, ErrorClass] = Field(default_factory=dict)
+    error_map: ErrorMap = Field(default_factory=dict)
     """Overrides how errors are classified. Each entry maps an error's type, code or HTTP status to
     "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "too_long" (for the model's
     context), "quota", "auth" or "invalid"."""
@@ -194,7 +196,7 @@ class Connection(Section):
     connect_timeout: float = Field(default=10.0, gt=0, le=3600)
     """Most seconds to connect to the server."""
 
-    proxy: str | None = Field(default=None, pattern=r"^https?://")
+    proxy: ProxyUrl | None = None
     """HTTP proxy for all requests. Default: none."""
 
     proxy_credentials_env: Variable | None = None
@@ -232,56 +234,16 @@ class Connection(Section):
         return merged
 
     @model_validator(mode="after")
-    def _has_its_endpoint(self) -> Connection:
-        if wrong := list(misplaced(self.protocol, self.endpoint)):
-            raise refusal(type(self), *wrong)
-        return self
-
-    @model_validator(mode="after")
-    def _shares_one_lane(self) -> Connection:
-        if self.models_at_once is not None and self.lane_scope == "model":
-            raise refusal(type(self), model_lanes_in_turn(self.models_at_once))
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_key(self) -> Connection:
+    def _agrees(self) -> Connection:
         given = {field: getattr(self, field) for field in KEY_FIELDS}
-        if wrong := list(misplaced_keys(given, self.scheme, self.protocol)):
+        wrong = list(misplaced(self.protocol, self.endpoint))
+        if not wrong and self.models_at_once is not None and self.lane_scope == "model":
+            problem = 'needs one lane for all models, and lane_scope is "model"'
+            remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
+            wrong.append(Mistake(("models_at_once",), problem, remedy, self.models_at_once))
+        if wrong := wrong or list(misplaced_keys(given, self.scheme, self.protocol)):
             raise refusal(type(self), *wrong)
         return self
-
-    @field_validator("api_key_command", mode="before")
-    @classmethod
-    def _is_in_words(cls, command: object) -> object:
-        if isinstance(command, str):
-            raise refusal(cls, unsplit_command())
-        return command
-
-    @field_validator("protocol")
-    @classmethod
-    def _is_installed(cls, protocol: str) -> str:
-        if wrong := unknown_protocol(protocol):
-            raise refusal(cls, wrong)
-        return protocol
-
-    @field_validator("headers")
-    @classmethod
-    def _hold_no_key(cls, headers: dict[str, str]) -> dict[str, str]:
-        if wrong := keys_in_headers(headers):
-            raise refusal(cls, *wrong)
-        return headers
-
-    @field_validator("error_map")
-    @classmethod
-    def _in_lower_case(cls, error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
-        return {kind.lower(): verdict for kind, verdict in error_map.items()}
-
-    @field_validator("proxy")
-    @classmethod
-    def _holds_no_password(cls, proxy: str | None) -> str | None:
-        if wrong := password_in_proxy(proxy or ""):
-            raise refusal(cls, *wrong)
-        return proxy
 
     @property
     def preset(self) -> Preset | None:

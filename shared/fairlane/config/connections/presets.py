@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
-from fairlane.model.lane import Charge, LaneScope
+from fairlane.model.lane import Charge
 
 ProviderName: TypeAlias = Literal[
     "openai",
@@ -62,11 +62,6 @@ class Preset:
     limits: Mapping[str, Any] = field(default_factory=dict)
     statuses: Mapping[int, str] = field(default_factory=dict)
     output_factors: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def scope(self) -> LaneScope:
-        """What shares one lane: a model's calls, or the whole connection's."""
-        return "model" if "model" in self.lane else "connection"
 
     def defaults(self) -> dict[str, Any]:
         """The fields of a connection, as configuration has them."""
@@ -279,30 +274,16 @@ OF_PROTOCOL: Mapping[str, ProviderName] = {
 }
 """The protocols that one provider alone speaks: whose habits a connection has that names none."""
 
-LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
-    "openai": PRESETS["openai"].lane,
-    "openai_responses": PRESETS["openai"].lane,
-    "azure_openai": PRESETS["azure_openai"].lane,
-    "anthropic": _MODEL,
-    "gemini": _MODEL,
-    "vertex": PRESETS["vertex"].lane,
-    "bedrock": PRESETS["bedrock"].lane,
-    "replicate": _ACCOUNT,
-    "ollama": PRESETS["ollama"].lane,
-    "http": ("base_url",),
-    "litellm": ("credential", "base_url", "model"),
-}
-"""For a connection that names no provider."""
-
-PROTOCOLS: tuple[str, ...] = tuple(LANE_OF_PROTOCOL)
+PROTOCOLS = (
+    *("openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "bedrock"),
+    *("replicate", "ollama", "http", "litellm"),
+)
 """The protocols that Fairlane itself speaks; installed packages may add others."""
 
 
 def lane_of_protocol(protocol: str) -> tuple[LanePart, ...]:
-    """What a limit depends on at a connection that names no provider; for a protocol of another package,
-    everything that may tell two limits apart.
-    """
-    return LANE_OF_PROTOCOL.get(protocol, ("credential", "base_url", "model"))
+    """What a limit depends on at a connection without a preset: everything that may tell two limits apart."""
+    return ("base_url",) if protocol == "http" else ("credential", "base_url", "model")
 
 
 def preset_of(provider: str) -> Preset | None:
