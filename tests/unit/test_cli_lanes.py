@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.cli.lanes.lane_views import Allowed, LaneReport
-from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
+from fairlane.cli.lanes.lane_views import Allowed, LaneReport, axis_in_words, limits_in_words, short_count
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, Places

@@ -77,7 +77,7 @@ def find_commands() -> dict[str, Command]:
     found: dict[str, Command] = {}
     points = sorted(entry_points(group=GROUP), key=lambda point: (not _is_own(point.module), point.name))
     for point in points:
-        if not _is_installed(point.module):
+        if not is_installed(point.module):
             continue
         with lasting_imports():
             listed = point.load()
@@ -88,8 +88,8 @@ def find_commands() -> dict[str, Command]:
     return {command.name: command for command in ordered}
 
 
-def _is_installed(module: str) -> bool:
-    """Whether the module is there: the production image leaves out the laboratory and the local stack."""
+def is_installed(module: str) -> bool:
+    """Whether the module is there: an extra's, or one of ours that the production image leaves out."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

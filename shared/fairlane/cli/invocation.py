@@ -103,11 +103,6 @@ class Invocation:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def remember(ctx: typer.Context, invocation: Invocation) -> None:
-    """Keep what was said before the command's name."""
-    ctx.obj = invocation
-
-
 def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
 
@@ -123,8 +118,7 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
         ctx: typer.Context, config: Path | None, redis: str | None, team: str | None, **options: Any
     ) -> R | None:
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
-        invocation = Invocation(config, redis, team).or_else(before)
-        remember(ctx, invocation)
+        ctx.obj = invocation = Invocation(config, redis, team).or_else(before)
         for name, bundle in bundles.items():
             options[name] = bundle(**{each.name: options.pop(each.name) for each in fields(bundle)})
         return None if ctx.invoked_subcommand else command(invocation, **options)

@@ -8,8 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.lanes.lane_views import LaneReport, print_lane, print_lanes
-from fairlane.cli.lanes.lane_words import limits_in_words
+from fairlane.cli.lanes.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
 from fairlane.cli.output import emit, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound

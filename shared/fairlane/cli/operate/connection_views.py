@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any
 
+from fairlane.cli.commands import is_installed
 from fairlane.config.connections.checks import example_of
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
@@ -149,22 +149,13 @@ def lacks_besides_key(name: str, connection: Connection, secrets: WorkerSecrets)
         file = getattr(connection, field)
         if file is not None and (problem := unreadable(file)):
             found.append(f"the file {file}" + (f", which {problem}" if problem == FORBIDDEN else ""))
-    return found + [
-        f"fairlane[{extra}]" for extra in _extras(connection) if not _is_installed(_EXTRAS[extra])
-    ]
+    return found + [f"fairlane[{extra}]" for extra in _extras(connection) if not is_installed(_EXTRAS[extra])]
 
 
 def _extras(connection: Connection) -> list[str]:
     """The extras that a connection needs, in order."""
     needed = {_EXTRA_OF_SCHEME.get(connection.scheme)} | {connection.protocol} & {"bedrock", "litellm"}
     return sorted(extra for extra in needed if extra)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # what a dotted name begins with is not there
-        return False
 
 
 def snippet(provider: str, preset: Preset, name: str) -> str:

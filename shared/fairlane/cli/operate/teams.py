@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.operate.team_shares import bounds_in_words, part, percent, with_changes
 from fairlane.cli.output import emit, iso, print_line, print_table, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
@@ -35,6 +35,18 @@ group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own
 app.add_typer(group, name="teams")
 
 NAME_CHARS = 64
+NO_LIMIT = "none"
+ALL = 100.0
+_FIELDS = {
+    "--lendable": "lendable_percent",
+    "--borrowing-limit": "borrowing_limit_percent",
+    "--max": "max_percent",
+}
+_RANGES = {
+    "--lendable": f'Give 0 to 100, or "{NO_LIMIT}".',
+    "--borrowing-limit": f'Give 0 or more, or "{NO_LIMIT}".',
+    "--max": f'Give more than 0, up to 100, or "{NO_LIMIT}".',
+}
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
 PrintOption = Annotated[
     bool,
@@ -279,3 +291,43 @@ def _user(team: Mapping[str, object]) -> str:
 
 def _yes(value: object) -> str:
     return "?" if value is None else "yes" if value else "no"
+
+
+def with_changes(before: TeamRecord, weight: float | None, changes: Mapping[str, float | None]) -> TeamRecord:
+    """What is said of a team, after what was said before: a weight, and percentages by option. Raises
+    `ConfigurationError` for one that is out of range.
+    """
+    said = {_FIELDS[option]: value for option, value in changes.items()}
+    if weight is not None:
+        said["weight"] = weight
+    try:
+        return TeamRecord.model_validate(before.model_dump() | said)
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        option = next(option for option, of in _FIELDS.items() if of == field)
+        raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
+
+
+def percent(option: str, text: str) -> float | None:
+    """A percentage, or ``None`` for "none". Raises `ConfigurationError`."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    try:
+        return float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise ConfigurationError(option, text, "is no percentage", _RANGES[option]) from None
+
+
+def bounds_in_words(claim: TeamSettings) -> str:
+    """What is said of a team's shares beside its weight, to follow on it."""
+    said = {
+        "lends": claim.lendable_percent if claim.lendable_percent < ALL else None,
+        "borrows at most": claim.borrowing_limit_percent,
+        "never has more of a lane than": claim.max_percent,
+    }
+    return "".join(f", {words} {part(value)}" for words, value in said.items() if value is not None)
+
+
+def part(percent: object) -> str:
+    """A percentage, or that there is none."""
+    return "any" if percent is None else f"{percent:g} %"

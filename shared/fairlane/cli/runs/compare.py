@@ -36,11 +36,12 @@ def compare(
 
 def print_comparison(compared: Comparison) -> None:
     """What was compared, then a line for each score; what no difference includes goes to standard error."""
+    alone = f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
     print_fields(
         [
             ("first", compared.first),
             ("second", compared.second),
-            ("items", f"{compared.matched:,} in both, {_alone(compared)}. {compared.matched_by}"),
+            ("items", f"{compared.matched:,} in both, {alone}. {compared.matched_by}"),
         ]
     )
     if compared.scores:
@@ -59,10 +60,6 @@ def print_comparison(compared: Comparison) -> None:
         print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()))
     for sentence in compared.left_out:
         say(sentence)
-
-
-def _alone(compared: Comparison) -> str:
-    return f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
 
 
 def _row(name: str, found: Difference) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
@@ -109,14 +109,10 @@ def _time(time: RoleTime) -> str:
 def _scores(summary: Summary) -> Iterator[tuple[object, ...]]:
     several = len(summary.scores_by_model) > 1
     for name, scores in summary.scores.items():
-        yield name, "all" if several else _only(summary.scores_by_model), *_numbers(scores)
+        yield name, "all" if several else next(iter(summary.scores_by_model), ""), *_numbers(scores)
         for model, found in sorted(summary.scores_by_model.items()) if several else ():
             if name in found:
                 yield "", model, *_numbers(found[name])
-
-
-def _only(by_model: Mapping[str, object]) -> str:
-    return next(iter(by_model), "")
 
 
 def _numbers(scores: Scores) -> tuple[str, ...]:
