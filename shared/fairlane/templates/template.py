@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from jinja2 import TemplateSyntaxError, meta
 from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
+from fairlane.model.choices import Message
 from fairlane.templates.meter import (
     DEFAULT,
     MAX_CHARS,
@@ -21,7 +22,7 @@ from fairlane.templates.meter import (
     printed,
     rendering_within,
 )
-from fairlane.templates.sandbox import RowEnvironment
+from fairlane.templates.sandbox import ENVIRONMENT
 
 _MARKUP = re.compile(r"\{[{%#]")
 _INSERTION = re.compile(r"\{\{[ \t\r\n]*([A-Za-z][A-Za-z0-9_]*)[ \t\r\n]*\}\}")
@@ -43,8 +44,6 @@ _NUMBER_CHARS: Final = 5_000
 _COMPILED_KEPT = 512
 
 _TEXT = frozenset(("data", "whitespace", "comment", "comment_begin", "comment_end"))
-
-_environment = RowEnvironment()
 
 
 class PlainTemplate:
@@ -129,7 +128,7 @@ class Template:
             raise TemplateError(field, f"it has {len(text):,} characters, {most}")
         self._plain = plain_template(text)
         if self._plain is None and not checked:
-            self._body = self._compile()
+            self._body = compiled(field, text)
 
     @property
     def constant(self) -> bool:
@@ -175,24 +174,16 @@ class Template:
 
     def _run(self, names: dict[str, Any]) -> str:
         if self._body is None:
-            self._body = self._compile()
+            self._body = compiled(self.field, self._text)
         pieces: list[str] = []
         length = 0
-        context = MeteredContext(_environment, names, None, {})
+        context = MeteredContext(ENVIRONMENT, names, None, {})
         with rendering_within(self._bound):
             for piece in self._body.root_render_func(context):
                 length += len(piece)
                 self._bound.check(length)
                 pieces.append(piece)
         return "".join(pieces)
-
-    def _compile(self) -> JinjaTemplate:
-        try:
-            return _compiled(self._text)
-        except TemplateSyntaxError as error:
-            raise TemplateError(self.field, f"line {error.lineno}: {error.message}") from error
-        except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
-            raise TemplateError(self.field, f"it cannot be compiled: {error}") from error
 
 
 def words_of(text: str, most: int) -> int:
@@ -201,7 +192,7 @@ def words_of(text: str, most: int) -> int:
         return 0
     count = 0
     try:
-        for _, kind, _ in _environment.lex(text):
+        for _, kind, _ in ENVIRONMENT.lex(text):
             count += kind not in _TEXT
             if count > most:
                 break
@@ -222,23 +213,9 @@ def names_read(text: str) -> frozenset[str]:
     Linear in the text, and wider than `referenced_variables`. A text that cannot compile reads none.
     """
     try:
-        return frozenset(value for _, kind, value in _environment.lex(text) if kind == "name")
+        return frozenset(value for _, kind, value in ENVIRONMENT.lex(text) if kind == "name")
     except TemplateSyntaxError:
         return frozenset()
-
-
-class ChatMessage(Protocol):
-    """A role and a template for its content; `fairlane.model.choices.Message` is one."""
-
-    @property
-    def role(self) -> str:
-        """The role, such as "user"."""
-        ...
-
-    @property
-    def content(self) -> str:
-        """The template."""
-        ...
 
 
 class Prompt:
@@ -248,7 +225,7 @@ class Prompt:
 
     def __init__(
         self,
-        messages: tuple[ChatMessage, ...],
+        messages: tuple[Message, ...],
         field: str = "prompt",
         *,
         checked: bool = False,
@@ -302,7 +279,7 @@ def referenced_variables(text: str) -> frozenset[str]:
     """Names that ``text`` reads from a row, in any branch. ``text`` must compile."""
     if _MARKUP.search(text) is None:
         return frozenset()
-    return frozenset(meta.find_undeclared_variables(_environment.parse(text)))
+    return frozenset(meta.find_undeclared_variables(ENVIRONMENT.parse(text)))
 
 
 def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
@@ -317,7 +294,17 @@ def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
     return names
 
 
+def compiled(field: str, text: str) -> JinjaTemplate:
+    """What renders ``text``. Raises `TemplateError` for ``field`` with the line at fault."""
+    try:
+        return _compiled(text)
+    except TemplateSyntaxError as error:
+        raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
+    except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+        raise TemplateError(field, f"it cannot be compiled: {error}") from error
+
+
 @lru_cache(maxsize=_COMPILED_KEPT)
 def _compiled(text: str) -> JinjaTemplate:
-    code = _environment.compile(_environment.parse_metered(text))
-    return JinjaTemplate.from_code(_environment, code, {})
+    code = ENVIRONMENT.compile(ENVIRONMENT.parse_metered(text))
+    return JinjaTemplate.from_code(ENVIRONMENT, code, {})
