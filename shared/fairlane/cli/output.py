@@ -54,6 +54,11 @@ def print_json(data: Any) -> None:
     sys.stdout.write(visible_json(json.dumps(data, ensure_ascii=False, indent=2)) + "\n")
 
 
+def fields_of(source: object, *names: str) -> dict[str, Any]:
+    """Attributes of ``source`` as a part of a document, under their own names."""
+    return {name: getattr(source, name) for name in names}
+
+
 def emit(document: Any, show: Callable[[], None], *, as_json: bool) -> None:
     """Print a command's result on standard output: ``document`` as JSON, or what ``show`` prints."""
     if as_json:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_table, say
+from fairlane.cli.output import emit, fields_of, print_table, say
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Unit, amount_in_words
 
@@ -93,12 +93,7 @@ def _amount(unit: Unit, text: str) -> float | None:
 
 def _document(each: Allowance) -> dict[str, Any]:
     return {
-        "team": each.team,
-        "lane": each.lane,
-        "per": each.per,
-        "unit": each.unit,
-        "most": each.most,
-        "used": each.used,
+        **fields_of(each, "team", "lane", "per", "unit", "most", "used"),
         "share": round(each.share, 4),
         "state": each.state,
         "period": each.period.name,

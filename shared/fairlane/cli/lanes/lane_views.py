@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from fairlane.cli.output import ago, at_local_time, iso, print_fields, print_table, say
+from fairlane.cli.output import ago, at_local_time, fields_of, iso, print_fields, print_table, say
 from fairlane.core.clock import span, until
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
@@ -83,19 +83,15 @@ class LaneReport:
             "learned_per_minute": view.learned_per_minute,
             "limits": view.limits.model_dump(),
             "axes": {name: _axis_document(axis) for name, axis in view.axes.items()},
-            "shared": view.shared,
-            "in_flight": view.in_flight,
+            **fields_of(view, "shared", "in_flight"),
             "most_in_flight": view.places.most,
             "most_in_flight_source": view.places.source,
             "models": dict(view.models.in_flight) if view.models else None,
             "late_calls": view.late._asdict() if view.late else None,
             "queued": self.queued,
-            "granted": view.granted,
-            "succeeded": view.succeeded,
+            **fields_of(view, "granted", "succeeded"),
             "rate_limits": view.limited,
-            "failed": view.failed,
-            "failed_share": view.failed_share,
-            "last_error": view.last_error,
+            **fields_of(view, "failed", "failed_share", "last_error"),
             "last_error_at": iso(view.last_error_ms),
             "down_since": iso(view.down_since_ms),
             "permits_returned": view.returned,
@@ -103,11 +99,7 @@ class LaneReport:
             "constraint_until": iso(hold.until_ms) if hold else None,
             "blocked_until": iso(view.blocked_until_ms),
             "held_until": iso(view.held_until_ms),
-            "state": view.state,
-            "circuit": view.circuit,
-            "ramp": view.ramp,
-            "parked": view.parked,
-            "paused": view.paused,
+            **fields_of(view, "state", "circuit", "ramp", "parked", "paused"),
         }
 
 

@@ -9,7 +9,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.lanes.lanes import read_lanes
-from fairlane.cli.output import ago, emit, iso, print_fields, print_table, say
+from fairlane.cli.output import ago, emit, fields_of, iso, print_fields, print_table, say
 from fairlane.client.deployment import Deployment
 from fairlane.store.read.demand import slots_needed, slots_needed_in_all
 from fairlane.store.write.workers import Beat, WorkerInfo
@@ -66,13 +66,9 @@ def worker_document(beat: Beat, state: str) -> dict[str, Any]:
     info = beat.info
     return {
         "worker": beat.worker,
-        "name": info.name,
-        "host": info.host,
-        "pid": info.pid,
+        **fields_of(info, "name", "host", "pid"),
         "state": state,
-        "busy": info.busy,
-        "pending": info.pending,
-        "slots": info.slots,
+        **fields_of(info, "busy", "pending", "slots"),
         "lanes": list(info.lanes),
         "version": info.version,
         "started_at": iso(info.started_ms),

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairlane.cli.commands import is_installed
+from fairlane.cli.output import fields_of
 from fairlane.config.connections.checks import example_of
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
@@ -28,8 +29,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
     connection = settings.connections[name]
     return {
         "name": name,
-        "provider": connection.provider,
-        "protocol": connection.protocol,
+        **fields_of(connection, "provider", "protocol"),
         "base_url": mask_text(connection.base_url),
         "auth": connection.scheme,
         "api_key_env": connection.api_key_env,
@@ -54,10 +54,7 @@ def provider_document(name: ProviderName) -> dict[str, Any]:
     preset = PRESETS[name]
     return {
         "provider": name,
-        "title": preset.title,
-        "protocol": preset.protocol,
-        "base_url": preset.base_url,
-        "api_key_env": preset.api_key_env,
+        **fields_of(preset, "title", "protocol", "base_url", "api_key_env"),
         "lane_by": list(preset.lane),
         "charge": preset.charge,
         "limits": dict(preset.limits),

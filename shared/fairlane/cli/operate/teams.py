@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, iso, print_line, print_table, say
+from fairlane.cli.output import emit, fields_of, iso, print_line, print_table, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
 from fairlane.core.errors import ConfigurationError
@@ -123,10 +123,7 @@ def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
             found.append(
                 {
                     "team": name,
-                    "weight": claim.weight,
-                    "lendable_percent": claim.lendable_percent,
-                    "borrowing_limit_percent": claim.borrowing_limit_percent,
-                    "max_percent": claim.max_percent,
+                    **fields_of(claim, "weight", *_FIELDS.values()),
                     "added": iso(record.added_ms) if record else None,
                     "passwords": passwords,
                     "dashboard": dashboard,

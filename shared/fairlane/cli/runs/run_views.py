@@ -6,7 +6,17 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlane.cli.output import ago, at_local_time, clip, iso, print_fields, print_line, print_table, took
+from fairlane.cli.output import (
+    ago,
+    at_local_time,
+    clip,
+    fields_of,
+    iso,
+    print_fields,
+    print_line,
+    print_table,
+    took,
+)
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus, Scores, failed_of
@@ -17,22 +27,11 @@ LONGEST_NAME = 20
 def run_document(status: RunStatus) -> dict[str, Any]:
     """Every field of a status; ``progress`` is 0 to 1, times are ISO 8601."""
     return {
-        "run": status.run,
-        "team": status.team,
-        "name": status.name,
-        "state": status.state,
-        "progress": status.progress,
-        "items": status.items,
-        "items_done": status.items_done,
-        "jobs": status.jobs,
-        "jobs_done": status.jobs_done,
+        **fields_of(status, "run", "team", "name", "state", "progress"),
+        **fields_of(status, "items", "items_done", "jobs", "jobs_done"),
         "by_state": dict(status.by_state),
-        "failed": status.failed,
-        "in_flight": status.in_flight,
-        "retries": status.retries,
-        "rate_limits": status.rate_limits,
-        "late_reports": status.late_reports,
-        "lanes": [{"lane": part.lane, "known": part.known, "done": part.done} for part in status.lanes],
+        **fields_of(status, "failed", "in_flight", "retries", "rate_limits", "late_reports"),
+        "lanes": [asdict(part) for part in status.lanes],
         "submitted_at": iso(status.submitted_ms),
         "started_at": iso(status.started_ms),
         "finished_at": iso(status.finished_ms),

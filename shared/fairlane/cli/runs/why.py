@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import at_local_time, emit, iso, print_fields, print_line, print_table
+from fairlane.cli.output import at_local_time, emit, fields_of, iso, print_fields, print_line, print_table
 from fairlane.cli.runs.selection import LATEST, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
@@ -44,21 +44,16 @@ def why(
 def document(found: Waiting) -> dict[str, Any]:
     """Every field, times in ISO 8601. ``eta`` is null where it is unknown."""
     return {
-        "target": found.target,
-        "kind": found.kind,
-        "state": found.state,
-        "constraint": found.constraint,
-        "sentence": found.sentence,
+        **fields_of(found, "target", "kind", "state", "constraint", "sentence"),
         "until": iso(found.until_ms),
-        "position": found.position,
-        "ahead": found.ahead,
+        **fields_of(found, "position", "ahead"),
         "eta": iso(found.eta.at_ms),
         "eta_at_least": found.eta.at_least,
         "lanes": [_lane_document(part) for part in found.lanes],
         "at": iso(found.now_ms),
         "unknown": list(found.unknown),
         "held_teams": [
-            {"team": each.team, "queued": each.queued, "sentence": each.sentence, "until": iso(each.until_ms)}
+            {**fields_of(each, "team", "queued", "sentence"), "until": iso(each.until_ms)}
             for each in found.held_teams
         ],
     }
@@ -136,18 +131,11 @@ def _row(part: LaneWait, now_ms: int) -> list[object]:
 
 def _lane_document(part: LaneWait) -> dict[str, Any]:
     return {
-        "lane": part.lane,
-        "constraint": part.constraint,
-        "sentence": part.sentence,
+        **fields_of(part, "lane", "constraint", "sentence"),
         "until": iso(part.until_ms),
-        "in_flight": part.in_flight,
-        "queued": part.queued,
-        "delayed": part.delayed,
+        **fields_of(part, "in_flight", "queued", "delayed"),
         "next_due": iso(part.next_due_ms),
-        "not_ready": part.not_ready,
-        "unfed": part.unfed,
-        "share": part.share,
-        "ahead": part.ahead,
+        **fields_of(part, "not_ready", "unfed", "share", "ahead"),
         "eta": iso(part.eta.at_ms),
         "eta_at_least": part.eta.at_least,
     }
