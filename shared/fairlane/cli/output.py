@@ -84,10 +84,7 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
     for column in columns:
         right = column.startswith(">")
         table.add_column(
-            column.removeprefix(">"),
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
+            column.removeprefix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold"
         )
     for row in rows:
         table.add_row(*(cell_of(value) for value in row))

@@ -15,9 +15,7 @@ _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
 RedisUrl = Annotated[
-    str,
-    Field(pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"),
-    AfterValidator(checked_redis),
+    str, Field(pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"), AfterValidator(checked_redis)
 ]
 
 

@@ -26,10 +26,7 @@ Amount = Annotated[str | None, typer.Option(metavar="N", help='"none" takes the 
 
 @group.callback(invoke_without_command=True)
 @with_settings
-def budgets(
-    invocation: Invocation,
-    as_json: JsonOption = False,
-) -> None:
+def budgets(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List the teams' budgets and their use; change them.
 
     The use includes what calls in flight have reserved.

@@ -85,10 +85,7 @@ class NewLimits:
 
 @group.callback(invoke_without_command=True)
 @with_settings
-def lanes(
-    invocation: Invocation,
-    as_json: JsonOption = False,
-) -> None:
+def lanes(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List lanes and what limits each; set limits, pause, resume.
 
     A rate is configured, reported by the provider's headers, learned from its 429s ("probed"), or still being

@@ -68,12 +68,10 @@ def add(
         typer.Option(metavar="PERCENT", help="Percent of its share that others may use while it does not."),
     ] = None,
     borrowing_limit: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENT", help="Percent of its share that it may use beyond it."),
+        str | None, typer.Option(metavar="PERCENT", help="Percent of its share that it may use beyond it.")
     ] = None,
     most: Annotated[
-        str | None,
-        typer.Option("--max", metavar="PERCENT", help="Most percent of a lane that it may use."),
+        str | None, typer.Option("--max", metavar="PERCENT", help="Most percent of a lane that it may use.")
     ] = None,
     only_print: PrintOption = False,
 ) -> None:

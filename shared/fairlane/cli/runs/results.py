@@ -17,13 +17,7 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ru
 from fairlane.client.handle import Run
 from fairlane.client.outputs import stored_records
 from fairlane.core.errors import UnknownFormat
-from fairlane.export.formats import (
-    FORMATS,
-    Format,
-    export_records,
-    format_of,
-    write_records,
-)
+from fairlane.export.formats import FORMATS, Format, export_records, format_of, write_records
 from fairlane.export.lines import written
 from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.trackers.exported import exporter_names

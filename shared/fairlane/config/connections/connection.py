@@ -19,13 +19,7 @@ from fairlane.config.connections.checks import (
     unknown_provider,
 )
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
-from fairlane.config.connections.key_place import (
-    KEY_FIELDS,
-    KeyCommand,
-    KeyPlace,
-    key_place,
-    misplaced_keys,
-)
+from fairlane.config.connections.key_place import KEY_FIELDS, KeyCommand, KeyPlace, key_place, misplaced_keys
 from fairlane.config.connections.presets import (
     OF_PROTOCOL,
     PRESETS,

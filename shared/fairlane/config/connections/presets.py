@@ -101,10 +101,7 @@ _NO_RATE = {"requests_per_minute": 0}
 _NO_SCHEMA = {"structured_output": False}
 
 # The quotas of Bedrock: Claude 3.7 and later.
-_BURNT_FIVEFOLD = (
-    "*claude-3-7-*",
-    *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")),
-)
+_BURNT_FIVEFOLD = ("*claude-3-7-*", *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")))
 _VERTEX = "/v1/projects/{project}/locations/{region}"
 
 
@@ -206,10 +203,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         "DASHSCOPE_API_KEY",
         _MODEL,
         # Its 429s say `insufficient_quota` of a minute's tokens; debts are a 400.
-        settings={
-            **_NO_SCHEMA,
-            "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"},
-        },
+        settings={**_NO_SCHEMA, "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"}},
     ),
     "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",), limits=_NO_RATE),
     "fireworks": _openai(
@@ -217,12 +211,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
     ),
     "mistral": _openai("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
     "together": _openai(
-        "Together",
-        "https://api.together.ai/v1",
-        "TOGETHER_API_KEY",
-        _MODEL,
-        "together",
-        settings=_NO_SCHEMA,
+        "Together", "https://api.together.ai/v1", "TOGETHER_API_KEY", _MODEL, "together", settings=_NO_SCHEMA
     ),
     "lepton": _openai(
         "Lepton",
@@ -233,12 +222,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         settings=_NO_SCHEMA,
     ),
     "cerebras": _openai(
-        "Cerebras",
-        "https://api.cerebras.ai/v1",
-        "CEREBRAS_API_KEY",
-        _MODEL,
-        "cerebras",
-        charge="reserved",
+        "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", _MODEL, "cerebras", charge="reserved"
     ),
     "replicate": Preset(
         "Replicate", "replicate", "https://api.replicate.com/v1", "REPLICATE_API_TOKEN", _ACCOUNT

@@ -34,8 +34,7 @@ def submit(
     dataset: Annotated[
         str,
         typer.Argument(
-            metavar="FILE",
-            help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines.",
+            metavar="FILE", help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines."
         ),
     ],
     limit: inputs.LimitOption = None,
