@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.config import env_file, loader
+from fairlane.config import environment, loader
 from fairlane.config.environment import child_environment, process_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
@@ -129,7 +129,7 @@ class TestTheFileOfVariables:
         writer.join()
         inherited = child_environment({})
         assert inherited["SOME_KEY"] == "k"
-        env_file._text_of_pipe.cache_clear()  # as in a new process
+        environment._text_of_pipe.cache_clear()  # as in a new process
         for name, value in inherited.items():
             monkeypatch.setenv(name, value)
         assert process_environment()["SOME_KEY"] == "k"

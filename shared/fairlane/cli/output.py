@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from fairlane.core.clock import span
+from fairlane.core.clock import span, until
 from fairlane.core.redaction import mask_text
 from fairlane.core.terminal_text import visible, visible_json
 
@@ -73,13 +73,15 @@ def print_json_line(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output.
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, apart: bool = False) -> None:
+    """A table on standard output; one that stands ``apart`` follows an empty line.
 
     Columns whose title begins with ``>`` are aligned right; the others wrap in a narrow terminal.
     """
     from rich.table import Table
 
+    if apart:
+        print_line("")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         right = column.startswith(">")
@@ -92,10 +94,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values on standard output, one pair a line."""
+    """Print names and values on standard output, one pair a line; a value that is ``None`` is left out."""
     from rich.text import Text
 
-    print_rows((Text(name, "bold"), value) for name, value in fields)
+    print_rows((Text(name, "bold"), value) for name, value in fields if value is not None)
 
 
 def print_rows(rows: Iterable[Sequence[object]]) -> None:
@@ -177,6 +179,11 @@ def ago(at_ms: int | None, now_ms: int) -> str:
     if at_ms is None:
         return "–"
     return "just now" if now_ms - at_ms < 1000 else f"{span(now_ms - at_ms)} ago"
+
+
+def when(at_ms: int, now_ms: int) -> str:
+    """``"14:05:09, in 3 min"`` by this machine's clock."""
+    return f"{at_local_time(at_ms, now_ms)}, {until(at_ms, now_ms)}"
 
 
 def at_local_time(at_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from fairlane.cli.output import ago, at_local_time, fields_of, iso, print_fields, print_table, say
+from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, say, when
 from fairlane.core.clock import span, until
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
@@ -53,15 +53,12 @@ class LaneReport:
         if hold is None:
             return ""
         if hold.reason == "parked":
-            again = f"; asks again {self._when(hold.until_ms)}" if hold.until_ms is not None else ""
+            again = f"; asks again {when(hold.until_ms, self.now_ms)}" if hold.until_ms is not None else ""
             return f"parked: {self.view.parked}{again}"
         words = IN_SHORT.get(hold.reason, hold.reason)
         if hold.reason == "blocked" and self.view.asked_to_wait:
             words = "blocked, as the provider asked"
-        return words if hold.until_ms is None else f"{words}, until {self._when(hold.until_ms)}"
-
-    def _when(self, at_ms: int) -> str:
-        return f"{at_local_time(at_ms, self.now_ms)}, {until(at_ms, self.now_ms)}"
+        return words if hold.until_ms is None else f"{words}, until {when(hold.until_ms, self.now_ms)}"
 
     @property
     def shared_in_words(self) -> str:
@@ -128,24 +125,22 @@ def print_lanes(reports: list[LaneReport]) -> None:
 def print_lane(report: LaneReport) -> None:
     """One lane in full."""
     view = report.view
+    returned = f", {view.returned:,} returned unused" if view.returned else ""
     print_fields(
         [
             ("lane", view.lane),
             ("configured", limits_in_words(view.limits)),
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
-            *([("shared", f"with others, who take {report.shared_in_words}")] if view.shared else []),
+            ("shared", f"with others, who take {report.shared_in_words}" if view.shared else None),
             ("in flight", _in_flight_in_words(view)),
-            *([("deadlines", str(view.late))] if view.late else []),
-            *([("models", held_in_words(view.lane, view.models, view.now_ms))] if view.models else []),
+            ("deadlines", view.late),
+            ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
-            (
-                "granted",
-                f"{view.granted:,}" + (f", {view.returned:,} returned unused" if view.returned else ""),
-            ),
+            ("granted", f"{view.granted:,}{returned}"),
             ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
             *_errors_in_words(view),
             ("circuit", view.circuit),
-            *([("ramp", f"{view.ramp:.0%} of its rate, after an outage")] if view.ramp < 1 else []),
+            ("ramp", f"{view.ramp:.0%} of its rate, after an outage" if view.ramp < 1 else None),
             ("limited by", report.hold_in_words or "nothing"),
         ]
     )
@@ -158,13 +153,10 @@ def _errors_in_words(view: LaneView) -> list[tuple[str, str]]:
     return [("errors", f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}")]
 
 
-def _errors(view: LaneView) -> str:
-    return f"{view.failed_share:.1%}" if view.failed else "0"
-
-
 def _row(report: LaneReport) -> list[object]:
     view = report.view
-    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), _errors(view))
+    errors = f"{view.failed_share:.1%}" if view.failed else "0"
+    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), errors)
     return [view.lane, _allowed(report.allowed), _in_flight(view, "/"), *numbers, _coloured(report)]
 
 

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_fields, print_line, print_table, say
+from fairlane.cli.output import emit, print_fields, print_table, say
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.comparison import Comparison, Difference
 
@@ -45,7 +45,6 @@ def print_comparison(compared: Comparison) -> None:
         ]
     )
     if compared.scores:
-        print_line("")
         columns = [
             "score",
             ">first",
@@ -57,7 +56,7 @@ def print_comparison(compared: Comparison) -> None:
             ">equal",
             ">missing",
         ]
-        print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()))
+        print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()), apart=True)
     for sentence in compared.left_out:
         say(sentence)
 

@@ -48,60 +48,52 @@ def print_summary(summary: Summary) -> None:
     """The run; then tables of scores, of tokens and of failures, where there are any."""
     print_fields(_fields(summary))
     if summary.scores:
-        print_line("")
         columns = ["evaluator", "model", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
-        print_table(columns, _scores(summary))
+        print_table(columns, _scores(summary), apart=True)
     if summary.session_scores:
-        print_line("")
         columns = ["evaluator of sessions", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
-        print_table(columns, ((name, *_numbers(each)) for name, each in summary.session_scores.items()))
+        rows = ((name, *_numbers(each)) for name, each in summary.session_scores.items())
+        print_table(columns, rows, apart=True)
     if summary.tasks or summary.evaluations:
-        print_line("")
-        print_table(
-            ["role", "model", ">calls", ">input", ">cached", ">output", ">cost"],
-            (*_spending("task", summary.tasks), *_spending("evaluation", summary.evaluations)),
-        )
+        columns = ["role", "model", ">calls", ">input", ">cached", ">output", ">cost"]
+        spending = (*_spending("task", summary.tasks), *_spending("evaluation", summary.evaluations))
+        print_table(columns, spending, apart=True)
     if summary.failures:
-        print_line("")
         shown = summary.failures[:FAILURES_SHOWN]
-        print_table(
-            [">failed", "step", ">first item", "error"],
-            (
-                (f"{each.count:,}", each.step, each.item, clip(" ".join(each.error.split()), LONGEST_ERROR))
-                for each in shown
-            ),
+        failures = (
+            (f"{each.count:,}", each.step, each.item, clip(" ".join(each.error.split()), LONGEST_ERROR))
+            for each in shown
         )
+        print_table([">failed", "step", ">first item", "error"], failures, apart=True)
         if len(summary.failures) > len(shown):
             print_line(f"and {len(summary.failures) - len(shown):,} more kinds of failure (--json has them)")
 
 
 def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
     yield "run", summary.run
-    if summary.name != summary.run:
-        yield "name", summary.name
+    yield "name", None if summary.name == summary.run else summary.name
     yield "state", summary.state
     counts = states_in_words(summary.by_state)
     yield "items", f"{summary.items:,}" + (f": {counts}" if counts else "")
-    if summary.cached:
-        yield "cached", f"{summary.cached:,} outputs from the cache"
+    yield "cached", f"{summary.cached:,} outputs from the cache" if summary.cached else None
     for model, endings in summary.endings.items():
         yield "outputs", f"{endings.in_words()} ({model})"
     for asked, names in summary.served.items():
         yield "answered by", f"{', '.join(names)} ({asked})"
     yield "tokens", f"{summary.task_tokens:,} of tasks, {summary.evaluation_tokens:,} of evaluations"
-    for name, time in (("predict", summary.predict), ("score", summary.score)):
-        if time is not None:
-            yield name, _time(time)
+    yield "predict", _time(summary.predict)
+    yield "score", _time(summary.score)
     if summary.cost_usd is not None:
         yield "cost", dollars(summary.cost_usd) + (f", {summary.gaps}" if summary.gaps else "")
     elif summary.unreported:
         yield "cost", f"not known: {summary.gaps}"
-    if summary.waste:
-        yield "not kept", f"{summary.waste}; included above"
+    yield "not kept", f"{summary.waste}; included above" if summary.waste else None
 
 
-def _time(time: RoleTime) -> str:
+def _time(time: RoleTime | None) -> str | None:
     """How many calls, and their mean times."""
+    if time is None:
+        return None
     waiting, calling = (round(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s))
     return f"{time.calls:,} calls: on average {span(waiting)} waiting, {span(calling)} calling"
 

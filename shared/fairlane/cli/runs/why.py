@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import at_local_time, emit, fields_of, iso, print_fields, print_line, print_table
+from fairlane.cli.output import emit, fields_of, iso, print_fields, print_line, print_table, when
 from fairlane.cli.runs.selection import LATEST, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
@@ -72,7 +72,7 @@ def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
     fields: list[tuple[str, object]] = [(found.kind, found.target), ("state", found.state)]
     fields.append(("why", found.sentence))
     if found.until_ms is not None:
-        fields.append(("until", _when(found.until_ms, now_ms)))
+        fields.append(("until", when(found.until_ms, now_ms)))
     if found.position is not None:
         fields.append(("position", f"{found.position:,} in its run's queue"))
     if found.ahead is not None:
@@ -90,7 +90,7 @@ def eta_in_words(eta: Eta, now_ms: int) -> str:
     """``"about 14:05:09, in 3 min"``; ``"not known"`` where there is no estimate."""
     if eta.at_ms is None:
         return "not known"
-    return f"{'at least' if eta.at_least else 'about'} {_when(eta.at_ms, now_ms)}"
+    return f"{'at least' if eta.at_least else 'about'} {when(eta.at_ms, now_ms)}"
 
 
 def _starts(found: Waiting) -> bool:
@@ -99,12 +99,7 @@ def _starts(found: Waiting) -> bool:
     return found.kind == "job" or any(part.waits for part in found.lanes)
 
 
-def _when(at_ms: int, now_ms: int) -> str:
-    return f"{at_local_time(at_ms, now_ms)}, {until(at_ms, now_ms)}"
-
-
 def _print_lanes(parts: tuple[LaneWait, ...], now_ms: int) -> None:
-    print_line("")
     columns = [
         "lane",
         ">in flight",
@@ -115,7 +110,7 @@ def _print_lanes(parts: tuple[LaneWait, ...], now_ms: int) -> None:
         "last starts",
         "limited by",
     ]
-    print_table(columns, (_row(part, now_ms) for part in parts))
+    print_table(columns, (_row(part, now_ms) for part in parts), apart=True)
     held = {part.lane: part.sentence for part in parts if part.waits}
     if len(held) > 1:
         print_line("")
