@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 import typer
@@ -157,9 +158,8 @@ def _unmoved(deployment: Deployment) -> Unmoved | None:
 def _archive_problem(deployment: Deployment) -> str:
     """Why the archive cannot be read from here; "" if it can. It is asked for a run that nobody has."""
     try:
-        deployment.runs.overview(RunRef("doctor", "none"))
-    except RunNotFound:
-        return ""
+        with suppress(RunNotFound):
+            deployment.runs.overview(RunRef("doctor", "none"))
     except (ArchiveUnavailable, ConfigurationError) as error:
         return str(error)
     return ""

@@ -12,8 +12,7 @@ import typer
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, lines_out, say
 from fairlane.cli.runs.conclusion import failing
-from fairlane.cli.runs.run_views import share
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
 from fairlane.client.handle import Run
 from fairlane.client.outputs import stored_records
 from fairlane.core.errors import UnknownFormat
@@ -115,10 +114,7 @@ def _at_the_end(run: Run) -> StoredRecords:
     """Records in item order, shown to be waited for once the first is asked for."""
 
     def portions() -> Iterator[Iterable[Record]]:
-        status = run.status()
-        if not status.state.finished:
-            say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-            run.wait(progress=True)
+        await_end(run)
         yield from stored_records(run).portions
 
     return StoredRecords(portions())
