@@ -12,16 +12,7 @@ from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
 from fairlane.model.choices import Message
-from fairlane.templates.meter import (
-    DEFAULT,
-    MAX_CHARS,
-    Bound,
-    MeteredContext,
-    MissingVariableError,
-    NullError,
-    printed,
-    rendering_within,
-)
+from fairlane.templates import meter
 from fairlane.templates.sandbox import ENVIRONMENT
 
 _MARKUP = re.compile(r"\{[{%#]")
@@ -68,7 +59,7 @@ class PlainTemplate:
                 return None
         return total
 
-    def fill(self, names: Mapping[str, Any], bound: Bound = DEFAULT) -> str | None:
+    def fill(self, names: Mapping[str, Any], bound: meter.Bound = meter.DEFAULT) -> str | None:
         """The rendered text; ``None`` if only Jinja can print one of the values.
 
         Raises `MissingVariableError` for a name that is missing or null, and `WorkLimitError` for a text of
@@ -78,11 +69,11 @@ class PlainTemplate:
         for name, text in zip(self.names, self._texts[1:], strict=True):
             value = names.get(name)
             if value is None:
-                raise MissingVariableError(lacking(name, names), name)
+                raise meter.MissingVariableError(lacking(name, names), name)
             if not isinstance(value, str):
                 if not isinstance(value, int | float):
                     return None
-                value = str(printed(value))
+                value = str(meter.printed(value))
             length += len(value) + len(text)
             if length > bound.chars:
                 bound.check(length)
@@ -114,7 +105,9 @@ class Template:
 
     __slots__ = ("_body", "_bound", "_plain", "_text", "field")
 
-    def __init__(self, field: str, text: str, *, checked: bool = False, bound: Bound = DEFAULT) -> None:
+    def __init__(
+        self, field: str, text: str, *, checked: bool = False, bound: meter.Bound = meter.DEFAULT
+    ) -> None:
         """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault.
 
         ``checked``: it compiled before, so that it is compiled only when it renders. ``bound``: how long it
@@ -123,8 +116,8 @@ class Template:
         self.field, self._text, self._bound = field, text, bound
         self._plain: PlainTemplate | None = None
         self._body: JinjaTemplate | None = None
-        if len(text) > MAX_CHARS:
-            most = f"at most {MAX_CHARS:,} are allowed: put its long texts into fields of the rows"
+        if len(text) > meter.MAX_CHARS:
+            most = f"at most {meter.MAX_CHARS:,} are allowed: put its long texts into fields of the rows"
             raise TemplateError(field, f"it has {len(text):,} characters, {most}")
         self._plain = plain_template(text)
         if self._plain is None and not checked:
@@ -158,14 +151,14 @@ class Template:
             return self._run(names) if text is None else text
         except TemplateError:
             raise
-        except MissingVariableError as error:
+        except meter.MissingVariableError as error:
             raise TemplateError(self.field, str(error), error.name) from error
-        except NullError as error:
+        except meter.NullError as error:
             raise self._null(names, error) from error
         except Exception as error:  # an expression may raise anything at all
             raise TemplateError(self.field, str(error) or type(error).__name__) from error
 
-    def _null(self, names: Mapping[str, Any], error: NullError) -> TemplateError:
+    def _null(self, names: Mapping[str, Any], error: meter.NullError) -> TemplateError:
         """Where it can be one field alone that is null, that field is missing."""
         null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
         if len(null) == 1:
@@ -177,8 +170,8 @@ class Template:
             self._body = compiled(self.field, self._text)
         pieces: list[str] = []
         length = 0
-        context = MeteredContext(ENVIRONMENT, names, None, {})
-        with rendering_within(self._bound):
+        context = meter.MeteredContext(ENVIRONMENT, names, None, {})
+        with meter.rendering_within(self._bound):
             for piece in self._body.root_render_func(context):
                 length += len(piece)
                 self._bound.check(length)
@@ -229,7 +222,7 @@ class Prompt:
         field: str = "prompt",
         *,
         checked: bool = False,
-        bound: Bound = DEFAULT,
+        bound: meter.Bound = meter.DEFAULT,
     ) -> None:
         """Compile all contents, unless they are ``checked``. Raises `TemplateError` naming ``field``, message
         and line.

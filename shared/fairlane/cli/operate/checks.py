@@ -7,15 +7,9 @@ from dataclasses import replace
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
+from fairlane.cli.operate import server_checks
 from fairlane.cli.operate.connection_views import lacks_besides_key
 from fairlane.cli.operate.findings import Finding, Grade, Seen, fail, ok, warn
-from fairlane.cli.operate.server_checks import (
-    check_archive,
-    check_broker,
-    check_clocks,
-    check_expiry,
-    check_server,
-)
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
 from fairlane.model.choices import SPEC_VERSION
@@ -29,11 +23,11 @@ from fairlane.why.surroundings import lacking
 def examine(seen: Seen) -> list[Finding]:
     """Every check, in the order in which failures are best corrected."""
     found = [
-        *check_server(seen.server),
-        *check_expiry(seen.frees_in_background),
-        *check_broker(seen),
-        *check_archive(seen.unmoved, seen.clocks.server_ms),
-        check_clocks(seen.clocks),
+        *server_checks.check_server(seen.server),
+        *server_checks.check_expiry(seen.frees_in_background),
+        *server_checks.check_broker(seen),
+        *server_checks.check_archive(seen.unmoved, seen.clocks.server_ms),
+        server_checks.check_clocks(seen.clocks),
         check_leader(seen.leader, seen.clocks.server_ms),
         *check_specs(seen),
         *check_workers(seen),

@@ -8,28 +8,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 
 from pydantic import AfterValidator, Field, model_validator
 
-from fairlane.config.connections.checks import (
-    Headers,
-    KeyFile,
-    ProtocolName,
-    ProxyUrl,
-    StructuredOutput,
-    UserPath,
-    missing_places,
-    unknown_provider,
-)
+from fairlane.config.connections import checks, presets
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
 from fairlane.config.connections.key_place import KEY_FIELDS, KeyCommand, KeyPlace, key_place, misplaced_keys
-from fairlane.config.connections.presets import (
-    OF_PROTOCOL,
-    PRESETS,
-    PROTOCOLS,
-    LanePart,
-    Preset,
-    ProviderName,
-    lane_of_protocol,
-    preset_of,
-)
 from fairlane.core.section import Mistake, Section, refusal
 from fairlane.model.lane import Charge, LaneScope
 
@@ -106,13 +87,13 @@ _SCHEMES: Mapping[str, Authentication] = {
 class Connection(Section):
     """A named, configured way to a provider."""
 
-    provider: ProviderName | None = None
+    provider: presets.ProviderName | None = None
     """Provider of this connection: `fairlane connections --providers` lists them. Its preset gives the
     defaults of the keys below."""
 
-    protocol: ProtocolName = Field(
-        description=f"API to speak: {', '.join(f'`{name}`' for name in PROTOCOLS)}, or one that another "
-        "package adds. Optional if `provider` is set."
+    protocol: checks.ProtocolName = Field(
+        description=f"API to speak: {', '.join(f'`{name}`' for name in presets.PROTOCOLS)}, or one that "
+        "another package adds. Optional if `provider` is set."
     )
     base_url: str = Field(pattern=r"^(https?://|litellm://$)")
     """Base URL of the API, including the version part. Optional if `provider` is set, unless each account of
@@ -131,7 +112,7 @@ class Connection(Section):
     """Name of the environment variable that holds the API key. Only workers need it. Default: the provider's
     usual one."""
 
-    api_key_file: KeyFile | None = None
+    api_key_file: checks.KeyFile | None = None
     """File, on the workers alone, that holds the API key instead. It is read again when it changes."""
 
     api_key_command: KeyCommand = ()
@@ -150,7 +131,7 @@ class Connection(Section):
     """Models that this connection offers; `*` stands for any part of a name. A run that names another is
     rejected when it is submitted. Default: any model."""
 
-    headers: Headers = Field(default_factory=dict)
+    headers: checks.Headers = Field(default_factory=dict)
     """Headers added to every request. They are not kept secret: do not put keys here."""
 
     lane_scope: LaneScope | None = None
@@ -183,23 +164,23 @@ class Connection(Section):
     """Stream calls. auto: those of a run that somebody listens to, and those to a model whose latest calls
     took long or were cut in silence. A model of which no call has ended yet counts as slow."""
 
-    structured_output: StructuredOutput | None = None
+    structured_output: checks.StructuredOutput | None = None
     """What holds judges and agents to a JSON schema. `true`: structured output. `"tool"`: the arguments of a
     tool that they must call. `false`: nothing. Default: as its protocol supports."""
 
     connect_timeout: float = Field(default=10.0, gt=0, le=3600)
     """Most seconds to connect to the server."""
 
-    proxy: ProxyUrl | None = None
+    proxy: checks.ProxyUrl | None = None
     """HTTP proxy for all requests. Default: none."""
 
     proxy_credentials_env: Variable | None = None
     """Environment variable, of the workers only, that holds user:password for the proxy."""
 
-    ca_file: UserPath | None = None
+    ca_file: checks.UserPath | None = None
     """File of certificates (PEM) to trust beside the system's."""
 
-    client_certificate: UserPath | None = None
+    client_certificate: checks.UserPath | None = None
     """File with the certificate and key (PEM) that the server asks for."""
 
     endpoint: HttpEndpoint | None = None
@@ -211,9 +192,9 @@ class Connection(Section):
         if not isinstance(name, str):
             sdk = isinstance(given, Mapping) and given.get("protocol") == "litellm"
             return {"base_url": ANYWHERE, **given} if sdk else given
-        preset = preset_of(name)
+        preset = presets.preset_of(name)
         if preset is None:
-            raise refusal(cls, unknown_provider(name))
+            raise refusal(cls, checks.unknown_provider(name))
         known = preset.defaults()
         if any(given.get(field) for field in KEY_FIELDS):
             known.pop("api_key_env", None)
@@ -221,7 +202,7 @@ class Connection(Section):
         if isinstance(given.get("error_map"), Mapping):
             merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
         if "base_url" not in given:
-            missing = missing_places(name, preset, given)
+            missing = checks.missing_places(name, preset, given)
             if missing:
                 raise refusal(cls, *missing)
             merged["base_url"] = preset.address(given)
@@ -240,10 +221,10 @@ class Connection(Section):
         return self
 
     @property
-    def preset(self) -> Preset | None:
+    def preset(self) -> presets.Preset | None:
         """The preset of its provider; without one, that of the only provider that speaks its protocol."""
-        name = self.provider or OF_PROTOCOL.get(self.protocol)
-        return None if name is None else PRESETS[name]
+        name = self.provider or presets.OF_PROTOCOL.get(self.protocol)
+        return None if name is None else presets.PRESETS[name]
 
     @property
     def structured(self) -> bool:
@@ -284,12 +265,12 @@ class Connection(Section):
         return None if self.scheme == "none" or self.scheme in _AMBIENT else self.key_place
 
     @property
-    def lane_parts(self) -> tuple[LanePart, ...]:
+    def lane_parts(self) -> tuple[presets.LanePart, ...]:
         """What its limits depend on."""
-        usual = lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
+        usual = presets.lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
         if self.lane_scope == "endpoint" or (self.lane_scope is None and self.models_at_once is None):
             return usual
-        parts: tuple[LanePart, ...] = tuple(part for part in usual if part != "model")
+        parts: tuple[presets.LanePart, ...] = tuple(part for part in usual if part != "model")
         return (*parts, "model") if self.lane_scope == "model" else parts
 
     @cached_property
