@@ -383,7 +383,13 @@ class TestMistakes:
         assert error.value == "url"
         assert "hunter2" not in str(error)
 
-    @pytest.mark.parametrize("text", ["[redis", "a = [", "=", "\n\n]"])
+    def test_a_variable_of_nested_brackets_is_a_configuration_error(self) -> None:
+        with pytest.raises(ConfigurationError, match="there is no connection"):
+            load_settings(environ={"FAIRLANE_WORKER__LANES": "[" * 100_000})
+
+    @pytest.mark.parametrize(
+        "text", ["[redis", "a = [", "=", "\n\n]", pytest.param(f"a = {'[' * 10_000}", id="deep")]
+    )
     def test_any_broken_toml_is_a_configuration_error(self, write: Write, text: str) -> None:
         assert "is not TOML" in str(refused(write(text)))
 

@@ -179,7 +179,7 @@ def _json_list(value: str) -> list[Any] | None:
     """The elements of ``["a", "b"]``, as other programs take lists; ``None`` for anything else."""
     try:
         found = json.loads(value) if value.lstrip().startswith("[") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, list) else None
 

@@ -125,7 +125,7 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigurationError(file.name, str(file), problem, "Make it readable.") from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
         line, problem = _broken_line(text, str(error)), f"is not TOML: {error}"
         raise ConfigurationError(str(file), line, problem, "Texts need quotes.") from error
 

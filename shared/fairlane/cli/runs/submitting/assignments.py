@@ -118,7 +118,7 @@ def _choices(text: str | None) -> dict[str, float]:
     remedy = """Write an object like '{"yes": 1, "no": 0}'."""
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SubmissionError(CHOICES, text, f"is not JSON: {error}", remedy) from None
     if not isinstance(found, dict):
         raise SubmissionError(CHOICES, text, "is no object", remedy)
@@ -128,7 +128,7 @@ def _choices(text: str | None) -> dict[str, float]:
 def _value(option: str, given: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if text in _MISSPELT:
             remedy = f"JSON writes {_MISSPELT[text]}."
             raise SubmissionError(option, given, f"{text} is not JSON", remedy) from None

@@ -43,7 +43,7 @@ def read_messages(option: str, path: Path) -> Messages:
     remedy = 'Write an array of messages, like [{"role": "user", "content": "…"}].'
     try:
         messages = json.loads(read_text(option, path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, SubmissionError):
             raise
         raise SubmissionError(option, str(path), f"is not JSON: {error}", remedy) from None
