@@ -105,12 +105,10 @@ def print_rows(rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
-    for number, row in enumerate(rows):
-        if number == 0:
-            for place in range(len(row)):
-                last = place == len(row) - 1
-                table.add_column(no_wrap=not last, overflow="fold")
+    for row in rows:
         table.add_row(*(cell_of(value) for value in row))
+    for column in table.columns:
+        column.no_wrap, column.overflow = column is not table.columns[-1], "fold"
     _show(table)
 
 
@@ -172,6 +170,11 @@ def took(milliseconds: float) -> str:
     minutes, seconds = divmod(int(milliseconds) // 1000, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02} min"
+
+
+def figure(value: float | None, sign: str = "") -> str:
+    """A number to four digits; a dash for none."""
+    return "–" if value is None else f"{value:{sign}.4g}"
 
 
 def ago(at_ms: int | None, now_ms: int) -> str:

@@ -101,11 +101,9 @@ def lanes(invocation: Invocation, as_json: JsonOption = False) -> None:
 def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
     """Show all about one lane."""
     with invocation.deployment() as deployment:
-        meant = _meant(deployment, lane)
+        meant = _meant(deployment, lane, quiet=as_json)
         _require(deployment, meant)
         report = read_lanes(deployment, [meant])[0]
-        if not as_json:
-            _mention_carrier(deployment, lane)
         emit(report.document(), lambda: print_lane(report), as_json=as_json)
 
 
@@ -124,7 +122,6 @@ def set_limits(
         options = ", ".join(_option(name) for name in given)
         raise typer.BadParameter(f"say which limit to set: {options}")
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         _require(deployment, lane, new=new)
         deployment.lanes.limit(lane, changes)
@@ -137,7 +134,6 @@ def set_limits(
 def pause(invocation: Invocation, lane: LaneArgument) -> None:
     """Start no new call on a lane; calls in flight end normally."""
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         deployment.lanes.pause(lane)
     say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
@@ -148,7 +144,6 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
     """Resume a lane: end its pause, or else every wait; a parked lane sends a single call first."""
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
@@ -167,15 +162,12 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
 
 
-def _meant(deployment: Deployment, lane: str) -> str:
-    """The lane of that name; if there is none, the lane that its calls use."""
-    return lane if lane in deployment.lanes.names() else deployment.directory().carrier(lane)
-
-
-def _mention_carrier(deployment: Deployment, lane: str) -> None:
+def _meant(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
+    """The lane of that name; if there is none, the lane that its calls use. Says where they use another."""
     carrier = deployment.directory().carrier(lane)
-    if carrier != lane:
+    if carrier != lane and not quiet:
         say(f"calls of {lane} use {carrier}: they share its limit")
+    return lane if lane in deployment.lanes.names() else carrier
 
 
 def _limit(name: str, text: str) -> float | int | str | None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_fields, print_table, say
+from fairlane.cli.output import emit, figure, print_fields, print_table, say
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.comparison import Comparison, Difference
 
@@ -63,11 +63,7 @@ def print_comparison(compared: Comparison) -> None:
 
 def _row(name: str, found: Difference) -> Iterator[str]:
     yield name
-    yield from (_number(value) for value in (found.first_mean, found.second_mean))
-    yield _number(found.mean, sign="+")
-    yield _number(found.margin)
+    yield from (figure(value) for value in (found.first_mean, found.second_mean))
+    yield figure(found.mean, sign="+")
+    yield figure(found.margin)
     yield from (f"{count:,}" for count in (found.better, found.worse, found.equal, found.missing))
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    return "–" if value is None else f"{value:{sign}.4g}"

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, emit, print_fields, print_line, print_table
+from fairlane.cli.output import clip, emit, figure, print_fields, print_line, print_table
 from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended, find_run
@@ -109,11 +109,7 @@ def _scores(summary: Summary) -> Iterator[tuple[object, ...]]:
 
 def _numbers(scores: Scores) -> tuple[str, ...]:
     values = (scores.mean, scores.standard_error, scores.minimum, scores.maximum)
-    return scores.of_rows, f"{scores.missing:,}", *(_number(value) for value in values)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return scores.of_rows, f"{scores.missing:,}", *map(figure, values)
 
 
 def _spending(role: str, found: tuple[Spending, ...]) -> Iterator[tuple[object, ...]]:
