@@ -108,23 +108,23 @@ def print_lanes(reports: list[LaneReport]) -> None:
     columns = ["lane", ">requests/min", ">in flight", ">queued", ">granted", ">429s", ">errors", "limited by"]
     print_table(columns, (_row(report) for report in reports))
     for report in reports:
-        if report.view.parked is not None:
-            lane = report.view.lane
-            say(f"{lane} is parked: {report.view.parked}; `fairlane lanes resume {lane}` tries a single call")
+        view, lane = report.view, report.view.lane
+        if view.parked is not None:
+            say(f"{lane} is parked: {view.parked}; `fairlane lanes resume {lane}` tries a single call")
         if report.hold is not None and report.hold.reason == "held":
-            lane = report.view.lane
             say(f"{lane} is {report.hold_in_words}; `fairlane lanes resume {lane}` lifts the hold")
-        for _, errors in _errors_in_words(report.view) if report.view.failed else ():
-            say(f"{report.view.lane} failed {errors}")
-        if report.view.late:
-            say(f"{report.view.lane}: {report.view.late}")
-        if report.view.shared:
-            say(f"{report.view.lane} is shared with others, who take {report.shared_in_words}")
+        if view.failed and view.last_error is not None:
+            say(f"{lane} failed {_errors_in_words(view)}")
+        if view.late:
+            say(f"{lane}: {view.late}")
+        if view.shared:
+            say(f"{lane} is shared with others, who take {report.shared_in_words}")
 
 
 def print_lane(report: LaneReport) -> None:
     """One lane in full."""
     view = report.view
+    source = f", {SOURCES[view.places.source]}" if view.places.source else ""
     returned = f", {view.returned:,} returned unused" if view.returned else ""
     print_fields(
         [
@@ -132,13 +132,13 @@ def print_lane(report: LaneReport) -> None:
             ("configured", limits_in_words(view.limits)),
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
             ("shared", f"with others, who take {report.shared_in_words}" if view.shared else None),
-            ("in flight", _in_flight_in_words(view)),
+            ("in flight", _in_flight(view, " of at most ") + source),
             ("deadlines", view.late),
             ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
             ("granted", f"{view.granted:,}{returned}"),
             ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
-            *_errors_in_words(view),
+            ("errors", _errors_in_words(view)),
             ("circuit", view.circuit),
             ("ramp", f"{view.ramp:.0%} of its rate, after an outage" if view.ramp < 1 else None),
             ("limited by", report.hold_in_words or "nothing"),
@@ -146,45 +146,33 @@ def print_lane(report: LaneReport) -> None:
     )
 
 
-def _errors_in_words(view: LaneView) -> list[tuple[str, str]]:
+def _errors_in_words(view: LaneView) -> str | None:
     if view.last_error is None:
-        return []
+        return None
     age = span(max(0, view.now_ms - (view.last_error_ms or view.now_ms)))
-    return [("errors", f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}")]
+    return f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}"
 
 
 def _row(report: LaneReport) -> list[object]:
     view = report.view
     errors = f"{view.failed_share:.1%}" if view.failed else "0"
     numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), errors)
-    return [view.lane, _allowed(report.allowed), _in_flight(view, "/"), *numbers, _coloured(report)]
+    rate, source = report.allowed
+    allowed = source if rate is None else f"{per_minute(rate)} {source}"
+    return [view.lane, allowed, _in_flight(view, "/"), *numbers, _coloured(report)]
 
 
 def _coloured(report: LaneReport) -> Text:
     hold = report.hold
-    style = ""
-    if hold is not None:
-        style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
-    return Text("" if hold is None else _hold_in_short(hold, report.now_ms), style)
-
-
-def _hold_in_short(hold: Hold, now_ms: int) -> str:
-    return hold.reason if hold.until_ms is None else f"{hold.reason} {span(hold.until_ms - now_ms)}"
+    if hold is None:
+        return Text("")
+    left = "" if hold.until_ms is None else f" {span(hold.until_ms - report.now_ms)}"
+    style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
+    return Text(f"{hold.reason}{left}", style)
 
 
 def _in_flight(view: LaneView, between: str) -> str:
     return f"{view.in_flight:,}" + (f"{between}{view.places.most:,}" if view.places.most is not None else "")
-
-
-def _in_flight_in_words(view: LaneView) -> str:
-    source = f", {SOURCES[view.places.source]}" if view.places.source else ""
-    return _in_flight(view, " of at most ") + source
-
-
-def _allowed(allowed: Allowed) -> str:
-    if allowed.per_minute is None:
-        return allowed.source
-    return f"{per_minute(allowed.per_minute)} {allowed.source}"
 
 
 def _shown_axes(view: LaneView) -> list[tuple[str, AxisView]]:
