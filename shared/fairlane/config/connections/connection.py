@@ -73,8 +73,8 @@ EFFORTS: Mapping[str, tuple[str, ...]] = {
 PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex"})
 """Protocols that cannot say ``parallel_tool_calls = false``."""
 
-_AMBIENT = frozenset({"sigv4", "google"})
-"""Credentials that workers also find around them."""
+AMBIENT = frozenset({"sigv4", "google"})
+"""Credentials that workers find around them: one for all connections."""
 
 _SCHEMES: Mapping[str, Authentication] = {
     "anthropic": "x-api-key",
@@ -262,7 +262,7 @@ class Connection(Section):
     @property
     def needed_key(self) -> KeyPlace | None:
         """The place of the key without which the provider rejects its calls; ``None`` if it needs none."""
-        return None if self.scheme == "none" or self.scheme in _AMBIENT else self.key_place
+        return None if self.scheme == "none" or self.scheme in AMBIENT else self.key_place
 
     @property
     def lane_parts(self) -> tuple[presets.LanePart, ...]:
