@@ -28,6 +28,7 @@ RUNS = "Runs"
 OPERATIONS = "Operations"
 ROLES = "One role at a time"
 _PANELS = (HERE, RUNS, OPERATIONS, ROLES)
+_OWN = ("fairlane.cli.", "fairlane.local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,9 @@ def find_commands() -> dict[str, Command]:
     Reads the entry points once in a process.
     """
     found: dict[str, Command] = {}
-    points = sorted(entry_points(group=GROUP), key=lambda point: (not _is_own(point.module), point.name))
+    points = sorted(
+        entry_points(group=GROUP), key=lambda point: (not point.module.startswith(_OWN), point.name)
+    )
     for point in points:
         if not is_installed(point.module):
             continue
@@ -94,10 +97,6 @@ def is_installed(module: str) -> bool:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _is_own(module: str) -> bool:
-    return module.startswith("fairlane.cli.") or module == "fairlane.local"
 
 
 class LazyGroup(CarefulGroup):

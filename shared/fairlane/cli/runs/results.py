@@ -88,9 +88,8 @@ def _send(run: Run, exporter: str, output: Path) -> None:
 
 def _format(output: Path, stated: str | None) -> Format:
     """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
-    nameless = (
-        output == STANDARD_OUTPUT or output.is_dir()
-    )  # to write to a folder is refused where it is tried
+    # To write to a folder is refused where it is tried.
+    nameless = output == STANDARD_OUTPUT or output.is_dir()
     try:
         chosen = format_of(output, "jsonl" if nameless and stated is None else stated)
     except UnknownFormat as error:

@@ -6,16 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlane.cli.output import (
-    ago,
-    at_local_time,
-    clip,
-    fields_of,
-    iso,
-    print_fields,
-    print_table,
-    took,
-)
+from fairlane.cli.output import ago, at_local_time, clip, fields_of, iso, print_fields, print_table, took
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus, Scores, failed_of

@@ -62,8 +62,23 @@ def document(found: Waiting) -> dict[str, Any]:
 def print_waiting(found: Waiting) -> None:
     """The answer in words, then what waits on each lane of a run."""
     print_fields(waiting_fields(found))
-    if found.kind == "run" and found.lanes:
-        _print_lanes(found.lanes, found.now_ms)
+    if found.kind != "run" or not found.lanes:
+        return
+    columns = [
+        "lane",
+        ">in flight",
+        ">queued",
+        ">delayed",
+        ">not ready",
+        ">to come",
+        "last starts",
+        "limited by",
+    ]
+    print_table(columns, (_row(part, found.now_ms) for part in found.lanes), apart=True)
+    held = {part.lane: part.sentence for part in found.lanes if part.waits}
+    if len(held) > 1:
+        print_line("")
+        print_fields(held.items())
 
 
 def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
@@ -97,24 +112,6 @@ def _starts(found: Waiting) -> bool:
     if found.constraint in _NOT_TO_START:
         return False
     return found.kind == "job" or any(part.waits for part in found.lanes)
-
-
-def _print_lanes(parts: tuple[LaneWait, ...], now_ms: int) -> None:
-    columns = [
-        "lane",
-        ">in flight",
-        ">queued",
-        ">delayed",
-        ">not ready",
-        ">to come",
-        "last starts",
-        "limited by",
-    ]
-    print_table(columns, (_row(part, now_ms) for part in parts), apart=True)
-    held = {part.lane: part.sentence for part in parts if part.waits}
-    if len(held) > 1:
-        print_line("")
-        print_fields(held.items())
 
 
 def _row(part: LaneWait, now_ms: int) -> list[object]:
