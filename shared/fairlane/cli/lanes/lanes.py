@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, read_limit, with_settings
 from fairlane.cli.lanes.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
 from fairlane.cli.output import emit, say
 from fairlane.client.deployment import Deployment
@@ -18,7 +18,7 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="lanes")
 
-NO_LIMIT = "none"
+REMEDY = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
 _IN_WORDS = ("exact", "charge", "cache_reads")
 
 Limit = str | None
@@ -172,16 +172,10 @@ def _meant(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
 
 def _limit(name: str, text: str) -> float | int | str | None:
     """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
-    if text.strip().lower() == NO_LIMIT:
-        return None
-    if name in _IN_WORDS:
-        return text.strip().lower()
-    try:
-        number = float(text)
-    except ValueError:
-        remedy = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
-        raise ConfigurationError(_option(name), text, "is no number", remedy) from None
-    return int(number) if number.is_integer() else number
+    word = text.strip().lower()
+    if name in _IN_WORDS and word != NO_LIMIT:
+        return word
+    return read_limit(_option(name), text, REMEDY)
 
 
 def _option(name: str) -> str:

@@ -10,7 +10,7 @@ import typer
 from pydantic import ValidationError
 
 from fairlane.cli.failures import after
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, fields_of, iso, print_line, print_table, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
@@ -24,7 +24,6 @@ group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own
 app.add_typer(group, name="teams")
 
 NAME_CHARS = 64
-NO_LIMIT = "none"
 ALL = 100.0
 _FIELDS = {
     "--lendable": "lendable_percent",
