@@ -123,7 +123,8 @@ class LimitedTask:
         """Made by `limited`."""
         functools.update_wrapper(self, task, updated=())
         self.task, self.lane = task, lane
-        self._client, self._timeout, self._retry, self._priority = client, timeout, retry, priority
+        self._client, self._priority = client, priority
+        self._options: dict[str, Any] = {"lane": lane, "timeout": timeout, "retry": retry}
         self.relay = _relay_of(self)
 
     @property
@@ -189,11 +190,9 @@ class LimitedTask:
             self.name,
             list(args or ()),
             dict(kwargs or {}),
-            lane=self.lane,
-            timeout=self._timeout,
-            retry=self._retry,
             priority=self._priority if priority is None else priority,
             start_in=_start_in(countdown, eta),
+            **self._options,
         )
         return LimitedResult(handle.run)
 
@@ -213,15 +212,7 @@ class LimitedTask:
 
     def map(self, calls: Sequence[Arguments]) -> CallMap:
         """Call it with each ``(args, kwargs)``: one run, which costs less than as many calls."""
-        return submit_calls(
-            self._client(),
-            self.name,
-            calls,
-            lane=self.lane,
-            timeout=self._timeout,
-            retry=self._retry,
-            priority=self._priority,
-        )
+        return submit_calls(self._client(), self.name, calls, priority=self._priority, **self._options)
 
 
 def _start_in(countdown: float | None, eta: datetime | None) -> float:

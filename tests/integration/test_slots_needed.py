@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import httpx
 import pytest
 
-from fairlane.cli.lanes.capacity import measure
+from fairlane.cli.lanes.workers import measure
 from fairlane.client.deployment import Deployment
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.wait import wait_until

@@ -38,6 +38,7 @@ def test_a_plain_word_needs_no_quotes() -> None:
         (["a=1", "a=2"], "a is given twice"),
         (["temperature=0,5"], "Put quotes around a text that begins so"),
         (["stop=[1"], "the value is not JSON"),
+        pytest.param([f"stop={'[' * 100_000}"], "the value is not JSON", id="deep"),
         (["logprobs=True"], "JSON writes true"),
     ],
 )
@@ -100,7 +101,9 @@ def test_a_judge_takes_choices_and_parameters_over_the_defaults() -> None:
     assert made == llm_judge("sim:judge", "{{ output }}", {"good": 1, "bad": -1}, params=params)
 
 
-@pytest.mark.parametrize("choices", ["yes", "[1]", '{"yes": "one"}', "{}"])
+@pytest.mark.parametrize(
+    "choices", ["yes", "[1]", '{"yes": "one"}', "{}", pytest.param("[" * 100_000, id="deep")]
+)
 def test_choices_are_an_object_of_numbers(choices: str) -> None:
     with pytest.raises(SubmissionError):
         read_judge("sim:judge", "{{ output }}", choices, [])

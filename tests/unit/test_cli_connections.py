@@ -140,7 +140,7 @@ class TestListing:
         line.file.write_text('[connections.b]\nprovider = "bedrock"\nregion = "us-east-1"\n')
         (found,) = line.json()
         assert (found["auth"], found["lacks"]) == ("sigv4", [])
-        monkeypatch.setattr("fairlane.cli.operate.connection_views.find_spec", lambda _: None)
+        monkeypatch.setattr("fairlane.cli.operate.connection_views.is_installed", lambda _: False)
         assert line.json()[0]["lacks"] == ["fairlane[bedrock]"]
 
     def test_neither_redis_nor_a_scheduler_is_needed(self, line: Line) -> None:

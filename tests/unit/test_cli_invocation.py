@@ -9,7 +9,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember, with_settings
+from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, with_settings
 from fairlane.cli.main import app as fairlane
 from fairlane.core.errors import ConfigurationError
 
@@ -29,7 +29,7 @@ def app(seen: Seen) -> typer.Typer:
     def root(
         ctx: typer.Context, config: ConfigOption = None, redis: RedisOption = None, team: TeamOption = None
     ) -> None:
-        remember(ctx, Invocation(config, redis, team))
+        ctx.obj = Invocation(config, redis, team)
 
     @app.command()
     @with_settings

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.cli.lanes.lane_views import Allowed, LaneReport
-from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
+from fairlane.cli.lanes.lane_views import Allowed, LaneReport, axis_in_words, limits_in_words, short_count
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, Places
@@ -304,6 +303,7 @@ def test_a_lane_that_the_settings_state_is_reported_to_be_stated_there_too(
     [
         ([], "say which limit to set"),
         (["--requests-per-minute", "many"], "--requests-per-minute: is no number"),
+        (["--requests-per-minute", "1,5"], "--requests-per-minute: is no number"),
         (["--requests-per-minute", "-1"], "requests_per_minute"),
         (["--requests-per-minute", "nan"], "requests_per_minute"),
         (["--max-concurrency", "2.5"], "max_concurrency"),

@@ -140,7 +140,10 @@ def test_a_wrong_option_is_reported_and_nothing_is_written(
 
 @pytest.mark.parametrize(
     ("content", "complaint"),
-    [(b"{}", "is no JSON array"), (b"[", "is not JSON"), (b"\xff", "is not UTF-8")],
+    [
+        *[(b"{}", "is no JSON array"), (b"[", "is not JSON"), (b"\xff", "is not UTF-8")],
+        pytest.param(b"[" * 100_000, "is not JSON", id="deep"),
+    ],
 )
 def test_a_file_that_is_no_chat_is_reported(
     cli: CommandLine, rows: str, tmp_path: Path, content: bytes, complaint: str

@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 from redis import Redis
 
-from fairlane.cli.lanes.lane_words import limits_in_words
+from fairlane.cli.lanes.lane_views import limits_in_words
 from fairlane.config.connections.connection import Connection
 from fairlane.config.settings import Settings
 from fairlane.model.evaluators import Judge

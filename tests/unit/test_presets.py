@@ -12,9 +12,9 @@ from pydantic import ValidationError
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import (
     ALSO_CALLED,
-    LANE_OF_PROTOCOL,
     OF_PROTOCOL,
     PRESETS,
+    PROTOCOLS,
     PROVIDERS,
 )
 from fairlane.config.loader import load_settings
@@ -100,7 +100,7 @@ class TestWhatAPresetSays:
         assert {name: getattr(made, name) for name in given} == given
 
     def test_a_known_protocol_is_that_of_a_known_lane(self) -> None:
-        assert {preset.protocol for preset in PRESETS.values()} <= set(LANE_OF_PROTOCOL)
+        assert {preset.protocol for preset in PRESETS.values()} <= set(PROTOCOLS)
 
     def test_other_names_lead_to_providers(self) -> None:
         assert set(ALSO_CALLED.values()) <= set(PROVIDERS)
@@ -295,7 +295,7 @@ class TestDocuments:
 
     def test_the_guides_table_has_every_protocol(self) -> None:
         listed = [coded(row["`protocol`"])[0] for row in table(DOCS, "`protocol`", "a call is")]
-        assert sorted(listed) == sorted(LANE_OF_PROTOCOL)
+        assert sorted(listed) == sorted(PROTOCOLS)
 
     def test_a_configuration_by_names_alone_is_read_from_a_file(self, tmp_path: Any) -> None:
         named = [name for name in PROVIDERS if PRESETS[name].base_url and not PRESETS[name].places]

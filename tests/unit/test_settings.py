@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from kombu.connection import Connection as BrokerConnection
 from pydantic import ValidationError
 
-from fairlane.config import env_file, loader
+from fairlane.config import environment, loader
 from fairlane.config.environment import child_environment, process_environment
 from fairlane.config.keys import ENTRY, Key, all_keys
 from fairlane.config.loader import load_secrets, load_settings
@@ -129,7 +129,7 @@ class TestTheFileOfVariables:
         writer.join()
         inherited = child_environment({})
         assert inherited["SOME_KEY"] == "k"
-        env_file._text_of_pipe.cache_clear()  # as in a new process
+        environment._text_of_pipe.cache_clear()  # as in a new process
         for name, value in inherited.items():
             monkeypatch.setenv(name, value)
         assert process_environment()["SOME_KEY"] == "k"
@@ -383,7 +383,13 @@ class TestMistakes:
         assert error.value == "url"
         assert "hunter2" not in str(error)
 
-    @pytest.mark.parametrize("text", ["[redis", "a = [", "=", "\n\n]"])
+    def test_a_variable_of_nested_brackets_is_a_configuration_error(self) -> None:
+        with pytest.raises(ConfigurationError, match="there is no connection"):
+            load_settings(environ={"FAIRLANE_WORKER__LANES": "[" * 100_000})
+
+    @pytest.mark.parametrize(
+        "text", ["[redis", "a = [", "=", "\n\n]", pytest.param(f"a = {'[' * 10_000}", id="deep")]
+    )
     def test_any_broken_toml_is_a_configuration_error(self, write: Write, text: str) -> None:
         assert "is not TOML" in str(refused(write(text)))
 

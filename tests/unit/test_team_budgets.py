@@ -294,9 +294,10 @@ def test_the_command_sets_and_lists_budgets(real_redis: Redis) -> None:
     assert (first["team"], first["most"], first["state"]) == ("ads", 5, "open")
     assert "no budget a day" in command("budgets", "set", "search", "--per", "day", "--tokens", "none").stderr
     assert "no lane" in command.refused("budgets", "set", "ads", "--per", "day", "--usd", "1", "--lane", "x")
-    assert "is no number" in command.refused(
-        "budgets", "set", "ads", "--per", "day", "--tokens", "many", code=2
-    )
+    for wrong in ("many", "1,5", "10,00", ",5"):
+        assert "is no number" in command.refused(
+            "budgets", "set", "ads", "--per", "day", "--usd", wrong, code=2
+        )
 
 
 def test_a_change_is_in_the_audit_log_and_a_restart_of_the_scheduler_is_not(real_redis: Redis) -> None:

@@ -28,6 +28,7 @@ RUNS = "Runs"
 OPERATIONS = "Operations"
 ROLES = "One role at a time"
 _PANELS = (HERE, RUNS, OPERATIONS, ROLES)
+_OWN = ("fairlane.cli.", "fairlane.local")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,9 +76,11 @@ def find_commands() -> dict[str, Command]:
     Reads the entry points once in a process.
     """
     found: dict[str, Command] = {}
-    points = sorted(entry_points(group=GROUP), key=lambda point: (not _is_own(point.module), point.name))
+    points = sorted(
+        entry_points(group=GROUP), key=lambda point: (not point.module.startswith(_OWN), point.name)
+    )
     for point in points:
-        if not _is_installed(point.module):
+        if not is_installed(point.module):
             continue
         with lasting_imports():
             listed = point.load()
@@ -88,16 +91,12 @@ def find_commands() -> dict[str, Command]:
     return {command.name: command for command in ordered}
 
 
-def _is_installed(module: str) -> bool:
-    """Whether the module is there: the production image leaves out the laboratory and the local stack."""
+def is_installed(module: str) -> bool:
+    """Whether the module is there: an extra's, or one of ours that the production image leaves out."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:
         return False
-
-
-def _is_own(module: str) -> bool:
-    return module.startswith("fairlane.cli.") or module == "fairlane.local"
 
 
 class LazyGroup(CarefulGroup):

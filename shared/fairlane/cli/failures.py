@@ -18,9 +18,9 @@ from fairlane.cli.output import complain, say
 from fairlane.core.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
 
 FAILED, MISUSED = 1, 2
-UNHEARD = (
-    3  # signals that nobody looks at before the last of them ends the process as if nobody had caught it
-)
+UNHEARD = 3
+"""Signals that nobody has looked at: the last of them ends the process as if nobody had caught it."""
+
 BY_SIGNAL = 128  # added to a signal's number, as shells do
 
 _DISK_ERRORS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS})

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast, get_args
 import typer
 
 from fairlane.cli.output import say
+from fairlane.core.errors import ConfigurationError
 
 if TYPE_CHECKING:
     from fairlane.client.deployment import Deployment
@@ -33,6 +35,24 @@ TeamOption = Annotated[str | None, typer.Option("--team", metavar="NAME", help="
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 
 _SHARED: dict[str, Any] = {"config": ConfigOption, "redis": RedisOption, "team": TeamOption}
+
+
+NO_LIMIT = "none"
+_GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", re.ASCII)
+
+
+def read_limit(option: str, written: str, remedy: str, problem: str = "is no number") -> float | None:
+    """A number such as ``1,000`` or ``2.5``; ``None`` for "none". Raises `ConfigurationError`."""
+    plain = written.strip()
+    if plain.lower() == NO_LIMIT:
+        return None
+    if _GROUPED.fullmatch(plain):
+        plain = plain.replace(",", "")
+    try:
+        number = float(plain)
+    except ValueError:
+        raise ConfigurationError(option, written, problem, remedy) from None
+    return int(number) if number.is_integer() else number
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,11 +123,6 @@ class Invocation:
         return {name: value for name, value in found.items() if value is not None}
 
 
-def remember(ctx: typer.Context, invocation: Invocation) -> None:
-    """Keep what was said before the command's name."""
-    ctx.obj = invocation
-
-
 def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
 
@@ -123,8 +138,7 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
         ctx: typer.Context, config: Path | None, redis: str | None, team: str | None, **options: Any
     ) -> R | None:
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
-        invocation = Invocation(config, redis, team).or_else(before)
-        remember(ctx, invocation)
+        ctx.obj = invocation = Invocation(config, redis, team).or_else(before)
         for name, bundle in bundles.items():
             options[name] = bundle(**{each.name: options.pop(each.name) for each in fields(bundle)})
         return None if ctx.invoked_subcommand else command(invocation, **options)

@@ -15,7 +15,7 @@ import typer
 
 from fairlane.cli.commands import LazyGroup
 from fairlane.cli.failures import FAILED, describe, exit_code_of, terminable
-from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, remember
+from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption
 from fairlane.cli.output import complain, say
 
 app = typer.Typer(
@@ -45,7 +45,7 @@ def fairlane(
     ] = False,
 ) -> None:
     """Keep the options that stand before the name of a command."""
-    remember(ctx, Invocation(config, redis, team))
+    ctx.obj = Invocation(config, redis, team)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -14,7 +14,7 @@ from contextlib import suppress
 from datetime import UTC, datetime, tzinfo
 from typing import TYPE_CHECKING, Any, BinaryIO, TextIO, cast
 
-from fairlane.core.clock import span
+from fairlane.core.clock import span, until
 from fairlane.core.redaction import mask_text
 from fairlane.core.terminal_text import visible, visible_json
 
@@ -54,6 +54,11 @@ def print_json(data: Any) -> None:
     sys.stdout.write(visible_json(json.dumps(data, ensure_ascii=False, indent=2)) + "\n")
 
 
+def fields_of(source: object, *names: str) -> dict[str, Any]:
+    """Attributes of ``source`` as a part of a document, under their own names."""
+    return {name: getattr(source, name) for name in names}
+
+
 def emit(document: Any, show: Callable[[], None], *, as_json: bool) -> None:
     """Print a command's result on standard output: ``document`` as JSON, or what ``show`` prints."""
     if as_json:
@@ -68,21 +73,20 @@ def print_json_line(data: Any) -> None:
     sys.stdout.flush()
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A table on standard output.
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, apart: bool = False) -> None:
+    """A table on standard output; one that stands ``apart`` follows an empty line.
 
     Columns whose title begins with ``>`` are aligned right; the others wrap in a narrow terminal.
     """
     from rich.table import Table
 
+    if apart:
+        print_line("")
     table = Table(box=None, pad_edge=False, header_style="bold")
     for column in columns:
         right = column.startswith(">")
         table.add_column(
-            column.removeprefix(">"),
-            justify="right" if right else "left",
-            no_wrap=right,
-            overflow="fold",
+            column.removeprefix(">"), justify="right" if right else "left", no_wrap=right, overflow="fold"
         )
     for row in rows:
         table.add_row(*(cell_of(value) for value in row))
@@ -90,10 +94,10 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> Non
 
 
 def print_fields(fields: Iterable[tuple[str, object]]) -> None:
-    """Print names and values on standard output, one pair a line."""
+    """Print names and values on standard output, one pair a line; a value that is ``None`` is left out."""
     from rich.text import Text
 
-    print_rows((Text(name, "bold"), value) for name, value in fields)
+    print_rows((Text(name, "bold"), value) for name, value in fields if value is not None)
 
 
 def print_rows(rows: Iterable[Sequence[object]]) -> None:
@@ -101,12 +105,10 @@ def print_rows(rows: Iterable[Sequence[object]]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
-    for number, row in enumerate(rows):
-        if number == 0:
-            for place in range(len(row)):
-                last = place == len(row) - 1
-                table.add_column(no_wrap=not last, overflow="fold")
+    for row in rows:
         table.add_row(*(cell_of(value) for value in row))
+    for column in table.columns:
+        column.no_wrap, column.overflow = column is not table.columns[-1], "fold"
     _show(table)
 
 
@@ -170,11 +172,21 @@ def took(milliseconds: float) -> str:
     return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02} min"
 
 
+def figure(value: float | None, sign: str = "") -> str:
+    """A number to four digits; a dash for none."""
+    return "–" if value is None else f"{value:{sign}.4g}"
+
+
 def ago(at_ms: int | None, now_ms: int) -> str:
     """``"3 min ago"``; a dash for what has not happened."""
     if at_ms is None:
         return "–"
     return "just now" if now_ms - at_ms < 1000 else f"{span(now_ms - at_ms)} ago"
+
+
+def when(at_ms: int, now_ms: int) -> str:
+    """``"14:05:09, in 3 min"`` by this machine's clock."""
+    return f"{at_local_time(at_ms, now_ms)}, {until(at_ms, now_ms)}"
 
 
 def at_local_time(at_ms: int, now_ms: int, zone: tzinfo | None = None) -> str:

@@ -1,4 +1,4 @@
-"""What commands share that become a role's own process."""
+"""Commands that become one role's process, and what they share: ``fairlane scheduler`` and ``worker``."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from typing import Annotated, NoReturn
 import typer
 
 from fairlane.cli.failures import MISUSED
-from fairlane.cli.invocation import Invocation
+from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain
 from fairlane.config.environment import child_environment
+from fairlane.config.sections import MOST_SLOTS
 from fairlane.core.errors import StoreUnavailable
 from fairlane.store.connection.connect import require_usable
+
+app = typer.Typer()
 
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]
 ReadyFileOption = Annotated[
@@ -51,3 +54,30 @@ def require_ready(invocation: Invocation) -> None:
     except StoreUnavailable as error:
         complain(str(error))
         raise typer.Exit(MISUSED) from error
+
+
+@app.command()
+@with_settings
+def scheduler(invocation: Invocation, name: NameOption = None, ready_file: ReadyFileOption = None) -> None:
+    """Run a scheduler: one leads, others stand by."""
+    require_ready(invocation)
+    become("fairlane_scheduler", stated(name=name, ready_file=ready_file), invocation.environment())
+
+
+@app.command()
+@with_settings
+def worker(
+    invocation: Invocation,
+    slots: Annotated[
+        int | None, typer.Option(min=1, max=MOST_SLOTS, help="Most concurrent calls of this worker.")
+    ] = None,
+    lanes: Annotated[
+        str | None, typer.Option(metavar="A,B", help="Serve only these lanes, separated by commas.")
+    ] = None,
+    name: NameOption = None,
+    ready_file: ReadyFileOption = None,
+) -> None:
+    """Run a worker."""
+    require_ready(invocation)
+    arguments = stated(slots=slots, lanes=lanes, name=name, ready_file=ready_file)
+    become("fairlane_workers", arguments, invocation.environment())

@@ -1,20 +1,29 @@
-"""The environment with `.env` below it, and its ``FAIRLANE_*`` variables as settings."""
+"""The environment with the file ``.env`` below it, and its ``FAIRLANE_*`` variables as settings."""
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
+import warnings
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
 from typing import Any, get_origin
 
-from fairlane.config.env_file import env_file_variables, mark_pipe
 from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
-from fairlane.config.problems import KEY_VARIABLES, Layer, did_you_mean
+from fairlane.config.problems import KEY_VARIABLES, ConfigurationWarning, Layer, did_you_mean
+from fairlane.core.errors import ConfigurationError
 
 CONFIG_VARIABLE = "FAIRLANE_CONFIG"
 HEADERS = "headers"
+
+ENV_FILE = Path(".env")
+
+PIPE_READ = "_FAIRLANE_ENV_PIPE"
+"""Names the pipe in the environment of children, which have its variables: few pipes can be read twice."""
 
 ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
 """Names that users try first, and the names that they mean."""
@@ -42,6 +51,61 @@ def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
     """
     merged: dict[str, str | None] = {**process_environment(), **mark_pipe(), **changes}
     return {name: value for name, value in merged.items() if value is not None}
+
+
+def env_file_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
+    """The file's variables, as they stand in it: ``${NAME}`` in a value is not replaced.
+
+    A line that is none, and a ``.env`` that is neither file nor pipe, are a `ConfigurationWarning`. Raises
+    `ConfigurationError` if the file cannot be read.
+    """
+    place = str(ENV_FILE.absolute())
+    if ENV_FILE.is_file():
+        return _variables_in(place, _text(ENV_FILE))
+    if ENV_FILE.is_fifo():
+        return {} if environ.get(PIPE_READ) == place else _variables_in(place, _text_of_pipe(place))
+    if ENV_FILE.exists() and not (ENV_FILE / "pyvenv.cfg").exists():
+        _warn(f"{place} is ignored: it is neither a file nor a pipe")
+    return {}
+
+
+def mark_pipe() -> dict[str, str]:
+    """What a child's environment needs beside the variables, so that it does not read a pipe again."""
+    return {PIPE_READ: str(ENV_FILE.absolute())} if ENV_FILE.is_fifo() else {}
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8-sig")
+    except (OSError, UnicodeDecodeError) as error:
+        problem, remedy = f"cannot be read: {error}", "Make it readable, in UTF-8, or take it away."
+        raise ConfigurationError(str(ENV_FILE), str(path.absolute()), problem, remedy) from error
+
+
+@cache
+def _text_of_pipe(place: str) -> str:
+    return _text(Path(place))
+
+
+@cache
+def _variables_in(place: str, text: str) -> Mapping[str, str]:
+    from dotenv.parser import parse_stream
+
+    found: dict[str, str] = {}
+    for binding in parse_stream(io.StringIO(text)):
+        if binding.error:
+            before = binding.original.string
+            line = binding.original.line + before[: len(before) - len(before.lstrip())].count("\n")
+            _warn(f"{place}, line {line}, is ignored: it is no NAME=value, or its quotes do not end")
+        elif binding.key is not None and binding.value is not None:
+            found[binding.key] = binding.value
+    return found
+
+
+@cache
+def _warn(text: str) -> None:
+    """Warn once in a process."""
+    warnings.warn(text, ConfigurationWarning, stacklevel=2)
 
 
 def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[str]]:
@@ -115,7 +179,7 @@ def _json_list(value: str) -> list[Any] | None:
     """The elements of ``["a", "b"]``, as other programs take lists; ``None`` for anything else."""
     try:
         found = json.loads(value) if value.lstrip().startswith("[") else None
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
     return found if isinstance(found, list) else None
 

@@ -81,21 +81,21 @@ def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -
     """
     variables = process_environment() if environ is None else environ
     places = {name: place for name, c in settings.connections.items() if (place := c.key_place)}
-    found = {
-        name: variables.get(place.name, "").strip() for name, place in places.items() if not place.changes
-    }
-    proxies = {
-        name: variables.get(c.proxy_credentials_env, "").strip()
-        for name, c in settings.connections.items()
-        if c.proxy_credentials_env
-    }
+    keys = {name: place.name for name, place in places.items() if not place.changes}
+    proxies = {name: c.proxy_credentials_env for name, c in settings.connections.items()}
     return WorkerSecrets.model_validate(
         {
-            "keys": {name: key for name, key in found.items() if key},
-            "proxies": {name: credentials for name, credentials in proxies.items() if credentials},
+            "keys": _values(keys, variables),
+            "proxies": _values(proxies, variables),
             "missing": {name: place.name for name, place in places.items() if place.is_missing(variables)},
         }
     )
+
+
+def _values(named: Mapping[str, str | None], variables: Mapping[str, str]) -> dict[str, str]:
+    """The values of variables by connection, of those that are set."""
+    found = {name: variables.get(variable or "", "").strip() for name, variable in named.items()}
+    return {name: value for name, value in found.items() if value}
 
 
 def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
@@ -106,13 +106,11 @@ def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     file = chosen.expanduser().absolute()
     problem = unreadable(file)
     if problem == FORBIDDEN:
-        raise ConfigurationError(
-            asked_by, str(chosen), problem, "Let this user read the file and its folder."
-        )
+        remedy = "Let this user read the file and its folder."
+        raise ConfigurationError(asked_by, str(chosen), problem, remedy)
     if problem:
-        raise ConfigurationError(
-            asked_by, str(chosen), "there is no such file", "Name an existing TOML file."
-        )
+        remedy = "Name an existing TOML file."
+        raise ConfigurationError(asked_by, str(chosen), "there is no such file", remedy)
     return file
 
 
@@ -127,10 +125,9 @@ def _read_file(file: Path) -> dict[str, Any]:
         raise ConfigurationError(file.name, str(file), problem, "Make it readable.") from error
     try:
         return tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigurationError(
-            str(file), _broken_line(text, str(error)), f"is not TOML: {error}", "Texts need quotes."
-        ) from error
+    except (tomllib.TOMLDecodeError, RecursionError) as error:
+        line, problem = _broken_line(text, str(error)), f"is not TOML: {error}"
+        raise ConfigurationError(str(file), line, problem, "Texts need quotes.") from error
 
 
 def _broken_line(text: str, message: str) -> str:

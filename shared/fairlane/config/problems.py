@@ -139,10 +139,10 @@ def _shown(name: str, value: object) -> object:
 
 def origin_of(path: Sequence[str], layers: Sequence[Layer]) -> str:
     """Where the value at ``path`` comes from; ``layers`` begin with the one that wins."""
-    return max(layers, key=lambda layer: _depth(path, layer.data)).origin
+    return max(layers, key=lambda layer: depth_of(path, layer.data)).origin
 
 
-def _depth(path: Sequence[str], data: object) -> int:
+def depth_of(path: Sequence[str], data: object) -> int:
     """How many parts of ``path`` lead into ``data``."""
     for depth, part in enumerate(path):
         if not isinstance(data, Mapping) or part not in data:

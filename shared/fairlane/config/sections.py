@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import Field, SecretStr, field_validator, model_validator
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
 from fairlane.config.server_url import checked_broker, checked_redis
 from fairlane.core.section import MOST_COUNT, MOST_KEPT_S, MOST_LEASE_S, Section
@@ -14,37 +14,28 @@ _NAME = r"^[A-Za-z0-9_-]{1,64}$"
 
 ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
+RedisUrl = Annotated[
+    str, Field(pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"), AfterValidator(checked_redis)
+]
 
 
 class RedisSettings(Section):
     """The Redis with the live state."""
 
-    url: str = Field(
-        default="redis://127.0.0.1:6379/0", pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"
-    )
+    url: RedisUrl = "redis://127.0.0.1:6379/0"
     """Redis or Valkey, 6.2 or later: redis://, rediss:// or unix://; redis+sentinel://HOST,HOST/SERVICE,
     redis+cluster://HOST,HOST."""
 
     deployment: str = Field(default="main", pattern=_NAME)
     """Prefix of this deployment's keys, so that several deployments can share one Redis."""
 
-    @field_validator("url")
-    @classmethod
-    def _is_checked(cls, url: str) -> str:
-        return checked_redis(url)
-
 
 class CelerySettings(Section):
     """The broker that carries attempts to the workers."""
 
-    broker_url: str | None = None
+    broker_url: Annotated[str, AfterValidator(checked_broker)] | None = None
     """Celery's broker: Redis as above, except a cluster, or RabbitMQ (amqp:// or amqps://). Default: the
     Redis with the live state."""
-
-    @field_validator("broker_url")
-    @classmethod
-    def _is_checked(cls, url: str | None) -> str | None:
-        return None if url is None else checked_broker(url)
 
 
 class Budget(Section):

@@ -6,23 +6,8 @@ from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr
 
+from fairlane.config import sections
 from fairlane.config.connections.connection import Connection
-from fairlane.config.sections import (
-    ArchiveSettings,
-    AuditSettings,
-    CelerySettings,
-    ConnectionName,
-    DefaultsSettings,
-    LogSettings,
-    MetricsSettings,
-    RedisSettings,
-    SandboxSettings,
-    SchedulerSettings,
-    TeamName,
-    TeamSettings,
-    TracingSettings,
-    WorkerSettings,
-)
 from fairlane.config.topology import CLUSTER
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.section import Section
@@ -33,22 +18,22 @@ from fairlane.model.tokens import Price
 class Settings(Section):
     """Everything that can be configured. docs/configuration.md is generated from this class."""
 
-    redis: RedisSettings = RedisSettings()
-    celery: CelerySettings = CelerySettings()
-    connections: dict[ConnectionName, Connection] = Field(default_factory=dict)
+    redis: sections.RedisSettings = sections.RedisSettings()
+    celery: sections.CelerySettings = sections.CelerySettings()
+    connections: dict[sections.ConnectionName, Connection] = Field(default_factory=dict)
     lanes: dict[str, LaneLimits] = Field(default_factory=dict)
-    teams: dict[TeamName, TeamSettings] = Field(default_factory=dict)
+    teams: dict[sections.TeamName, sections.TeamSettings] = Field(default_factory=dict)
     prices: dict[str, Price] = Field(default_factory=dict)
-    archive: ArchiveSettings = ArchiveSettings()
-    audit: AuditSettings = AuditSettings()
-    scheduler: SchedulerSettings = SchedulerSettings()
-    worker: WorkerSettings = WorkerSettings()
-    sandbox: SandboxSettings = SandboxSettings()
-    metrics: MetricsSettings = MetricsSettings()
-    tracing: TracingSettings = TracingSettings()
-    log: LogSettings = LogSettings()
-    defaults: DefaultsSettings = DefaultsSettings()
-    team: TeamName = "default"
+    archive: sections.ArchiveSettings = sections.ArchiveSettings()
+    audit: sections.AuditSettings = sections.AuditSettings()
+    scheduler: sections.SchedulerSettings = sections.SchedulerSettings()
+    worker: sections.WorkerSettings = sections.WorkerSettings()
+    sandbox: sections.SandboxSettings = sections.SandboxSettings()
+    metrics: sections.MetricsSettings = sections.MetricsSettings()
+    tracing: sections.TracingSettings = sections.TracingSettings()
+    log: sections.LogSettings = sections.LogSettings()
+    defaults: sections.DefaultsSettings = sections.DefaultsSettings()
+    team: sections.TeamName = "default"
     """Team for which a client submits."""
 
     config_file: str | None = None

@@ -142,38 +142,14 @@ def _equals(output: str, value: Any) -> bool:
     return output == _text(value)
 
 
-def _contains(output: str, value: Any) -> bool:
-    return _text(value) in output
+def _occur(output: str, value: Any) -> Iterator[bool]:
+    """Whether each text of a list is in the output."""
+    return (text in output for text in _texts(value))
 
 
-def _icontains(output: str, value: Any) -> bool:
-    return _text(value).casefold() in output.casefold()
-
-
-def _contains_all(output: str, value: Any) -> bool:
-    return all(text in output for text in _texts(value))
-
-
-def _contains_any(output: str, value: Any) -> bool:
-    return any(text in output for text in _texts(value))
-
-
-def _icontains_all(output: str, value: Any) -> bool:
+def _occur_folded(output: str, value: Any) -> Iterator[bool]:
     folded = output.casefold()
-    return all(text.casefold() in folded for text in _texts(value))
-
-
-def _icontains_any(output: str, value: Any) -> bool:
-    folded = output.casefold()
-    return any(text.casefold() in folded for text in _texts(value))
-
-
-def _starts_with(output: str, value: Any) -> bool:
-    return output.startswith(_text(value))
-
-
-def _regex(output: str, value: Any) -> bool:
-    return search(_text(value), output) is not None
+    return (text.casefold() in folded for text in _texts(value))
 
 
 def _is_json(output: str, schema: Any) -> bool:
@@ -186,14 +162,14 @@ def _contains_json(output: str, schema: Any) -> bool:
 
 TYPES: Mapping[str, Callable[[str, Any], bool]] = {
     "equals": _equals,
-    "contains": _contains,
-    "icontains": _icontains,
-    "contains-all": _contains_all,
-    "contains-any": _contains_any,
-    "icontains-all": _icontains_all,
-    "icontains-any": _icontains_any,
-    "starts-with": _starts_with,
-    "regex": _regex,
+    "contains": lambda output, value: _text(value) in output,
+    "icontains": lambda output, value: _text(value).casefold() in output.casefold(),
+    "contains-all": lambda output, value: all(_occur(output, value)),
+    "contains-any": lambda output, value: any(_occur(output, value)),
+    "icontains-all": lambda output, value: all(_occur_folded(output, value)),
+    "icontains-any": lambda output, value: any(_occur_folded(output, value)),
+    "starts-with": lambda output, value: output.startswith(_text(value)),
+    "regex": lambda output, value: search(_text(value), output) is not None,
     "is-json": _is_json,
     "contains-json": _contains_json,
 }
@@ -223,7 +199,7 @@ def _texts(value: Any) -> list[str]:
 def _whole(output: str) -> Iterator[Any]:
     """The output as a JSON value, if it is one."""
     try:
-        yield json.loads(output, parse_constant=_no_constant)
+        yield strict_json(output)
     except (ValueError, RecursionError):
         return
 
@@ -249,6 +225,11 @@ def _within(output: str) -> Iterator[Any]:
             start = end - 1
         if left < 0:
             return
+
+
+def strict_json(text: str) -> Any:
+    """The JSON value that a text is. Raises ``ValueError``, also for NaN, and `RecursionError`."""
+    return json.loads(text, parse_constant=_no_constant)
 
 
 def _no_constant(name: str) -> NoReturn:

@@ -27,18 +27,6 @@ from fairlane.model.evaluators import (
     Similarity,
 )
 
-__all__ = [
-    "agent",
-    "contains",
-    "criterion",
-    "exact_match",
-    "json_valid",
-    "llm_judge",
-    "numeric_match",
-    "regex",
-    "similarity",
-]
-
 FIELD = "evaluators"
 
 Spec = TypeVar("Spec", bound=BaseModel)
@@ -55,10 +43,7 @@ def contains(
     expected: str | None = None, *, text: str | None = None, ignore_case: bool = False, name: str = "contains"
 ) -> EvaluatorSpec:
     """1 if the output contains the row's field ``expected``, or the fixed ``text``; give one of them."""
-    if (expected is None) == (text is None):
-        given = {"expected": expected, "text": text}
-        remedy = "Name a row field as expected, or give a fixed text."
-        raise SubmissionError(FIELD, given, "contains takes one of expected and text", remedy)
+    _require_one("contains", expected, text)
     if text == "":
         raise SubmissionError(FIELD, text, "contains: every output contains an empty text", "Give some text.")
     return build(Contains, name=name, expected=expected, text=text, ignore_case=ignore_case)
@@ -171,11 +156,8 @@ def similarity(
     The score is the cosine of their embeddings, from −1 to 1; with ``threshold`` 1 if it is at least that,
     else 0. ``model`` is ``"<connection>:<model>"`` and makes embeddings; one call embeds both texts.
     """
-    if (expected is None) == (text is None):
-        given = {"expected": expected, "text": text}
-        remedy = "Name a row field as expected, or give a fixed text."
-        raise SubmissionError(FIELD, given, "similarity takes one of expected and text", remedy)
-    if text is not None and isinstance(text, str) and not text.strip():
+    _require_one("similarity", expected, text)
+    if isinstance(text, str) and not text.strip():
         raise SubmissionError(FIELD, text, "similarity: the text to compare with is empty", "Give some text.")
     return build(
         Similarity,
@@ -225,6 +207,13 @@ def agent(
 def criterion(id: str, description: str, minimum: float = 1, maximum: float = 5) -> Criterion:
     """A criterion of an `agent`, which scores it with any number from ``minimum`` to ``maximum``."""
     return build(Criterion, id=id, description=description, minimum=minimum, maximum=maximum)
+
+
+def _require_one(kind: str, expected: str | None, text: str | None) -> None:
+    if (expected is None) == (text is None):
+        given = {"expected": expected, "text": text}
+        remedy = "Name a row field as expected, or give a fixed text."
+        raise SubmissionError(FIELD, given, f"{kind} takes one of expected and text", remedy)
 
 
 def _of_rubric(
@@ -315,8 +304,5 @@ def build(kind: type[Spec], **fields: Any) -> Spec:
             problem = _PATTERNS.get(where, "must be 1 to 64 letters, digits, '.', '_' or '-'")
         value = first.get("input") if where else fields.get("name", fields.get("id"))
         message = f"{where}: {problem}" if where else problem
-        raise SubmissionError(FIELD, value, message, _remedy(where)) from error
-
-
-def _remedy(field: str) -> str:
-    return _REMEDIES.get(field.partition(".")[0], "Correct it.")
+        remedy = _REMEDIES.get(where.partition(".")[0], "Correct it.")
+        raise SubmissionError(FIELD, value, message, remedy) from error

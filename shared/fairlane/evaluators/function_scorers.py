@@ -54,7 +54,8 @@ def scorer(
         raise SubmissionError(FIELD, where, "scorer: where is neither", 'Give "workers" or "client".')
     if where == "client":
         return _of_client(function, name, lane, level)
-    named = function if isinstance(function, str) else _name_of(function)
+    instead = 'use scorer(function, where="client")'
+    named = function if isinstance(function, str) else importable_name(function, FIELD, instead, "scorer: ")
     own = named.replace(":", ".").rpartition(".")[2][:64]
     return build(FunctionScorer, name=own if name is None else name, function=named, lane=lane, level=level)
 
@@ -75,10 +76,6 @@ def _of_client(function: object, name: str | None, lane: str | None, level: Leve
     own = str(getattr(function, "__name__", type(function).__name__)).strip("<>")
     checked = build(FunctionScorer, name=own[:64] if name is None else name, function="client:scorer")
     return ClientScorer(checked.name, function)
-
-
-def _name_of(function: object) -> str:
-    return importable_name(function, FIELD, 'use scorer(function, where="client")', "scorer: ")
 
 
 def importable_name(function: object, field: str, instead: str, what: str = "") -> str:

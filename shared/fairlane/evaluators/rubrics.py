@@ -95,10 +95,7 @@ def tool_of(form: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _format(name: str, fields: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "type": "json_schema",
-        "json_schema": {"name": name, "strict": True, "schema": _closed(fields)},
-    }
+    return {"type": "json_schema", "json_schema": {"name": name, "strict": True, "schema": _closed(fields)}}
 
 
 def _closed(fields: dict[str, Any]) -> dict[str, Any]:

@@ -7,10 +7,10 @@ import unicodedata
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any, NoReturn, assert_never
+from typing import Any, assert_never
 
 from fairlane.core.json_answers import json_in
-from fairlane.evaluators.assertions import AssertionsError, share_met
+from fairlane.evaluators.assertions import AssertionsError, share_met, strict_json
 from fairlane.evaluators.numbers import Number, exact, last_number, marked_answer, numbers_in
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search, search_last
 from fairlane.evaluators.schema import equal
@@ -183,19 +183,12 @@ def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
 
 def _json(spec: JsonValid, output: str) -> Score:
     try:
-        if spec.fenced:
-            value = json_in(output, exact=True)
-        else:
-            value = json.loads(output, parse_constant=_no_constant)
+        value = json_in(output, exact=True) if spec.fenced else strict_json(output)
     except (ValueError, RecursionError):
         return Score(0.0)
     if not spec.required:
         return Score(1.0)
     return Score(float(isinstance(value, dict) and all(key in value for key in spec.required)))
-
-
-def _no_constant(name: str) -> NoReturn:
-    raise ValueError(f"{name} is no JSON")
 
 
 def _numeric(spec: NumericMatch, given: Fraction | None, expected: str) -> Score:

@@ -8,9 +8,7 @@ from enum import Enum, auto
 from jinja2 import TemplateError as JinjaError
 from jinja2 import nodes
 
-from fairlane.templates.sandbox import RowEnvironment
-
-_environment = RowEnvironment()
+from fairlane.templates.sandbox import ENVIRONMENT
 
 _LISTS = frozenset(("reverse", "list"))
 _ENTRIES = frozenset(("first", "last"))
@@ -39,7 +37,7 @@ def attributes_read(text: str, name: str) -> frozenset[str] | None:
     ``None`` where that is not known: it prints an entry whole, or passes it to a filter or a macro.
     """
     try:
-        tree = _environment.parse(text)
+        tree = ENVIRONMENT.parse(text)
         return _Reading(tree, name).attributes()
     except (_Unknown, JinjaError, ValueError, RecursionError):
         return None

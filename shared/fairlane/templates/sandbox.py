@@ -268,3 +268,7 @@ def _metered(function: Any, *, makes_text: bool = False) -> Callable[..., Any]:
         return result
 
     return metered
+
+
+ENVIRONMENT = RowEnvironment()
+"""The one of this process: it keeps nothing of a template."""

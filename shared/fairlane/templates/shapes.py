@@ -8,13 +8,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 from jinja2 import TemplateSyntaxError, nodes
-from jinja2.environment import Template as JinjaTemplate
 from jinja2.runtime import Undefined
 
 from fairlane.core.errors import TemplateError
 from fairlane.templates.meter import MeteredContext, MissingVariableError
-from fairlane.templates.sandbox import RowEnvironment
-from fairlane.templates.template import Template, referenced_variables, variables
+from fairlane.templates.sandbox import ENVIRONMENT
+from fairlane.templates.template import Template, compiled, referenced_variables, variables
 
 MISSING: Final = object()
 """The result of an expression that uses a missing name or field."""
@@ -24,8 +23,6 @@ _RESULT = "value"
 _EXPRESSION = re.compile(r"(\{\{.*?\}\})", re.DOTALL)
 _LITERAL = re.compile(r"[A-Za-z0-9._~!$&'()*+,;=:@/?%-]*")
 _DOTS = frozenset({".", ".."})
-
-_environment = RowEnvironment()
 
 
 class Value:
@@ -40,14 +37,14 @@ class Value:
         if not is_expression(field, text):
             raise TemplateError(field, f"a single {{{{ expression }}}} is expected, not {text!r}")
         source = inner.removeprefix("-").removeprefix("+").removesuffix("-").removesuffix("+")
-        self._body = _compiled(field, f"{{% set {_RESULT} = {source} %}}")
+        self._body = compiled(field, f"{{% set {_RESULT} = {source} %}}")
 
     def find(self, names: Mapping[str, Any]) -> Any:
         """The value, or `MISSING` if the expression uses a missing name or field.
 
         Raises `TemplateError` if it fails, or if its value is not JSON.
         """
-        context = MeteredContext(_environment, dict(names), None, {})
+        context = MeteredContext(ENVIRONMENT, dict(names), None, {})
         try:
             for _ in self._body.root_render_func(context):
                 pass
@@ -133,7 +130,7 @@ def names_in(document: Any) -> frozenset[str]:
 def is_expression(field: str, text: str) -> bool:
     """Whether ``text`` is one ``{{ expression }}`` and nothing else. Raises `TemplateError`."""
     try:
-        body = _environment.parse(text).body
+        body = ENVIRONMENT.parse(text).body
     except TemplateSyntaxError as error:
         raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
     match body:
@@ -177,13 +174,3 @@ def _filled(shape: _Shape, names: Mapping[str, Any], all_names: dict[str, Any]) 
         case Template():
             return shape.render_variables(all_names)
     return shape
-
-
-def _compiled(field: str, text: str) -> JinjaTemplate:
-    try:
-        code = _environment.compile(_environment.parse_metered(text))
-    except TemplateSyntaxError as error:
-        raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
-    except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
-        raise TemplateError(field, f"it cannot be compiled: {error}") from error
-    return JinjaTemplate.from_code(_environment, code, {})

@@ -5,23 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 from jinja2 import TemplateSyntaxError, meta
 from jinja2.environment import Template as JinjaTemplate
 
 from fairlane.core.errors import TemplateError
-from fairlane.templates.meter import (
-    DEFAULT,
-    MAX_CHARS,
-    Bound,
-    MeteredContext,
-    MissingVariableError,
-    NullError,
-    printed,
-    rendering_within,
-)
-from fairlane.templates.sandbox import RowEnvironment
+from fairlane.model.choices import Message
+from fairlane.templates import meter
+from fairlane.templates.sandbox import ENVIRONMENT
 
 _MARKUP = re.compile(r"\{[{%#]")
 _INSERTION = re.compile(r"\{\{[ \t\r\n]*([A-Za-z][A-Za-z0-9_]*)[ \t\r\n]*\}\}")
@@ -43,8 +35,6 @@ _NUMBER_CHARS: Final = 5_000
 _COMPILED_KEPT = 512
 
 _TEXT = frozenset(("data", "whitespace", "comment", "comment_begin", "comment_end"))
-
-_environment = RowEnvironment()
 
 
 class PlainTemplate:
@@ -69,7 +59,7 @@ class PlainTemplate:
                 return None
         return total
 
-    def fill(self, names: Mapping[str, Any], bound: Bound = DEFAULT) -> str | None:
+    def fill(self, names: Mapping[str, Any], bound: meter.Bound = meter.DEFAULT) -> str | None:
         """The rendered text; ``None`` if only Jinja can print one of the values.
 
         Raises `MissingVariableError` for a name that is missing or null, and `WorkLimitError` for a text of
@@ -79,11 +69,11 @@ class PlainTemplate:
         for name, text in zip(self.names, self._texts[1:], strict=True):
             value = names.get(name)
             if value is None:
-                raise MissingVariableError(lacking(name, names), name)
+                raise meter.MissingVariableError(lacking(name, names), name)
             if not isinstance(value, str):
                 if not isinstance(value, int | float):
                     return None
-                value = str(printed(value))
+                value = str(meter.printed(value))
             length += len(value) + len(text)
             if length > bound.chars:
                 bound.check(length)
@@ -115,7 +105,9 @@ class Template:
 
     __slots__ = ("_body", "_bound", "_plain", "_text", "field")
 
-    def __init__(self, field: str, text: str, *, checked: bool = False, bound: Bound = DEFAULT) -> None:
+    def __init__(
+        self, field: str, text: str, *, checked: bool = False, bound: meter.Bound = meter.DEFAULT
+    ) -> None:
         """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault.
 
         ``checked``: it compiled before, so that it is compiled only when it renders. ``bound``: how long it
@@ -124,12 +116,12 @@ class Template:
         self.field, self._text, self._bound = field, text, bound
         self._plain: PlainTemplate | None = None
         self._body: JinjaTemplate | None = None
-        if len(text) > MAX_CHARS:
-            most = f"at most {MAX_CHARS:,} are allowed: put its long texts into fields of the rows"
+        if len(text) > meter.MAX_CHARS:
+            most = f"at most {meter.MAX_CHARS:,} are allowed: put its long texts into fields of the rows"
             raise TemplateError(field, f"it has {len(text):,} characters, {most}")
         self._plain = plain_template(text)
         if self._plain is None and not checked:
-            self._body = self._compile()
+            self._body = compiled(field, text)
 
     @property
     def constant(self) -> bool:
@@ -159,14 +151,14 @@ class Template:
             return self._run(names) if text is None else text
         except TemplateError:
             raise
-        except MissingVariableError as error:
+        except meter.MissingVariableError as error:
             raise TemplateError(self.field, str(error), error.name) from error
-        except NullError as error:
+        except meter.NullError as error:
             raise self._null(names, error) from error
         except Exception as error:  # an expression may raise anything at all
             raise TemplateError(self.field, str(error) or type(error).__name__) from error
 
-    def _null(self, names: Mapping[str, Any], error: NullError) -> TemplateError:
+    def _null(self, names: Mapping[str, Any], error: meter.NullError) -> TemplateError:
         """Where it can be one field alone that is null, that field is missing."""
         null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
         if len(null) == 1:
@@ -175,24 +167,16 @@ class Template:
 
     def _run(self, names: dict[str, Any]) -> str:
         if self._body is None:
-            self._body = self._compile()
+            self._body = compiled(self.field, self._text)
         pieces: list[str] = []
         length = 0
-        context = MeteredContext(_environment, names, None, {})
-        with rendering_within(self._bound):
+        context = meter.MeteredContext(ENVIRONMENT, names, None, {})
+        with meter.rendering_within(self._bound):
             for piece in self._body.root_render_func(context):
                 length += len(piece)
                 self._bound.check(length)
                 pieces.append(piece)
         return "".join(pieces)
-
-    def _compile(self) -> JinjaTemplate:
-        try:
-            return _compiled(self._text)
-        except TemplateSyntaxError as error:
-            raise TemplateError(self.field, f"line {error.lineno}: {error.message}") from error
-        except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
-            raise TemplateError(self.field, f"it cannot be compiled: {error}") from error
 
 
 def words_of(text: str, most: int) -> int:
@@ -201,7 +185,7 @@ def words_of(text: str, most: int) -> int:
         return 0
     count = 0
     try:
-        for _, kind, _ in _environment.lex(text):
+        for _, kind, _ in ENVIRONMENT.lex(text):
             count += kind not in _TEXT
             if count > most:
                 break
@@ -222,23 +206,9 @@ def names_read(text: str) -> frozenset[str]:
     Linear in the text, and wider than `referenced_variables`. A text that cannot compile reads none.
     """
     try:
-        return frozenset(value for _, kind, value in _environment.lex(text) if kind == "name")
+        return frozenset(value for _, kind, value in ENVIRONMENT.lex(text) if kind == "name")
     except TemplateSyntaxError:
         return frozenset()
-
-
-class ChatMessage(Protocol):
-    """A role and a template for its content; `fairlane.model.choices.Message` is one."""
-
-    @property
-    def role(self) -> str:
-        """The role, such as "user"."""
-        ...
-
-    @property
-    def content(self) -> str:
-        """The template."""
-        ...
 
 
 class Prompt:
@@ -248,11 +218,11 @@ class Prompt:
 
     def __init__(
         self,
-        messages: tuple[ChatMessage, ...],
+        messages: tuple[Message, ...],
         field: str = "prompt",
         *,
         checked: bool = False,
-        bound: Bound = DEFAULT,
+        bound: meter.Bound = meter.DEFAULT,
     ) -> None:
         """Compile all contents, unless they are ``checked``. Raises `TemplateError` naming ``field``, message
         and line.
@@ -302,7 +272,7 @@ def referenced_variables(text: str) -> frozenset[str]:
     """Names that ``text`` reads from a row, in any branch. ``text`` must compile."""
     if _MARKUP.search(text) is None:
         return frozenset()
-    return frozenset(meta.find_undeclared_variables(_environment.parse(text)))
+    return frozenset(meta.find_undeclared_variables(ENVIRONMENT.parse(text)))
 
 
 def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
@@ -317,7 +287,17 @@ def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
     return names
 
 
+def compiled(field: str, text: str) -> JinjaTemplate:
+    """What renders ``text``. Raises `TemplateError` for ``field`` with the line at fault."""
+    try:
+        return _compiled(text)
+    except TemplateSyntaxError as error:
+        raise TemplateError(field, f"line {error.lineno}: {error.message}") from error
+    except (ValueError, SyntaxError, RecursionError, MemoryError, OverflowError) as error:
+        raise TemplateError(field, f"it cannot be compiled: {error}") from error
+
+
 @lru_cache(maxsize=_COMPILED_KEPT)
 def _compiled(text: str) -> JinjaTemplate:
-    code = _environment.compile(_environment.parse_metered(text))
-    return JinjaTemplate.from_code(_environment, code, {})
+    code = ENVIRONMENT.compile(ENVIRONMENT.parse_metered(text))
+    return JinjaTemplate.from_code(ENVIRONMENT, code, {})

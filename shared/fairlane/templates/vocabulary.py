@@ -10,21 +10,8 @@ from typing import Any
 from jinja2.filters import do_int, do_round, make_attrgetter
 from jinja2.runtime import Undefined
 
+from fairlane.templates import operations
 from fairlane.templates.meter import MeteredContext, NullError, bounded, printed
-from fairlane.templates.operations import (
-    add,
-    join,
-    lstrip,
-    printf,
-    replace,
-    rfind,
-    rindex,
-    rpartition,
-    rsplit,
-    rstrip,
-    strip,
-    whole,
-)
 
 _MAX_INDENT = 100
 _MAX_DIGITS = 4300
@@ -39,11 +26,11 @@ def _filter_join(context: MeteredContext, value: Any, separator: str = "", attri
         if item is None:
             raise NullError
         pieces.append(str(printed(item)))
-    return join(str(separator), pieces)
+    return operations.join(str(separator), pieces)
 
 
 def _filter_format(_context: MeteredContext, template: Any, *args: Any, **kwargs: Any) -> str:
-    return printf(str(template), kwargs or args)
+    return operations.printf(str(template), kwargs or args)
 
 
 def _filter_indent(_context: MeteredContext, text: Any, width: int | str = 4, first: bool = False) -> str:
@@ -58,7 +45,7 @@ def _filter_indent(_context: MeteredContext, text: Any, width: int | str = 4, fi
 def _filter_int(_context: MeteredContext, value: Any, default: int = 0, base: int = 10) -> int:
     if isinstance(value, str) and len(value) > _MAX_DIGITS:
         return default
-    return whole(do_int(value, default, base))
+    return operations.whole(do_int(value, default, base))
 
 
 def _filter_round(_context: MeteredContext, value: Any, precision: int = 0, method: Any = "common") -> Any:
@@ -69,7 +56,7 @@ def _filter_sum(context: MeteredContext, values: Any, attribute: Any = None, sta
     get = make_attrgetter(context.environment, attribute)
     total: Any = start
     for value in values:
-        total = add(context, total, get(value))
+        total = operations.add(context, total, get(value))
     return total
 
 
@@ -96,14 +83,14 @@ OWN_FILTERS: Mapping[str, Callable[..., Any]] = {
     "indent": _filter_indent,
     "int": _filter_int,
     "join": _filter_join,
-    "replace": lambda _context, text, old, new, count=None: replace(
+    "replace": lambda _context, text, old, new, count=None: operations.replace(
         str(text), str(old), str(new), -1 if count is None else count
     ),
     "round": _filter_round,
     "safe": _filter_safe,
     "sum": _filter_sum,
     "tojson": _filter_tojson,
-    "trim": lambda _context, text, chars=None: strip(str(text), chars),
+    "trim": lambda _context, text, chars=None: operations.strip(str(text), chars),
 }
 """Fairlane's own filters; each takes the context first."""
 
@@ -138,13 +125,13 @@ _STR_METHODS = (
     *("splitlines", "startswith", "swapcase", "title", "upper"),
 )
 
-_BOUNDED = (join, lstrip, replace, rfind, rindex, rpartition, rsplit, rstrip, strip)
+_BOUNDED = ("join", "lstrip", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "strip")
 """In place of Python's own, which make too much or take the product of two lengths."""
 
 METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {
         **{name: getattr(str, name) for name in _STR_METHODS},
-        **{each.__name__: each for each in _BOUNDED},
+        **{name: getattr(operations, name) for name in _BOUNDED},
     },
     dict: {"get": dict.get, "items": dict.items, "keys": dict.keys, "values": dict.values},
     list: {"count": list.count, "index": list.index},

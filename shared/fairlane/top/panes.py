@@ -8,7 +8,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.text import Text
 
-from fairlane.cli.lanes.lane_words import short_count
+from fairlane.cli.lanes.lane_views import short_count
 from fairlane.cli.lanes.workers import busy_in_words
 from fairlane.cli.output import ago
 from fairlane.cli.runs.run_views import share, state_in_a_word

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pydantic.fields import FieldInfo
 
-from fairlane.config.connections.presets import LANE_OF_PROTOCOL
+from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.local.plan import address_of
 from fairlane.testing import Faults, SimulatedModel, SimulatorConfig
 from tests.support.documents import blocks
@@ -29,7 +29,7 @@ def test_its_example_is_a_configuration() -> None:
     assert config.models["my-deployment"].charge == "reserved"
 
 
-@pytest.mark.parametrize("protocol", sorted(LANE_OF_PROTOCOL.keys() - {"http"}))
+@pytest.mark.parametrize("protocol", sorted(set(PROTOCOLS) - {"http"}))
 def test_every_protocol_has_its_address(protocol: str) -> None:
     address = address_of("http://127.0.0.1:8100/v1", protocol)
     rows = [row for row in GUIDE.read_text(encoding="utf-8").splitlines() if f"`{protocol}`" in row]

@@ -11,8 +11,7 @@ from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
 from fairlane.cli.runs.submitting.assignments import read_options
 from fairlane.cli.runs.submitting.inputs import Asked, LimitOption, open_dataset, portion_of
-from fairlane.cli.runs.submitting.options import MaxConcurrentOption
-from fairlane.cli.runs.submitting.scoring import Scored
+from fairlane.cli.runs.submitting.options import MaxConcurrentOption, Scored
 from fairlane.cli.runs.submitting.submit import MoreOption
 from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast

@@ -15,4 +15,5 @@ COMMANDS = commands(
         "capacity": "Show whether more workers would help: compares their slots with the calls that the "
         "lanes allow.",
     },
+    {"capacity": "workers"},
 )

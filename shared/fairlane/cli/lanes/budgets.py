@@ -7,8 +7,8 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_table, say
+from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, read_limit, with_settings
+from fairlane.cli.output import emit, fields_of, print_table, say
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Unit, amount_in_words
 
@@ -16,7 +16,7 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="budgets")
 
-NO_LIMIT = "none"
+REMEDY = f'Give a number, or "{NO_LIMIT}" to take the budget away.'
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _STATES = {"open": "open", "nearly_used": "80 % used", "used_up": "used up"}
 
@@ -26,10 +26,7 @@ Amount = Annotated[str | None, typer.Option(metavar="N", help='"none" takes the 
 
 @group.callback(invoke_without_command=True)
 @with_settings
-def budgets(
-    invocation: Invocation,
-    as_json: JsonOption = False,
-) -> None:
+def budgets(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List the teams' budgets and their use; change them.
 
     The use includes what calls in flight have reserved.
@@ -56,7 +53,7 @@ def set_budget(
     """Change a team's budget within a second; its use stays counted."""
     given: dict[Unit, str | None] = {"requests": requests, "tokens": tokens, "usd": usd}
     limits: dict[str, float | None] = {
-        unit: _amount(unit, text) for unit, text in given.items() if text is not None
+        unit: read_limit(f"--{unit}", text, REMEDY) for unit, text in given.items() if text is not None
     }
     if not limits:
         raise typer.BadParameter("say what to limit: --requests, --tokens, --usd")
@@ -80,25 +77,9 @@ def set_budget(
             say("these settings have no [prices]: calls of models without a price cost nothing")
 
 
-def _amount(unit: Unit, text: str) -> float | None:
-    if text.strip().lower() == NO_LIMIT:
-        return None
-    try:
-        number = float(text.replace(",", "").replace("_", ""))
-    except ValueError:
-        remedy = f'Give a number, or "{NO_LIMIT}" to take the budget away.'
-        raise ConfigurationError(f"--{unit}", text, "is no number", remedy) from None
-    return int(number) if number.is_integer() else number
-
-
 def _document(each: Allowance) -> dict[str, Any]:
     return {
-        "team": each.team,
-        "lane": each.lane,
-        "per": each.per,
-        "unit": each.unit,
-        "most": each.most,
-        "used": each.used,
+        **fields_of(each, "team", "lane", "per", "unit", "most", "used"),
         "share": round(each.share, 4),
         "state": each.state,
         "period": each.period.name,

@@ -1,4 +1,4 @@
-"""Lanes as tables and documents: limits, calls in flight and what limits them."""
+"""Lanes as tables, documents and words: limits, calls in flight and what limits them."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 from rich.text import Text
 
-from fairlane.cli.lanes.lane_words import axis_in_words, limits_in_words, short_count
-from fairlane.cli.output import at_local_time, iso, print_fields, print_table, say
+from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, say, when
 from fairlane.core.clock import span, until
+from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
-from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, held_in_words, per_minute
+from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
 
 
 class Allowed(NamedTuple):
@@ -53,15 +53,12 @@ class LaneReport:
         if hold is None:
             return ""
         if hold.reason == "parked":
-            again = f"; asks again {self._when(hold.until_ms)}" if hold.until_ms is not None else ""
+            again = f"; asks again {when(hold.until_ms, self.now_ms)}" if hold.until_ms is not None else ""
             return f"parked: {self.view.parked}{again}"
         words = IN_SHORT.get(hold.reason, hold.reason)
         if hold.reason == "blocked" and self.view.asked_to_wait:
             words = "blocked, as the provider asked"
-        return words if hold.until_ms is None else f"{words}, until {self._when(hold.until_ms)}"
-
-    def _when(self, at_ms: int) -> str:
-        return f"{at_local_time(at_ms, self.now_ms)}, {until(at_ms, self.now_ms)}"
+        return words if hold.until_ms is None else f"{words}, until {when(hold.until_ms, self.now_ms)}"
 
     @property
     def shared_in_words(self) -> str:
@@ -83,19 +80,15 @@ class LaneReport:
             "learned_per_minute": view.learned_per_minute,
             "limits": view.limits.model_dump(),
             "axes": {name: _axis_document(axis) for name, axis in view.axes.items()},
-            "shared": view.shared,
-            "in_flight": view.in_flight,
+            **fields_of(view, "shared", "in_flight"),
             "most_in_flight": view.places.most,
             "most_in_flight_source": view.places.source,
             "models": dict(view.models.in_flight) if view.models else None,
             "late_calls": view.late._asdict() if view.late else None,
             "queued": self.queued,
-            "granted": view.granted,
-            "succeeded": view.succeeded,
+            **fields_of(view, "granted", "succeeded"),
             "rate_limits": view.limited,
-            "failed": view.failed,
-            "failed_share": view.failed_share,
-            "last_error": view.last_error,
+            **fields_of(view, "failed", "failed_share", "last_error"),
             "last_error_at": iso(view.last_error_ms),
             "down_since": iso(view.down_since_ms),
             "permits_returned": view.returned,
@@ -103,11 +96,7 @@ class LaneReport:
             "constraint_until": iso(hold.until_ms) if hold else None,
             "blocked_until": iso(view.blocked_until_ms),
             "held_until": iso(view.held_until_ms),
-            "state": view.state,
-            "circuit": view.circuit,
-            "ramp": view.ramp,
-            "parked": view.parked,
-            "paused": view.paused,
+            **fields_of(view, "state", "circuit", "ramp", "parked", "paused"),
         }
 
 
@@ -119,88 +108,71 @@ def print_lanes(reports: list[LaneReport]) -> None:
     columns = ["lane", ">requests/min", ">in flight", ">queued", ">granted", ">429s", ">errors", "limited by"]
     print_table(columns, (_row(report) for report in reports))
     for report in reports:
-        if report.view.parked is not None:
-            lane = report.view.lane
-            say(f"{lane} is parked: {report.view.parked}; `fairlane lanes resume {lane}` tries a single call")
+        view, lane = report.view, report.view.lane
+        if view.parked is not None:
+            say(f"{lane} is parked: {view.parked}; `fairlane lanes resume {lane}` tries a single call")
         if report.hold is not None and report.hold.reason == "held":
-            lane = report.view.lane
             say(f"{lane} is {report.hold_in_words}; `fairlane lanes resume {lane}` lifts the hold")
-        for _, errors in _errors_in_words(report.view) if report.view.failed else ():
-            say(f"{report.view.lane} failed {errors}")
-        if report.view.late:
-            say(f"{report.view.lane}: {report.view.late}")
-        if report.view.shared:
-            say(f"{report.view.lane} is shared with others, who take {report.shared_in_words}")
+        if view.failed and view.last_error is not None:
+            say(f"{lane} failed {_errors_in_words(view)}")
+        if view.late:
+            say(f"{lane}: {view.late}")
+        if view.shared:
+            say(f"{lane} is shared with others, who take {report.shared_in_words}")
 
 
 def print_lane(report: LaneReport) -> None:
     """One lane in full."""
     view = report.view
+    source = f", {SOURCES[view.places.source]}" if view.places.source else ""
+    returned = f", {view.returned:,} returned unused" if view.returned else ""
     print_fields(
         [
             ("lane", view.lane),
             ("configured", limits_in_words(view.limits)),
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
-            *([("shared", f"with others, who take {report.shared_in_words}")] if view.shared else []),
-            ("in flight", _in_flight_in_words(view)),
-            *([("deadlines", str(view.late))] if view.late else []),
-            *([("models", held_in_words(view.lane, view.models, view.now_ms))] if view.models else []),
+            ("shared", f"with others, who take {report.shared_in_words}" if view.shared else None),
+            ("in flight", _in_flight(view, " of at most ") + source),
+            ("deadlines", view.late),
+            ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
-            (
-                "granted",
-                f"{view.granted:,}" + (f", {view.returned:,} returned unused" if view.returned else ""),
-            ),
+            ("granted", f"{view.granted:,}{returned}"),
             ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
-            *_errors_in_words(view),
+            ("errors", _errors_in_words(view)),
             ("circuit", view.circuit),
-            *([("ramp", f"{view.ramp:.0%} of its rate, after an outage")] if view.ramp < 1 else []),
+            ("ramp", f"{view.ramp:.0%} of its rate, after an outage" if view.ramp < 1 else None),
             ("limited by", report.hold_in_words or "nothing"),
         ]
     )
 
 
-def _errors_in_words(view: LaneView) -> list[tuple[str, str]]:
+def _errors_in_words(view: LaneView) -> str | None:
     if view.last_error is None:
-        return []
+        return None
     age = span(max(0, view.now_ms - (view.last_error_ms or view.now_ms)))
-    return [("errors", f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}")]
-
-
-def _errors(view: LaneView) -> str:
-    return f"{view.failed_share:.1%}" if view.failed else "0"
+    return f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}"
 
 
 def _row(report: LaneReport) -> list[object]:
     view = report.view
-    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), _errors(view))
-    return [view.lane, _allowed(report.allowed), _in_flight(view, "/"), *numbers, _coloured(report)]
+    errors = f"{view.failed_share:.1%}" if view.failed else "0"
+    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), errors)
+    rate, source = report.allowed
+    allowed = source if rate is None else f"{per_minute(rate)} {source}"
+    return [view.lane, allowed, _in_flight(view, "/"), *numbers, _coloured(report)]
 
 
 def _coloured(report: LaneReport) -> Text:
     hold = report.hold
-    style = ""
-    if hold is not None:
-        style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
-    return Text("" if hold is None else _hold_in_short(hold, report.now_ms), style)
-
-
-def _hold_in_short(hold: Hold, now_ms: int) -> str:
-    return hold.reason if hold.until_ms is None else f"{hold.reason} {span(hold.until_ms - now_ms)}"
+    if hold is None:
+        return Text("")
+    left = "" if hold.until_ms is None else f" {span(hold.until_ms - report.now_ms)}"
+    style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
+    return Text(f"{hold.reason}{left}", style)
 
 
 def _in_flight(view: LaneView, between: str) -> str:
     return f"{view.in_flight:,}" + (f"{between}{view.places.most:,}" if view.places.most is not None else "")
-
-
-def _in_flight_in_words(view: LaneView) -> str:
-    source = f", {SOURCES[view.places.source]}" if view.places.source else ""
-    return _in_flight(view, " of at most ") + source
-
-
-def _allowed(allowed: Allowed) -> str:
-    if allowed.per_minute is None:
-        return allowed.source
-    return f"{per_minute(allowed.per_minute)} {allowed.source}"
 
 
 def _shown_axes(view: LaneView) -> list[tuple[str, AxisView]]:
@@ -217,3 +189,76 @@ def _axis_document(axis: AxisView) -> dict[str, Any]:
     for name in ("reported", "probed", "from", "renews"):
         document[f"{name}_at"] = iso(document.pop(f"{name}_ms"))
     return document
+
+
+def limits_in_words(limits: LaneLimits) -> str:
+    """What an operator has said of a lane, in one line."""
+    said = []
+    if limits.requests_per_minute:
+        said.append(f"{limits.requests_per_minute:,g} requests/min")
+    elif limits.requests_per_minute == 0:
+        said.append("requests unlimited")
+    for number, unit in (
+        (limits.tokens_per_minute, "tokens/min"),
+        (limits.input_tokens_per_minute, "input tokens/min"),
+        (limits.output_tokens_per_minute, "output tokens/min"),
+        (limits.requests_per_day, "requests/day"),
+    ):
+        said += [f"{number:,g} {unit}"] if number else []
+    if said and said != ["requests unlimited"]:
+        said += ["exactly"] if limits.exact else []
+        said.append(f"burst {limits.burst_seconds:g} s")
+    said += _charges_in_words(limits)
+    if limits.max_concurrency is not None:
+        said.append(f"at most {limits.max_concurrency:,} in flight")
+    if limits.first_concurrency is not None:
+        said.append(f"{limits.first_concurrency:,} in flight to begin with")
+    if limits.models_at_once is not None:
+        models = "model" if limits.models_at_once == 1 else "models"
+        said.append(f"{limits.models_at_once:,} {models} at once, {limits.model_seconds:g} s each")
+    if limits.min_gap_ms:
+        said.append(f"{limits.min_gap_ms:,} ms apart")
+    if "longest_wait_seconds" in limits.model_fields_set:
+        said.append(f"held beyond waits of {limits.longest_wait_seconds:g} s")
+    return ", ".join(said) or "none stated"
+
+
+def _charges_in_words(limits: LaneLimits) -> list[str]:
+    """How the provider charges tokens, where that is not what most do."""
+    said = []
+    if limits.charge == "reserved":
+        said.append("reserved tokens charged")
+    if limits.output_factor != 1:
+        said.append(f"output tokens count {limits.output_factor:g} times")
+    if limits.cache_reads == "counted":
+        said.append("cache reads counted")
+    return said
+
+
+def axis_in_words(name: str, axis: AxisView, now_ms: int) -> str:
+    """What an axis keeps to and by whose word, then what each source says, what is left, and its shape."""
+    said = []
+    if axis.configured and axis.source != "configured":
+        said.append(f"{per_minute(axis.configured)} configured")
+    if axis.reported is not None:
+        when = f", {ago(axis.reported_ms, now_ms)}" if axis.reported_ms is not None else ""
+        said.append(f"headers say {per_minute(axis.reported)}{when}")
+    if axis.probed is not None:
+        doubt = f" ± {axis.uncertainty:,.0f}" if axis.uncertainty and axis.uncertainty < axis.probed else ""
+        when = f", {ago(axis.probed_ms, now_ms)}" if axis.probed_ms is not None else ""
+        said.append(f"refusals say {per_minute(axis.probed)}{doubt}{when}")
+    if axis.level is not None and axis.allowed is not None:
+        said.append(f"{per_minute(axis.level)} left")
+    if axis.shape == "window" and axis.renews_ms is not None:
+        said.append(f"a window that renews {until(axis.renews_ms, now_ms)}")
+    elif axis.shape == "bucket":
+        said.append("a bucket")
+    return "; ".join([rate_in_words(name, axis), *said])
+
+
+def short_count(count: int) -> str:
+    """A count in at most seven characters: ``"999,999"``, ``"1.23M"``, ``"45.6G"``."""
+    for size, unit in ((10**9, "G"), (10**6, "M")):
+        if count >= size:
+            return f"{count / size:.3g}{unit}"
+    return f"{count:,}"

@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.lanes.lane_views import LaneReport, print_lane, print_lanes
-from fairlane.cli.lanes.lane_words import limits_in_words
+from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, read_limit, with_settings
+from fairlane.cli.lanes.lane_views import LaneReport, limits_in_words, print_lane, print_lanes
 from fairlane.cli.output import emit, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
@@ -19,7 +18,7 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="lanes")
 
-NO_LIMIT = "none"
+REMEDY = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
 _IN_WORDS = ("exact", "charge", "cache_reads")
 
 Limit = str | None
@@ -86,10 +85,7 @@ class NewLimits:
 
 @group.callback(invoke_without_command=True)
 @with_settings
-def lanes(
-    invocation: Invocation,
-    as_json: JsonOption = False,
-) -> None:
+def lanes(invocation: Invocation, as_json: JsonOption = False) -> None:
     """List lanes and what limits each; set limits, pause, resume.
 
     A rate is configured, reported by the provider's headers, learned from its 429s ("probed"), or still being
@@ -105,11 +101,9 @@ def lanes(
 def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
     """Show all about one lane."""
     with invocation.deployment() as deployment:
-        meant = _meant(deployment, lane)
+        meant = _meant(deployment, lane, quiet=as_json)
         _require(deployment, meant)
         report = read_lanes(deployment, [meant])[0]
-        if not as_json:
-            _mention_carrier(deployment, lane)
         emit(report.document(), lambda: print_lane(report), as_json=as_json)
 
 
@@ -128,7 +122,6 @@ def set_limits(
         options = ", ".join(_option(name) for name in given)
         raise typer.BadParameter(f"say which limit to set: {options}")
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         _require(deployment, lane, new=new)
         deployment.lanes.limit(lane, changes)
@@ -141,7 +134,6 @@ def set_limits(
 def pause(invocation: Invocation, lane: LaneArgument) -> None:
     """Start no new call on a lane; calls in flight end normally."""
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         deployment.lanes.pause(lane)
     say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
@@ -152,7 +144,6 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
     """Resume a lane: end its pause, or else every wait; a parked lane sends a single call first."""
     with invocation.deployment() as deployment:
-        _mention_carrier(deployment, lane)
         lane = _meant(deployment, lane)
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
@@ -171,29 +162,20 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
 
 
-def _meant(deployment: Deployment, lane: str) -> str:
-    """The lane of that name; if there is none, the lane that its calls use."""
-    return lane if lane in deployment.lanes.names() else deployment.directory().carrier(lane)
-
-
-def _mention_carrier(deployment: Deployment, lane: str) -> None:
+def _meant(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
+    """The lane of that name; if there is none, the lane that its calls use. Says where they use another."""
     carrier = deployment.directory().carrier(lane)
-    if carrier != lane:
+    if carrier != lane and not quiet:
         say(f"calls of {lane} use {carrier}: they share its limit")
+    return lane if lane in deployment.lanes.names() else carrier
 
 
 def _limit(name: str, text: str) -> float | int | str | None:
     """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
-    if text.strip().lower() == NO_LIMIT:
-        return None
-    if name in _IN_WORDS:
-        return text.strip().lower()
-    try:
-        number = float(text)
-    except ValueError:
-        remedy = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
-        raise ConfigurationError(_option(name), text, "is no number", remedy) from None
-    return int(number) if number.is_integer() else number
+    word = text.strip().lower()
+    if name in _IN_WORDS and word != NO_LIMIT:
+        return word
+    return read_limit(_option(name), text, REMEDY)
 
 
 def _option(name: str) -> str:

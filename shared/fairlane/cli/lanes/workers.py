@@ -1,4 +1,4 @@
-"""``fairlane workers``: who is alive, with how many slots, for which lanes."""
+"""``fairlane workers`` and ``capacity``: who is alive, with how many slots, and whether more would help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,10 @@ from typing import Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import ago, emit, iso, print_table, say
+from fairlane.cli.lanes.lanes import read_lanes
+from fairlane.cli.output import ago, emit, fields_of, iso, print_fields, print_table, say
+from fairlane.client.deployment import Deployment
+from fairlane.store.read.demand import slots_needed, slots_needed_in_all
 from fairlane.store.write.workers import Beat, WorkerInfo
 
 app = typer.Typer()
@@ -63,15 +66,43 @@ def worker_document(beat: Beat, state: str) -> dict[str, Any]:
     info = beat.info
     return {
         "worker": beat.worker,
-        "name": info.name,
-        "host": info.host,
-        "pid": info.pid,
+        **fields_of(info, "name", "host", "pid"),
         "state": state,
-        "busy": info.busy,
-        "pending": info.pending,
-        "slots": info.slots,
+        **fields_of(info, "busy", "pending", "slots"),
         "lanes": list(info.lanes),
         "version": info.version,
         "started_at": iso(info.started_ms),
         "beat_at": iso(beat.beat_ms),
+    }
+
+
+@app.command()
+@with_settings
+def capacity(invocation: Invocation, as_json: JsonOption = False) -> None:
+    """Show whether more workers would help: compares their slots with the calls that the lanes allow."""
+    with invocation.deployment() as deployment:
+        found = measure(deployment)
+    fields = ((name.replace("_", " "), value) for name, value in found.items() if name != "lanes")
+    emit(found, lambda: print_fields(fields), as_json=as_json)
+
+
+def measure(deployment: Deployment) -> dict[str, object]:
+    """Slots of workers that take work, those that are free, those that lanes could fill, in all and by lane.
+
+    What a run's own bounds hold back counts as waiting here; `fairlane_slots_needed` leaves it out.
+    """
+    now_ms, bounds = deployment.now_ms(), deployment.settings.scheduler
+    silent_ms = bounds.worker_timeout_seconds * 1000
+    alive = [b.info for b in deployment.beats() if worker_state(b, now_ms, silent_ms) == "alive"]
+    needed = {
+        report.view.lane: slots_needed(report.view, report.queued)
+        for report in read_lanes(deployment, deployment.lanes.names())
+    }
+    slots, busy = sum(info.slots for info in alive), sum(info.busy for info in alive)
+    return {
+        "workers": len(alive),
+        "slots": slots,
+        "free": max(0, slots - busy),
+        "needed": slots_needed_in_all(needed.values(), bounds.max_in_flight),
+        "lanes": needed,
     }

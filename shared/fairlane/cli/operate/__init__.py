@@ -27,8 +27,8 @@ COMMANDS = (
     ),
     *commands(
         ROLES,
-        ROOM,
+        "fairlane.cli",
         {"scheduler": "Run a scheduler: one leads, others stand by.", "worker": "Run a worker."},
-        {"scheduler": "roles", "worker": "roles"},
+        {"scheduler": "process", "worker": "process"},
     ),
 )

@@ -7,15 +7,9 @@ from dataclasses import replace
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
+from fairlane.cli.operate import server_checks
 from fairlane.cli.operate.connection_views import lacks_besides_key
-from fairlane.cli.operate.findings import Finding, Grade, Seen
-from fairlane.cli.operate.server_checks import (
-    check_archive,
-    check_broker,
-    check_clocks,
-    check_expiry,
-    check_server,
-)
+from fairlane.cli.operate.findings import Finding, Grade, Seen, fail, ok, warn
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.clock import span
 from fairlane.model.choices import SPEC_VERSION
@@ -29,11 +23,11 @@ from fairlane.why.surroundings import lacking
 def examine(seen: Seen) -> list[Finding]:
     """Every check, in the order in which failures are best corrected."""
     found = [
-        *check_server(seen.server),
-        *check_expiry(seen.frees_in_background),
-        *check_broker(seen),
-        *check_archive(seen.unmoved, seen.clocks.server_ms),
-        check_clocks(seen.clocks),
+        *server_checks.check_server(seen.server),
+        *server_checks.check_expiry(seen.frees_in_background),
+        *server_checks.check_broker(seen),
+        *server_checks.check_archive(seen.unmoved, seen.clocks.server_ms),
+        server_checks.check_clocks(seen.clocks),
         check_leader(seen.leader, seen.clocks.server_ms),
         *check_specs(seen),
         *check_workers(seen),
@@ -59,12 +53,12 @@ def _explained(finding: Finding, refusing: Refusal) -> Finding:
 def check_leader(leader: LeaderView | None, now_ms: int) -> Finding:
     """Does a scheduler lead?"""
     if leader is not None and leader.until_ms > now_ms:
-        return Finding("scheduler", Grade.OK, f"{leader.identity} leads, epoch {leader.epoch}")
+        return ok("scheduler", f"{leader.identity} leads, epoch {leader.epoch}")
     remedy = "Nothing starts without one: `fairlane scheduler`, or `fairlane up` for everything."
     if leader is None:
-        return Finding("scheduler", Grade.FAIL, "none has ever led here", remedy)
+        return fail("scheduler", "none has ever led here", remedy)
     since = f" for {span(now_ms - leader.until_ms)}" if leader.until_ms else ""
-    return Finding("scheduler", Grade.FAIL, f"none has led{since}; the last was {leader.identity}", remedy)
+    return fail("scheduler", f"none has led{since}; the last was {leader.identity}", remedy)
 
 
 def check_specs(seen: Seen) -> Iterator[Finding]:
@@ -74,54 +68,45 @@ def check_specs(seen: Seen) -> Iterator[Finding]:
     if leader is not None and leads and leader.specs < SPEC_VERSION:
         detail = f"{leader.identity}, which leads, reads specs up to version {leader.specs} of {SPEC_VERSION}"
         remedy = "Upgrade the schedulers: it refuses later ones, and leaves such runs alone."
-        yield Finding("versions", Grade.WARN, detail, remedy)
+        yield warn("versions", detail, remedy)
     for info in _alive(seen):
         if info.specs < SPEC_VERSION:
             detail = f"worker {info.name} reads specs up to version {info.specs} of {SPEC_VERSION}"
             remedy = "Upgrade the workers: it puts the jobs of later ones back, again and again."
-            yield Finding("versions", Grade.WARN, detail, remedy)
+            yield warn("versions", detail, remedy)
 
 
 def check_workers(seen: Seen) -> Iterator[Finding]:
     """Are there workers, have they free slots, do they serve every lane, and are they of one version?"""
-    now_ms, silent_ms = seen.clocks.server_ms, seen.settings.scheduler.worker_timeout_seconds * 1000
-    by_state: dict[str, list[Beat]] = {}
-    for beat in seen.beats:
-        by_state.setdefault(worker_state(beat, now_ms, silent_ms), []).append(beat)
+    by_state, now_ms = _by_state(seen), seen.clocks.server_ms
     alive = by_state.get("alive", [])
     asked = len(by_state.get("draining", []) + by_state.get("drained", []))
     if not alive and asked:
         remedy = "`fairlane drain --all --undo` has them take work again."
-        yield Finding("workers", Grade.FAIL, f"none takes work: {asked} drained or draining", remedy)
+        yield fail("workers", f"none takes work: {asked} drained or draining", remedy)
     elif not alive:
         remedy = "Start one on any machine that reaches Redis: `fairlane worker`."
-        yield Finding("workers", Grade.FAIL, "none is alive", remedy)
+        yield fail("workers", "none is alive", remedy)
     else:
         yield _check_slots(alive)
     for beat in by_state.get("silent", []):
         detail = f"{beat.info.name} on {beat.info.host} has been silent for {span(now_ms - beat.beat_ms)}"
-        yield Finding(
-            "workers", Grade.WARN, detail, "Its jobs are put back; start it again if it is meant to run."
-        )
+        yield warn("workers", detail, "Its jobs are put back; start it again if it is meant to run.")
     for beat in alive:
         if beat.info.shortage:
             remedy = (
                 "Raise it where the worker starts: `ulimit -n`, LimitNOFILE= of systemd, ulimits of Compose."
             )
-            yield Finding("workers", Grade.WARN, f"{beat.info.name}: {beat.info.shortage}", remedy)
+            yield warn("workers", f"{beat.info.name}: {beat.info.shortage}", remedy)
         for connection, reason in sorted(beat.info.unusable.items()):
             detail = f"{beat.info.name} cannot use {connection}: {reason}"
-            yield Finding(
-                "workers", Grade.FAIL, detail, "Correct that where the worker runs, and start it again."
-            )
+            yield fail("workers", detail, "Correct that where the worker runs, and start it again.")
     if alive:
         yield from _check_service(alive, seen.lanes)
     others = sorted({beat.info.version for beat in alive} - {seen.version})
     if others:
         detail = f"some run {', '.join(others)}, this is {seen.version}"
-        yield Finding(
-            "versions", Grade.WARN, detail, "Finish the upgrade: neighbouring versions only are tried."
-        )
+        yield warn("versions", detail, "Finish the upgrade: neighbouring versions only are tried.")
 
 
 def check_messages(seen: Seen) -> Iterator[Finding]:
@@ -135,7 +120,7 @@ def check_messages(seen: Seen) -> Iterator[Finding]:
                 "If a worker has just stopped, they are sent again once their leases lapse. Else give "
                 "schedulers and workers one celery.broker_url, and look at that broker's own log."
             )
-            yield Finding("messages", Grade.FAIL, detail, remedy)
+            yield fail("messages", detail, remedy)
 
 
 def check_connections(seen: Seen) -> Iterator[Finding]:
@@ -143,15 +128,15 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
     here, there = frozenset(seen.settings.connections), seen.catalog
     if not here and not there:
         remedy = "Add [connections.NAME] to fairlane.toml and start the scheduler and the workers with it."
-        yield Finding("connections", Grade.FAIL, "none is configured", remedy)
+        yield fail("connections", "none is configured", remedy)
         return
     yield from _check_awaited(seen, there)
     unknown = sorted(here - there) if there is not None else []
     if unknown:
         remedy = "Start the scheduler and the workers anew with these settings."
-        yield Finding("connections", Grade.WARN, f"the scheduler does not know {', '.join(unknown)}", remedy)
+        yield warn("connections", f"the scheduler does not know {', '.join(unknown)}", remedy)
     else:
-        yield Finding("connections", Grade.OK, ", ".join(sorted(there or here)))
+        yield ok("connections", ", ".join(sorted(there or here)))
 
 
 def _check_awaited(seen: Seen, known: frozenset[str] | None) -> Iterator[Finding]:
@@ -163,15 +148,22 @@ def _check_awaited(seen: Seen, known: frozenset[str] | None) -> Iterator[Finding
     for name in sorted(held - known):
         detail = f"workers have {name}, and the scheduler that leads does not: its rows wait"
         remedy = "Start the schedulers anew with [connections] of the workers."
-        yield Finding("connections", Grade.WARN, detail, remedy)
+        yield warn("connections", detail, remedy)
     for name in sorted(known - held):
         detail = f"no live worker has {name}: its rows wait"
-        yield Finding("connections", Grade.WARN, detail, "Add it where workers start, and start them anew.")
+        yield warn("connections", detail, "Add it where workers start, and start them anew.")
 
 
 def _alive(seen: Seen) -> list[WorkerInfo]:
+    return [beat.info for beat in _by_state(seen).get("alive", [])]
+
+
+def _by_state(seen: Seen) -> dict[str, list[Beat]]:
     now_ms, silent_ms = seen.clocks.server_ms, seen.settings.scheduler.worker_timeout_seconds * 1000
-    return [beat.info for beat in seen.beats if worker_state(beat, now_ms, silent_ms) == "alive"]
+    by_state: dict[str, list[Beat]] = {}
+    for beat in seen.beats:
+        by_state.setdefault(worker_state(beat, now_ms, silent_ms), []).append(beat)
+    return by_state
 
 
 def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
@@ -181,14 +173,10 @@ def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
         if place is None:
             continue
         if name in secrets.missing:
-            remedy = "Only workers need it: see to it where they run."
-            if not place.changes:
-                remedy = "Only workers need it: set it where they run."
-            yield Finding("keys", Grade.WARN, f"{name}: {place.name} {place.absence} here", remedy)
+            remedy = f"Only workers need it: {'see to' if place.changes else 'set'} it where they run."
+            yield warn("keys", f"{name}: {place.name} {place.absence} here", remedy)
         else:
-            yield Finding(
-                "keys", Grade.OK, f"{name}: {place.name} is {'here' if place.changes else 'set here'}"
-            )
+            yield ok("keys", f"{name}: {place.name} is {'here' if place.changes else 'set here'}")
 
 
 def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
@@ -196,7 +184,7 @@ def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]
     for name, connection in sorted(settings.connections.items()):
         for what in lacks_besides_key(name, connection, secrets):
             remedy = f"Only workers need it; `fairlane connections test {name}` tries it where they run."
-            yield Finding("connections", Grade.WARN, f"{name}: {what} is not here", remedy)
+            yield warn("connections", f"{name}: {what} is not here", remedy)
 
 
 def check_credentials(seen: Seen) -> Iterator[Finding]:
@@ -211,7 +199,7 @@ def check_credentials(seen: Seen) -> Iterator[Finding]:
         if len(held) > 1:
             listed = "; ".join(f"{key} ({', '.join(sorted(names))})" for key, names in sorted(held.items()))
             detail = f"workers disagree on the key of {connection}, by fingerprint: {listed}"
-            yield Finding("keys", Grade.WARN, detail, remedy)
+            yield warn("keys", detail, remedy)
 
 
 def _check_lacking_keys(settings: Settings, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
@@ -221,7 +209,7 @@ def _check_lacking_keys(settings: Settings, alive: Sequence[WorkerInfo]) -> Iter
         having = [info for info in alive if name in info.connections and name not in info.unusable]
         if place is not None and having and not any(name in info.credentials for info in having):
             detail = f"no worker has the key of {name}: runs that call it are refused"
-            yield Finding("keys", Grade.WARN, detail, f"{place.remedy}.")
+            yield warn("keys", detail, f"{place.remedy}.")
 
 
 def check_tables(seen: Seen) -> Iterator[Finding]:
@@ -231,10 +219,10 @@ def check_tables(seen: Seen) -> Iterator[Finding]:
         tables = [name for name in seen.settings.lanes if seen.carriers.get(name, name) == lane]
         counts = lane if lane in tables else min(tables, key=lambda name: order.index(name.partition(":")[0]))
         if counts == table:
-            yield Finding("limits", Grade.OK, f"[lanes.{table!r}] counts for {lane}, which carries its calls")
+            yield ok("limits", f"[lanes.{table!r}] counts for {lane}, which carries its calls")
         else:
             detail = f"calls of {table} go on {lane}, where [lanes.{counts!r}] counts"
-            yield Finding("limits", Grade.WARN, detail, f"Take [lanes.{table!r}] out of the settings.")
+            yield warn("limits", detail, f"Take [lanes.{table!r}] out of the settings.")
 
 
 def check_lanes(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding]:
@@ -243,7 +231,7 @@ def check_lanes(reports: Sequence[LaneReport], settings: Settings) -> Iterator[F
     yield from shut
     yield from (_narrowed(report.view, report.view.late) for report in reports if report.view.late)
     if not shut and reports:
-        yield Finding("lanes", Grade.OK, f"{len(reports)}, none of them shut")
+        yield ok("lanes", f"{len(reports)}, none of them shut")
 
 
 def _narrowed(view: LaneView, late: LateCalls) -> Finding:
@@ -251,7 +239,7 @@ def _narrowed(view: LaneView, late: LateCalls) -> Finding:
     remedy = (
         "Set its max_concurrency to what its server answers at once, or let runs and proxies wait longer."
     )
-    return Finding("lanes", Grade.WARN, f"{view.lane}: {late}{most}", remedy)
+    return warn("lanes", f"{view.lane}: {late}{most}", remedy)
 
 
 def _shut(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding]:
@@ -263,15 +251,15 @@ def _shut(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding
                 place = None if connection is None else connection.needed_key
                 key = place.remedy if place is not None and place.changes else "Give workers a new key"
                 remedy = f"{key}; for a quota, mend that and `fairlane lanes resume {lane}`."
-                yield Finding("lanes", Grade.FAIL, f"{lane} is {report.hold_in_words}", remedy)
+                yield fail("lanes", f"{lane} is {report.hold_in_words}", remedy)
             case "paused":
                 remedy = f"`fairlane lanes resume {lane}` opens it."
-                yield Finding("lanes", Grade.WARN, f"{lane} is paused", remedy)
+                yield warn("lanes", f"{lane} is paused", remedy)
             case "circuit" | "probing":
                 remedy = (
                     f"A single call tries again by itself. `fairlane lanes show {lane}` has its last error."
                 )
-                yield Finding("lanes", Grade.WARN, f"{lane}: {report.hold_in_words}", remedy)
+                yield warn("lanes", f"{lane}: {report.hold_in_words}", remedy)
             case _:
                 pass
 
@@ -280,8 +268,8 @@ def _check_slots(alive: Sequence[Beat]) -> Finding:
     slots, busy = sum(beat.info.slots for beat in alive), sum(beat.info.busy for beat in alive)
     detail = f"{len(alive)} alive, {max(0, slots - busy):,} of {slots:,} slots free"
     if busy >= slots:
-        return Finding("workers", Grade.WARN, detail, "Jobs wait for slots: add workers, or --slots to them.")
-    return Finding("workers", Grade.OK, detail)
+        return warn("workers", detail, "Jobs wait for slots: add workers, or --slots to them.")
+    return ok("workers", detail)
 
 
 def _check_service(alive: Sequence[Beat], reports: Sequence[LaneReport]) -> Iterator[Finding]:

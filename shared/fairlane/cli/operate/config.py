@@ -12,7 +12,7 @@ from pydantic import BaseModel
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_table, say
 from fairlane.config.keys import find_key, variable_name
-from fairlane.config.problems import Layer, dotted
+from fairlane.config.problems import Layer, depth_of, dotted
 from fairlane.config.settings import Settings
 from fairlane.core.redaction import MASK, mask_value, shown_url
 from fairlane.core.section import SERVER_URLS
@@ -74,7 +74,7 @@ def effective(settings: Settings, layers: Sequence[Layer]) -> Iterator[Effective
     The source is the layer that says it, "preset" for what a connection's provider brings, or "default".
     """
     for path, value, stated in _walk(settings, ()):
-        layer = next((each.origin for each in layers if _says(each.data, path)), None)
+        layer = next((each.origin for each in layers if depth_of(path, each.data) == len(path)), None)
         source = layer or (PRESET if stated and path[0] == "connections" else DEFAULT)
         key = find_key(path)
         yield Effective(
@@ -94,14 +94,6 @@ def _walk(section: BaseModel, above: tuple[str, ...]) -> Iterator[tuple[tuple[st
                 yield from _walk(inside, (*path, str(entry)))
         else:
             yield path, value, name in section.model_fields_set
-
-
-def _says(data: object, path: Sequence[str]) -> bool:
-    for part in path:
-        if not isinstance(data, Mapping) or part not in data:
-            return False
-        data = data[part]
-    return True
 
 
 def _shown(name: str, value: Any) -> Any:

@@ -76,8 +76,7 @@ def probe_fields(report: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     """What was learned, one name and value a line."""
     status = f", HTTP {report['status']}" if report["status"] is not None else ""
     yield "outcome", f"{report['outcome']}: {_OUTCOMES.get(report['outcome'], '')}{status}"
-    if "message" in report:
-        yield "message", report["message"]
+    yield "message", report.get("message")
     yield "latency", _latency(report)
     if succeeded(report):
         yield "answer", clip(" ".join(report["output"].split()), SHOWN_CHARS)

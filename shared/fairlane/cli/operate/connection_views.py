@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from importlib.util import find_spec
 from typing import Any
 
+from fairlane.cli.commands import is_installed
+from fairlane.cli.output import fields_of
 from fairlane.config.connections.checks import example_of
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
@@ -28,8 +29,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
     connection = settings.connections[name]
     return {
         "name": name,
-        "provider": connection.provider,
-        "protocol": connection.protocol,
+        **fields_of(connection, "provider", "protocol"),
         "base_url": mask_text(connection.base_url),
         "auth": connection.scheme,
         "api_key_env": connection.api_key_env,
@@ -54,10 +54,7 @@ def provider_document(name: ProviderName) -> dict[str, Any]:
     preset = PRESETS[name]
     return {
         "provider": name,
-        "title": preset.title,
-        "protocol": preset.protocol,
-        "base_url": preset.base_url,
-        "api_key_env": preset.api_key_env,
+        **fields_of(preset, "title", "protocol", "base_url", "api_key_env"),
         "lane_by": list(preset.lane),
         "charge": preset.charge,
         "limits": dict(preset.limits),
@@ -149,22 +146,13 @@ def lacks_besides_key(name: str, connection: Connection, secrets: WorkerSecrets)
         file = getattr(connection, field)
         if file is not None and (problem := unreadable(file)):
             found.append(f"the file {file}" + (f", which {problem}" if problem == FORBIDDEN else ""))
-    return found + [
-        f"fairlane[{extra}]" for extra in _extras(connection) if not _is_installed(_EXTRAS[extra])
-    ]
+    return found + [f"fairlane[{extra}]" for extra in _extras(connection) if not is_installed(_EXTRAS[extra])]
 
 
 def _extras(connection: Connection) -> list[str]:
     """The extras that a connection needs, in order."""
     needed = {_EXTRA_OF_SCHEME.get(connection.scheme)} | {connection.protocol} & {"bedrock", "litellm"}
     return sorted(extra for extra in needed if extra)
-
-
-def _is_installed(module: str) -> bool:
-    try:
-        return find_spec(module) is not None
-    except ModuleNotFoundError:  # what a dotted name begins with is not there
-        return False
 
 
 def snippet(provider: str, preset: Preset, name: str) -> str:

@@ -57,11 +57,7 @@ def connections(
         return
     secrets = load_secrets(settings)
     documents = [connection_document(name, settings, secrets) for name in settings.connections]
-    emit(
-        documents,
-        lambda: print_table(CONNECTION_COLUMNS, map(connection_row, documents)),
-        as_json=as_json,
-    )
+    emit(documents, lambda: print_table(CONNECTION_COLUMNS, map(connection_row, documents)), as_json=as_json)
 
 
 @group.command("show")

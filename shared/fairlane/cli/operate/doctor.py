@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import asdict
 
 import typer
@@ -13,7 +14,7 @@ from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.lanes.lanes import read_lanes
 from fairlane.cli.operate.checks import counts, examine
-from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen, Unmoved
+from fairlane.cli.operate.findings import BrokerView, Clocks, Finding, Grade, Seen, Unmoved, fail, ok
 from fairlane.cli.output import emit, print_rows, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.loader import load_secrets
@@ -30,7 +31,7 @@ from fairlane.store.connection.primary import finder_of
 from fairlane.store.read.lost_parts import incomplete_runs
 from fairlane.store.read.mistyped import mistyped, refusal_of
 from fairlane.store.write.acl import user_name
-from fairlane.store.write.leases import Leases, Untaken
+from fairlane.store.write.leases import Leases
 from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
 
@@ -60,14 +61,12 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
     try:
         settings = invocation.settings()
     except ConfigurationError as error:
-        yield Finding(
-            "settings", Grade.FAIL, str(error), "Correct that; `fairlane --config FILE` names another."
-        )
+        yield fail("settings", str(error), "Correct that; `fairlane --config FILE` names another.")
         return
-    yield Finding("settings", Grade.OK, settings.config_file or "no file: what is built in, and FAIRLANE_*")
+    yield ok("settings", settings.config_file or "no file: what is built in, and FAIRLANE_*")
     try:
         with invocation.deployment() as deployment:
-            yield Finding("redis", Grade.OK, _answers(settings.redis))
+            yield ok("redis", _answers(settings.redis))
             yield from _misfits(deployment)
             if wrong := _mistyped(deployment):
                 yield from wrong
@@ -75,7 +74,7 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
             yield from _incomplete(deployment)
             yield from examine(look(deployment))
     except StoreUnavailable as error:
-        yield Finding("redis", Grade.FAIL, str(error), "Every role needs it.")
+        yield fail("redis", str(error), "Every role needs it.")
 
 
 def _answers(redis: RedisSettings) -> str:
@@ -91,31 +90,32 @@ def _misfits(deployment: Deployment) -> Iterator[Finding]:
     """What the roles would end with. A team's own user has few rights, and needs no more."""
     settings, redis, url = deployment.settings, deployment.redis, deployment.settings.redis.url
     if topology_of(url) is None and is_clustered(redis):
-        yield Finding("redis cluster", Grade.FAIL, CLUSTERED.problem, f"{CLUSTERED.remedy}.")
+        yield fail("redis cluster", CLUSTERED.problem, f"{CLUSTERED.remedy}.")
     elif user_name(settings.redis.deployment, "") not in url:
-        broker = settings.celery.broker_url is None and CLUSTER not in url.partition("://")[0]
+        broker = settings.celery.broker_url is None and not _is_on_cluster(settings)
         missing = missing_right(redis, deployment.keys, broker=broker)
         if missing is not None:
-            yield Finding("redis rights", Grade.FAIL, missing.problem, f"{missing.remedy}.")
+            yield fail("redis rights", missing.problem, f"{missing.remedy}.")
 
 
 def _mistyped(deployment: Deployment) -> list[Finding]:
     """Keys whose type somebody has changed; none for a team's user, who may not look."""
     wrong = if_allowed(lambda: mistyped(deployment.redis, deployment.keys), [])
     refusals = [refusal for each in wrong if (refusal := refusal_of([each]))]
-    return [Finding("redis keys", Grade.FAIL, each.problem, f"{each.remedy}.") for each in refusals]
+    return [fail("redis keys", each.problem, f"{each.remedy}.") for each in refusals]
 
 
 def _incomplete(deployment: Deployment) -> Iterator[Finding]:
     """Runs that cannot end, as a part of them is gone; none for a team's user, who may not look."""
     for key, state in if_allowed(lambda: incomplete_runs(deployment.redis, deployment.keys), []):
         remedy = f"Drop the run: redis-cli DEL '{state}'. Then submit its rows again."
-        yield Finding("runs", Grade.FAIL, f"a part of {key} is gone, so the run cannot end", remedy)
+        yield fail("runs", f"a part of {key} is gone, so the run cannot end", remedy)
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
     """Everything that the checks ask about. Raises `RedisError`."""
     settings, lanes, carrier = deployment.settings, deployment.lanes, deployment.directory().carrier
+    leases = Leases(deployment.redis, deployment.keys)
     return Seen(
         settings=settings,
         secrets=load_secrets(settings),
@@ -130,14 +130,8 @@ def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
         carriers={table: lane for table in settings.lanes if (lane := carrier(table)) != table},
         frees_in_background=deployment.reader.frees_in_background(),
         unmoved=_unmoved(deployment),
-        untaken=_untaken(deployment),
+        untaken=if_allowed(lambda: leases.untaken(deployment.now_ms()), []),
     )
-
-
-def _untaken(deployment: Deployment) -> list[Untaken]:
-    """Permits that no worker has taken; none for a team's user, who may not look."""
-    leases = Leases(deployment.redis, deployment.keys)
-    return if_allowed(lambda: leases.untaken(deployment.now_ms()), [])
 
 
 def _unmoved(deployment: Deployment) -> Unmoved | None:
@@ -164,9 +158,8 @@ def _unmoved(deployment: Deployment) -> Unmoved | None:
 def _archive_problem(deployment: Deployment) -> str:
     """Why the archive cannot be read from here; "" if it can. It is asked for a run that nobody has."""
     try:
-        deployment.runs.overview(RunRef("doctor", "none"))
-    except RunNotFound:
-        return ""
+        with suppress(RunNotFound):
+            deployment.runs.overview(RunRef("doctor", "none"))
     except (ArchiveUnavailable, ConfigurationError) as error:
         return str(error)
     return ""
@@ -180,7 +173,7 @@ def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
 
 def _broker(settings: Settings) -> BrokerView | None:
     """What there is besides the state's Redis, or should be."""
-    if settings.celery.broker_url is None and CLUSTER not in settings.redis.url.partition("://")[0]:
+    if settings.celery.broker_url is None and not _is_on_cluster(settings):
         return None
     # Celery takes longer to import than all the rest.
     from fairlane.cli.operate.broker_look import look_at_broker
@@ -188,9 +181,18 @@ def _broker(settings: Settings) -> BrokerView | None:
     return look_at_broker(settings)
 
 
+def _is_on_cluster(settings: Settings) -> bool:
+    return CLUSTER in settings.redis.url.partition("://")[0]
+
+
 def _print(findings: Sequence[Finding]) -> None:
     print_rows(_rows(findings))
-    say(_verdict(findings))
+    found = counts(findings)
+    look = f"{found[Grade.WARN]} to look at" if found[Grade.WARN] else ""
+    if found[Grade.FAIL]:
+        say(f"{found[Grade.FAIL]} to fix" + (f", {look}" if look else ""))
+    else:
+        say(f"{look}, nothing fails" if look else "all is well")
 
 
 def _rows(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
@@ -198,12 +200,3 @@ def _rows(findings: Sequence[Finding]) -> Iterator[tuple[object, ...]]:
         yield (Text(finding.grade, MARKS[finding.grade]), finding.check, finding.detail)
         if finding.remedy:
             yield ("", "", Text(f"→ {finding.remedy}", "italic"))
-
-
-def _verdict(findings: Sequence[Finding]) -> str:
-    found = counts(findings)
-    if found[Grade.FAIL]:
-        return f"{found[Grade.FAIL]} to fix" + (
-            f", {found[Grade.WARN]} to look at" if found[Grade.WARN] else ""
-        )
-    return f"{found[Grade.WARN]} to look at, nothing fails" if found[Grade.WARN] else "all is well"

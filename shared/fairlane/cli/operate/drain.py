@@ -22,6 +22,11 @@ from fairlane.store.write.workers import Beat, WorkerRequest
 app = typer.Typer()
 
 LOOK_S = 0.2
+_ASKED = {
+    WorkerRequest.IDLE: "take nothing new",
+    WorkerRequest.STOP: "take nothing new, and to end once it is idle",
+    WorkerRequest.WORK: "take work again",
+}
 STOPS = tuple(  # Windows has no SIGHUP
     getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)
 )
@@ -58,7 +63,7 @@ def drain(
         chosen = choose(deployment.beats(), workers or [], host, everyone=everyone)
         asked = [beat for beat in chosen if deployment.workers.ask(deployment.redis, beat.worker, wish)]
         for beat in asked:
-            say(f"{beat.info.name} is asked to {_asked(wish)}")
+            say(f"{beat.info.name} is asked to {_ASKED[wish]}")
         if wait and not _wait(deployment, asked, timeout, check):
             complain(f"not all workers were idle after {timeout:g} s; `fairlane workers` shows which")
             raise typer.Exit(FAILED)
@@ -131,13 +136,3 @@ def _wait(
 
 def _is_called(beat: Beat, name: str) -> bool:
     return name == beat.worker or fnmatchcase(beat.info.name, name)
-
-
-def _asked(wish: WorkerRequest) -> str:
-    match wish:
-        case WorkerRequest.IDLE:
-            return "take nothing new"
-        case WorkerRequest.STOP:
-            return "take nothing new, and to end once it is idle"
-        case WorkerRequest.WORK:
-            return "take work again"

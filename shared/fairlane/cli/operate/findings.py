@@ -32,6 +32,21 @@ class Finding:
     remedy: str = ""
 
 
+def ok(check: str, detail: str) -> Finding:
+    """A check that found nothing."""
+    return Finding(check, Grade.OK, detail)
+
+
+def warn(check: str, detail: str, remedy: str) -> Finding:
+    """A check that found what does no harm to jobs."""
+    return Finding(check, Grade.WARN, detail, remedy)
+
+
+def fail(check: str, detail: str, remedy: str) -> Finding:
+    """A check that found what keeps jobs from being done, or puts them at risk."""
+    return Finding(check, Grade.FAIL, detail, remedy)
+
+
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """This machine's clock and the deployment's time, read within ``round_trip_ms`` of each other.

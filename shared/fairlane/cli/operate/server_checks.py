@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from fairlane.cli.operate.findings import Clocks, Finding, Grade, Seen, Unmoved
+from fairlane.cli.operate.findings import Clocks, Finding, Seen, Unmoved, fail, ok, warn
 from fairlane.core.clock import span
 from fairlane.store.connection.server_states import FULL
 from fairlane.store.read.overview import ServerView
@@ -19,33 +19,33 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
     """Is Redis recent enough, does it keep its data, and does it take writes?"""
     if server is None:
         remedy = "An imitation (fakeredis) is for trying out only; a real server must let this user run INFO."
-        yield Finding("redis version", Grade.WARN, "the server does not report its version", remedy)
+        yield warn("redis version", "the server does not report its version", remedy)
         return
     shown = f"{server.program} {server.version}"
     if server.program == "Redis" and _numbers(server.version) < OLDEST_SERVER:
-        yield Finding("redis version", Grade.FAIL, shown, "Use Redis 6.2 or later, or Valkey.")
+        yield fail("redis version", shown, "Use Redis 6.2 or later, or Valkey.")
     else:
-        yield Finding("redis version", Grade.OK, shown)
+        yield ok("redis version", shown)
     if server.replica:
         remedy = "Name the primary in redis.url."
-        yield Finding("redis role", Grade.FAIL, "this server is a replica and takes no writes", remedy)
+        yield fail("redis role", "this server is a replica and takes no writes", remedy)
     elif server.refused is not None:
-        yield Finding("redis writes", Grade.FAIL, server.refused.problem, f"{server.refused.remedy}.")
+        yield fail("redis writes", server.refused.problem, f"{server.refused.remedy}.")
     yield _check_persistence(server)
     yield _check_memory(server)
     if server.clients > server.most_clients * CONNECTIONS_NEARLY_ALL > 0:
         detail = f"{server.clients:,} of the {server.most_clients:,} connections of maxclients are open"
         remedy = "Raise maxclients: beyond it Redis refuses scheduler, workers and clients."
-        yield Finding("redis connections", Grade.WARN, detail, remedy)
+        yield warn("redis connections", detail, remedy)
 
 
 def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
     """Does Redis go on serving while it frees a run that has expired? Nothing where that is not known."""
     if frees_in_background:
-        yield Finding("redis expiry", Grade.OK, "expired runs are freed in the background")
+        yield ok("redis expiry", "expired runs are freed in the background")
     elif frees_in_background is False:
         detail = "Redis serves nobody while it frees an expired run: 1 ms for about 1,500 results"
-        yield Finding("redis expiry", Grade.WARN, detail, "Set `lazyfree-lazy-expire yes`.")
+        yield warn("redis expiry", detail, "Set `lazyfree-lazy-expire yes`.")
 
 
 def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
@@ -54,17 +54,17 @@ def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
         return
     if unmoved.problem:
         remedy = "Finished runs stay in Redis until archive.hold_seconds after their end. Mend it by then."
-        yield Finding("archive", Grade.WARN, f"it cannot be read from here: {unmoved.problem}", remedy)
+        yield warn("archive", f"it cannot be read from here: {unmoved.problem}", remedy)
     elif not unmoved.runs:
         waiting = f"{unmoved.due:,} finished runs are" if unmoved.due > 1 else "1 finished run is"
         detail = f"{waiting} about to be moved" if unmoved.due else "no finished run waits to be moved"
-        yield Finding("archive", Grade.OK, f"it answers; {detail}")
+        yield ok("archive", f"it answers; {detail}")
     if not unmoved.runs:
         return
     ago = span(max(0, now_ms - unmoved.oldest_ms))
     detail = f"{unmoved.runs:,} finished runs wait to be moved; the first ended {ago} ago"
     remedy = "See archive_failed in the leader's log. They expire archive.hold_seconds after their end."
-    yield Finding("archive", Grade.FAIL, detail, remedy)
+    yield fail("archive", detail, remedy)
 
 
 def check_broker(seen: Seen) -> Iterator[Finding]:
@@ -73,9 +73,9 @@ def check_broker(seen: Seen) -> Iterator[Finding]:
     if broker is None:
         return
     if broker.problem is None:
-        yield Finding("broker", Grade.OK, broker.summary)
+        yield ok("broker", broker.summary)
     else:
-        yield Finding("broker", Grade.FAIL, broker.problem, broker.remedy)
+        yield fail("broker", broker.problem, broker.remedy)
 
 
 def check_clocks(clocks: Clocks) -> Finding:
@@ -84,40 +84,35 @@ def check_clocks(clocks: Clocks) -> Finding:
     if clocks.ahead_ms >= CLOCKS_APART_MS:
         detail = f"Redis's clock has stepped back; Fairlane's time is {span(clocks.ahead_ms)} ahead of it"
         remedy = "Nothing has to be done: it runs 1 % slow until they agree. Dates of runs are ahead, too."
-        return Finding("clock", Grade.WARN, detail, remedy)
+        return warn("clock", detail, remedy)
     if abs(apart) < CLOCKS_APART_MS:
-        return Finding(
-            "clock", Grade.OK, f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms"
-        )
+        return ok("clock", f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms")
     side = "ahead of" if apart > 0 else "behind"
     remedy = "Nothing is decided by it, but logs mislead: let both keep time by NTP."
-    return Finding("clock", Grade.WARN, f"this machine is {span(abs(apart))} {side} Redis", remedy)
+    return warn("clock", f"this machine is {span(abs(apart))} {side} Redis", remedy)
 
 
 def _check_persistence(server: ServerView) -> Finding:
     if server.append_failed:
         remedy = "See the server's log: the disk is full, perhaps."
-        return Finding(
-            "redis persistence", Grade.FAIL, "the last write to the append-only file failed", remedy
-        )
+        return fail("redis persistence", "the last write to the append-only file failed", remedy)
     if server.append_only:
-        return Finding("redis persistence", Grade.OK, "append-only file")
+        return ok("redis persistence", "append-only file")
     remedy = "Set `appendonly yes`: without it a restart of Redis forgets runs."
-    return Finding("redis persistence", Grade.WARN, "the append-only file is off", remedy)
+    return warn("redis persistence", "the append-only file is off", remedy)
 
 
 def _check_memory(server: ServerView) -> Finding:
     used, limit = server.memory_used, server.memory_limit
     if server.evicts:
         remedy = "Set `maxmemory-policy noeviction`: what is evicted are runs."
-        grade = Grade.FAIL if limit else Grade.WARN
-        return Finding("redis memory", grade, f"maxmemory-policy is {server.eviction}", remedy)
+        return (fail if limit else warn)("redis memory", f"maxmemory-policy is {server.eviction}", remedy)
     if server.refusing is FULL:
-        return Finding("redis memory", Grade.FAIL, FULL.problem, f"{FULL.remedy}.")
+        return fail("redis memory", FULL.problem, f"{FULL.remedy}.")
     if limit and used > limit * MEMORY_NEARLY_FULL:
         remedy = "Raise maxmemory, or keep finished runs for less long (scheduler.finished_ttl_seconds)."
-        return Finding("redis memory", Grade.WARN, f"{used / limit:.0%} of maxmemory are in use", remedy)
-    return Finding("redis memory", Grade.OK, f"nothing is evicted; {used / 2**20:,.0f} MiB in use")
+        return warn("redis memory", f"{used / limit:.0%} of maxmemory are in use", remedy)
+    return ok("redis memory", f"nothing is evicted; {used / 2**20:,.0f} MiB in use")
 
 
 def _numbers(version: str) -> tuple[int, ...]:

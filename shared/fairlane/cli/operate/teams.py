@@ -7,34 +7,34 @@ from contextlib import contextmanager
 from typing import Annotated, Any
 
 import typer
+from pydantic import ValidationError
 
 from fairlane.cli.failures import after
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.operate.team_shares import bounds_in_words, part, percent, with_changes
-from fairlane.cli.output import emit, iso, print_line, print_table, say
+from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, with_settings
+from fairlane.cli.output import emit, fields_of, iso, print_line, print_table, say
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
 from fairlane.core.errors import ConfigurationError
-from fairlane.store.write.acl import (
-    Access,
-    Users,
-    dashboard_access,
-    dashboard_name,
-    database_of,
-    new_password,
-    set_user_command,
-    team_access,
-    url_of,
-    user_name,
-)
+from fairlane.store.write import acl
 from fairlane.store.write.audit import Act
-from fairlane.store.write.registry import Registry, TeamRecord
+from fairlane.store.write.registry import TeamRecord
 
 app = typer.Typer()
 group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own on the server.")
 app.add_typer(group, name="teams")
 
 NAME_CHARS = 64
+ALL = 100.0
+_FIELDS = {
+    "--lendable": "lendable_percent",
+    "--borrowing-limit": "borrowing_limit_percent",
+    "--max": "max_percent",
+}
+_RANGES = {
+    "--lendable": f'Give 0 to 100, or "{NO_LIMIT}".',
+    "--borrowing-limit": f'Give 0 or more, or "{NO_LIMIT}".',
+    "--max": f'Give more than 0, up to 100, or "{NO_LIMIT}".',
+}
 NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="Letters, digits, _ and -.")]
 PrintOption = Annotated[
     bool,
@@ -56,12 +56,10 @@ def add(
         typer.Option(metavar="PERCENT", help="Percent of its share that others may use while it does not."),
     ] = None,
     borrowing_limit: Annotated[
-        str | None,
-        typer.Option(metavar="PERCENT", help="Percent of its share that it may use beyond it."),
+        str | None, typer.Option(metavar="PERCENT", help="Percent of its share that it may use beyond it.")
     ] = None,
     most: Annotated[
-        str | None,
-        typer.Option("--max", metavar="PERCENT", help="Most percent of a lane that it may use."),
+        str | None, typer.Option("--max", metavar="PERCENT", help="Most percent of a lane that it may use.")
     ] = None,
     only_print: PrintOption = False,
 ) -> None:
@@ -78,8 +76,9 @@ def add(
             stated = deployment.settings.teams.get(name, TeamSettings()).weight
             before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
         record = with_changes(before, weight, changes)
-        access = _access(deployment, name)
-        users = Users(deployment.redis)
+        keys, whole = deployment.keys, deployment.settings.redis.deployment
+        access = acl.team_access(keys, whole, name, database=acl.database_of(deployment.redis))
+        users = acl.Users(deployment.redis)
         if only_print:
             _print_rules(deployment, access)
         else:
@@ -90,7 +89,7 @@ def add(
                 say(f"team {name} has its user; `fairlane teams rotate {name}` gives it another password")
             else:
                 _make(deployment, users, access)
-        _record(deployment, name, Act.TEAM_ADDED, record)
+        deployment.registry.put_audited(name, record, Act.TEAM_ADDED, deployment.auditor)
     claim = record.over(deployment.settings.teams.get(name, TeamSettings()))
     say(f"team {name} has the weight {claim.weight:g}{bounds_in_words(claim)}")
 
@@ -111,10 +110,7 @@ def list_teams(invocation: Invocation, as_json: JsonOption = False) -> None:
             found.append(
                 {
                     "team": name,
-                    "weight": claim.weight,
-                    "lendable_percent": claim.lendable_percent,
-                    "borrowing_limit_percent": claim.borrowing_limit_percent,
-                    "max_percent": claim.max_percent,
+                    **fields_of(claim, "weight", *_FIELDS.values()),
                     "added": iso(record.added_ms) if record else None,
                     "passwords": passwords,
                     "dashboard": dashboard,
@@ -156,8 +152,9 @@ def rotate(
 ) -> None:
     """Give a team's user a second password; the first works until --finish."""
     with _opened(invocation, name) as deployment:
-        users = Users(deployment.redis)
-        user = (dashboard_name if dashboard else user_name)(deployment.settings.redis.deployment, name)
+        users = acl.Users(deployment.redis)
+        name_of = acl.dashboard_name if dashboard else acl.user_name
+        user = name_of(deployment.settings.redis.deployment, name)
         held = len(users.passwords(user))
         if not users.exists(user):
             make = f"fairlane teams {'dashboard' if dashboard else 'add'} {name}"
@@ -173,12 +170,12 @@ def rotate(
             raise ConfigurationError(
                 "NAME", name, problem, f"`fairlane teams rotate {name} --finish` drops it."
             )
-        password = new_password()
+        password = acl.new_password()
         users.add_password(user, password)
         _tell_saved(users)
         _audit(deployment, name, Act.TEAM_ROTATED, finished=False)
         with after(f"user {user} has another password"):
-            print_line(url_of(deployment.settings.redis.url, user, password))
+            print_line(acl.url_of(deployment.settings.redis.url, user, password))
     say(f"both passwords work; once every client has this URL: `fairlane teams rotate {name} --finish`")
 
 
@@ -187,8 +184,8 @@ def rotate(
 def remove(invocation: Invocation, name: NameArgument) -> None:
     """Remove a team and its users. Its runs continue, and stay until they expire."""
     with _opened(invocation, name) as deployment:
-        users, whole = Users(deployment.redis), deployment.settings.redis.deployment
-        gone = [users.remove(user) for user in (user_name(whole, name), dashboard_name(whole, name))]
+        users, whole = acl.Users(deployment.redis), deployment.settings.redis.deployment
+        gone = [users.remove(user) for user in (acl.user_name(whole, name), acl.dashboard_name(whole, name))]
         known = deployment.registry.remove(name)
         if not (known or any(gone)):
             raise ConfigurationError(
@@ -205,11 +202,11 @@ def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOptio
     """Add a Redis user that can only read a team's runs. Prints its URL once."""
     with _opened(invocation, name) as deployment:
         keys, whole = deployment.keys, deployment.settings.redis.deployment
-        access = dashboard_access(keys, whole, name, database=database_of(deployment.redis))
+        access = acl.dashboard_access(keys, whole, name, database=acl.database_of(deployment.redis))
         if only_print:
             _print_rules(deployment, access)
             return
-        users = Users(deployment.redis)
+        users = acl.Users(deployment.redis)
         users.require_selectors()
         if users.exists(access.user):
             remedy = f"`fairlane teams rotate {name} --dashboard` gives it another password."
@@ -228,35 +225,26 @@ def _opened(invocation: Invocation, name: str) -> Iterator[Deployment]:
         yield deployment
 
 
-def _access(deployment: Deployment, name: str) -> Access:
-    whole = deployment.settings.redis.deployment
-    return team_access(deployment.keys, whole, name, database=database_of(deployment.redis))
-
-
-def _make(deployment: Deployment, users: Users, access: Access) -> None:
-    password = new_password()
+def _make(deployment: Deployment, users: acl.Users, access: acl.Access) -> None:
+    password = acl.new_password()
     users.make(access, password)
     _tell_saved(users)
     with after(f"user {access.user} was added, and `fairlane teams rotate` gives it a password"):
-        print_line(url_of(deployment.settings.redis.url, access.user, password))
+        print_line(acl.url_of(deployment.settings.redis.url, access.user, password))
     if users.is_open():
         say("the server's default user needs no password: whoever reaches it may still do anything")
 
 
-def _print_rules(deployment: Deployment, access: Access) -> None:
-    password = new_password()
-    print_line(set_user_command(Users(deployment.redis).suited(access), password))
-    url = url_of(deployment.settings.redis.url, access.user, password)
+def _print_rules(deployment: Deployment, access: acl.Access) -> None:
+    password = acl.new_password()
+    print_line(acl.set_user_command(acl.Users(deployment.redis).suited(access), password))
+    url = acl.url_of(deployment.settings.redis.url, access.user, password)
     say(f"once that is done, clients connect to {url}")
 
 
-def _tell_saved(users: Users) -> None:
+def _tell_saved(users: acl.Users) -> None:
     if not users.save():
         say("the server keeps its users in memory alone: give it an aclfile, or they go when it restarts")
-
-
-def _record(deployment: Deployment, name: str, act: Act, record: TeamRecord) -> None:
-    Registry(deployment.redis, deployment.keys).put_audited(name, record, act, deployment.auditor)
 
 
 def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
@@ -265,9 +253,9 @@ def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
 
 def _users_of(deployment: Deployment, name: str) -> tuple[int | None, bool | None]:
     """How many passwords a team's user has, and whether its dashboard has one; ``None``: no access."""
-    users, whole = Users(deployment.redis), deployment.settings.redis.deployment
+    users, whole = acl.Users(deployment.redis), deployment.settings.redis.deployment
     try:
-        return len(users.passwords(user_name(whole, name))), users.exists(dashboard_name(whole, name))
+        return len(users.passwords(acl.user_name(whole, name))), users.exists(acl.dashboard_name(whole, name))
     except ConfigurationError:
         return None, None
 
@@ -279,3 +267,43 @@ def _user(team: Mapping[str, object]) -> str:
 
 def _yes(value: object) -> str:
     return "?" if value is None else "yes" if value else "no"
+
+
+def with_changes(before: TeamRecord, weight: float | None, changes: Mapping[str, float | None]) -> TeamRecord:
+    """What is said of a team, after what was said before: a weight, and percentages by option. Raises
+    `ConfigurationError` for one that is out of range.
+    """
+    said = {_FIELDS[option]: value for option, value in changes.items()}
+    if weight is not None:
+        said["weight"] = weight
+    try:
+        return TeamRecord.model_validate(before.model_dump() | said)
+    except ValidationError as error:
+        field = str(error.errors()[0]["loc"][0])
+        option = next(option for option, of in _FIELDS.items() if of == field)
+        raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
+
+
+def percent(option: str, text: str) -> float | None:
+    """A percentage, or ``None`` for "none". Raises `ConfigurationError`."""
+    if text.strip().lower() == NO_LIMIT:
+        return None
+    try:
+        return float(text.strip().removesuffix("%"))
+    except ValueError:
+        raise ConfigurationError(option, text, "is no percentage", _RANGES[option]) from None
+
+
+def bounds_in_words(claim: TeamSettings) -> str:
+    """What is said of a team's shares beside its weight, to follow on it."""
+    said = {
+        "lends": claim.lendable_percent if claim.lendable_percent < ALL else None,
+        "borrows at most": claim.borrowing_limit_percent,
+        "never has more of a lane than": claim.max_percent,
+    }
+    return "".join(f", {words} {part(value)}" for words, value in said.items() if value is not None)
+
+
+def part(percent: object) -> str:
+    """A percentage, or that there is none."""
+    return "any" if percent is None else f"{percent:g} %"

@@ -27,7 +27,7 @@ COMMANDS = commands(
     },
     {
         "submit": "submitting.submit",
-        "continue": "submitting.continuing",
+        "continue": "submitting.submit",
         **dict.fromkeys(("status", "watch", "pause", "resume", "cancel"), "runs"),
     },
 )

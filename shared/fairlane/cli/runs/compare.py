@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_fields, print_line, print_table, say
+from fairlane.cli.output import emit, figure, print_fields, print_table, say
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.comparison import Comparison, Difference
 
@@ -36,15 +36,15 @@ def compare(
 
 def print_comparison(compared: Comparison) -> None:
     """What was compared, then a line for each score; what no difference includes goes to standard error."""
+    alone = f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
     print_fields(
         [
             ("first", compared.first),
             ("second", compared.second),
-            ("items", f"{compared.matched:,} in both, {_alone(compared)}. {compared.matched_by}"),
+            ("items", f"{compared.matched:,} in both, {alone}. {compared.matched_by}"),
         ]
     )
     if compared.scores:
-        print_line("")
         columns = [
             "score",
             ">first",
@@ -56,22 +56,14 @@ def print_comparison(compared: Comparison) -> None:
             ">equal",
             ">missing",
         ]
-        print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()))
+        print_table(columns, (tuple(_row(name, each)) for name, each in compared.scores.items()), apart=True)
     for sentence in compared.left_out:
         say(sentence)
 
 
-def _alone(compared: Comparison) -> str:
-    return f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
-
-
 def _row(name: str, found: Difference) -> Iterator[str]:
     yield name
-    yield from (_number(value) for value in (found.first_mean, found.second_mean))
-    yield _number(found.mean, sign="+")
-    yield _number(found.margin)
+    yield from (figure(value) for value in (found.first_mean, found.second_mean))
+    yield figure(found.mean, sign="+")
+    yield figure(found.margin)
     yield from (f"{count:,}" for count in (found.better, found.worse, found.equal, found.missing))
-
-
-def _number(value: float | None, sign: str = "") -> str:
-    return "–" if value is None else f"{value:{sign}.4g}"

@@ -52,12 +52,8 @@ class FailingCommand(TyperCommand):
         return super().parse_args(ctx, with_shares(args))
 
 
-class FailingRunCommand(RunCommand):
+class FailingRunCommand(FailingCommand, RunCommand):
     """The same for a command about a run that exists."""
-
-    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; a share that is left out is 0."""
-        return super().parse_args(ctx, with_shares(args))
 
 
 def with_shares(args: list[str]) -> list[str]:

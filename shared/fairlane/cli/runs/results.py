@@ -12,18 +12,11 @@ import typer
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, lines_out, say
 from fairlane.cli.runs.conclusion import failing
-from fairlane.cli.runs.run_views import share
-from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
+from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
 from fairlane.client.handle import Run
 from fairlane.client.outputs import stored_records
 from fairlane.core.errors import UnknownFormat
-from fairlane.export.formats import (
-    FORMATS,
-    Format,
-    export_records,
-    format_of,
-    write_records,
-)
+from fairlane.export.formats import FORMATS, Format, export_records, format_of, write_records
 from fairlane.export.lines import written
 from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.trackers.exported import exporter_names
@@ -95,9 +88,8 @@ def _send(run: Run, exporter: str, output: Path) -> None:
 
 def _format(output: Path, stated: str | None) -> Format:
     """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
-    nameless = (
-        output == STANDARD_OUTPUT or output.is_dir()
-    )  # to write to a folder is refused where it is tried
+    # To write to a folder is refused where it is tried.
+    nameless = output == STANDARD_OUTPUT or output.is_dir()
     try:
         chosen = format_of(output, "jsonl" if nameless and stated is None else stated)
     except UnknownFormat as error:
@@ -121,10 +113,7 @@ def _at_the_end(run: Run) -> StoredRecords:
     """Records in item order, shown to be waited for once the first is asked for."""
 
     def portions() -> Iterator[Iterable[Record]]:
-        status = run.status()
-        if not status.state.finished:
-            say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-            run.wait(progress=True)
+        await_end(run)
         yield from stored_records(run).portions
 
     return StoredRecords(portions())

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlane.cli.output import ago, at_local_time, clip, iso, print_fields, print_line, print_table, took
+from fairlane.cli.output import ago, at_local_time, clip, fields_of, iso, print_fields, print_table, took
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus, Scores, failed_of
@@ -17,22 +17,11 @@ LONGEST_NAME = 20
 def run_document(status: RunStatus) -> dict[str, Any]:
     """Every field of a status; ``progress`` is 0 to 1, times are ISO 8601."""
     return {
-        "run": status.run,
-        "team": status.team,
-        "name": status.name,
-        "state": status.state,
-        "progress": status.progress,
-        "items": status.items,
-        "items_done": status.items_done,
-        "jobs": status.jobs,
-        "jobs_done": status.jobs_done,
+        **fields_of(status, "run", "team", "name", "state", "progress"),
+        **fields_of(status, "items", "items_done", "jobs", "jobs_done"),
         "by_state": dict(status.by_state),
-        "failed": status.failed,
-        "in_flight": status.in_flight,
-        "retries": status.retries,
-        "rate_limits": status.rate_limits,
-        "late_reports": status.late_reports,
-        "lanes": [{"lane": part.lane, "known": part.known, "done": part.done} for part in status.lanes],
+        **fields_of(status, "failed", "in_flight", "retries", "rate_limits", "late_reports"),
+        "lanes": [asdict(part) for part in status.lanes],
         "submitted_at": iso(status.submitted_ms),
         "started_at": iso(status.started_ms),
         "finished_at": iso(status.finished_ms),
@@ -48,35 +37,30 @@ def run_document(status: RunStatus) -> dict[str, Any]:
 def print_runs(statuses: list[RunStatus], now_ms: int) -> None:
     """Runs as a table, in the order given."""
     columns = ["run", "name", "state", ">done", ">jobs", ">failed", "submitted"]
-    print_table(
-        columns,
+    rows = (
         (
-            (
-                status.run,
-                "" if status.name == status.run else clip(status.name, LONGEST_NAME),
-                state_in_a_word(status),
-                share(status),
-                f"{status.jobs:,}",
-                f"{status.failed:,}",
-                ago(status.submitted_ms, now_ms),
-            )
-            for status in statuses
-        ),
+            status.run,
+            "" if status.name == status.run else clip(status.name, LONGEST_NAME),
+            state_in_a_word(status),
+            share(status),
+            f"{status.jobs:,}",
+            f"{status.failed:,}",
+            ago(status.submitted_ms, now_ms),
+        )
+        for status in statuses
     )
+    print_table(columns, rows)
 
 
 def print_run(status: RunStatus, now_ms: int) -> None:
     """One run: its fields, then its lanes."""
     print_fields(_fields(status, now_ms))
     if status.lanes:
-        print_line("")
-        print_table(
-            ["lane", ">done", ">of known", ">share"],
-            (
-                (part.lane, f"{part.done:,}", f"{part.known:,}", _percent(part.done, part.known))
-                for part in status.lanes
-            ),
+        rows = (
+            (part.lane, f"{part.done:,}", f"{part.known:,}", _percent(part.done, part.known))
+            for part in status.lanes
         )
+        print_table(["lane", ">done", ">of known", ">share"], rows, apart=True)
 
 
 def share(status: RunStatus) -> str:
@@ -127,26 +111,27 @@ def states_in_words(by_state: Mapping[JobState, int]) -> str:
 
 
 def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
-    fields: list[tuple[str, object]] = [("run", status.run)]
-    if status.name != status.run:
-        fields.append(("name", status.name))
-    fields += [("team", status.team), ("state", f"{status.state}, {share(status)} done")]
-    if (paused := pause_in_words(status, now_ms)) is not None:
-        fields.append(("paused", paused))
-    if status.reason:
-        fields.append(("reason", status.reason))
-    fields += [("rejected by", f"{each.lane}: {each.words}") for each in status.rejections]
-    fields += [
+    counts = states_in_words(status.by_state)
+    late = f"{status.late_reports:,} reports that came too late to count" if status.late_reports else None
+    return [
+        ("run", status.run),
+        ("name", None if status.name == status.run else status.name),
+        ("team", status.team),
+        ("state", f"{status.state}, {share(status)} done"),
+        ("paused", pause_in_words(status, now_ms)),
+        ("reason", status.reason or None),
+        *(("rejected by", f"{each.lane}: {each.words}") for each in status.rejections),
         ("items", f"{status.items_done:,} of {status.items:,}"),
-        ("jobs", f"{status.jobs_done:,} of {status.jobs:,}{_by_state(status)}"),
+        ("jobs", f"{status.jobs_done:,} of {status.jobs:,}" + (f": {counts}" if counts else "")),
         ("in flight", f"{status.in_flight:,}"),
         ("retries", f"{status.retries:,}"),
         ("rate limits", f"{status.rate_limits:,} calls rejected with 429"),
+        ("late", late),
+        *((name, _in_words(each)) for name, each in status.client_scores.items()),
+        ("submitted", ago(status.submitted_ms, now_ms)),
+        ("started", None if status.started_ms is None else ago(status.started_ms, now_ms)),
+        ("finished", _finish(status, now_ms)),
     ]
-    if status.late_reports:
-        fields.append(("late", f"{status.late_reports:,} reports that came too late to count"))
-    fields += [(name, _in_words(each)) for name, each in status.client_scores.items()]
-    return [*fields, ("submitted", ago(status.submitted_ms, now_ms)), *_times(status, now_ms)]
 
 
 def _in_words(scores: Scores) -> str:
@@ -159,21 +144,11 @@ def _in_words(scores: Scores) -> str:
     return f"{scores.mean:.4g}{error}, {of_items}"
 
 
-def _times(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
-    times: list[tuple[str, object]] = []
-    if status.started_ms is not None:
-        times.append(("started", ago(status.started_ms, now_ms)))
-    if status.finished_ms is not None:
-        since = status.started_ms if status.started_ms is not None else status.submitted_ms
-        times.append(
-            ("finished", f"{ago(status.finished_ms, now_ms)}, after {took(status.finished_ms - since)}")
-        )
-    return times
-
-
-def _by_state(status: RunStatus) -> str:
-    counts = states_in_words(status.by_state)
-    return f": {counts}" if counts else ""
+def _finish(status: RunStatus, now_ms: int) -> str | None:
+    if status.finished_ms is None:
+        return None
+    since = status.submitted_ms if status.started_ms is None else status.started_ms
+    return f"{ago(status.finished_ms, now_ms)}, after {took(status.finished_ms - since)}"
 
 
 def _percent(part: int, whole: int) -> str:

@@ -10,14 +10,7 @@ from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_json, print_json_line, print_line, say
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.run_views import (
-    counted,
-    ending,
-    pause_in_words,
-    print_run,
-    print_runs,
-    run_document,
-)
+from fairlane.cli.runs.run_views import counted, ending, pause_in_words, print_run, print_runs, run_document
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
@@ -87,8 +80,7 @@ def cancel(
     """Cancel a run: abort calls in flight, keep finished jobs."""
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
-        if _unfinished(found) is None:
-            return
+        _unfinished(found)
         found.cancel()
         if not wait:
             say(f"run {found.id}: asked to cancel it")
@@ -103,10 +95,7 @@ def pause(invocation: Invocation, run: RunArgument) -> None:
     """Pause a run: no call of it starts until `fairlane resume`; calls in flight end."""
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
-        before = _unfinished(found)
-        if before is None:
-            return
-        if (paused := pause_in_words(before, deployment.now_ms())) is not None:
+        if (paused := pause_in_words(_unfinished(found), deployment.now_ms())) is not None:
             say(f"run {found.id} is paused already, {paused}")
             return
         found.pause()
@@ -123,8 +112,7 @@ def resume(invocation: Invocation, run: RunArgument) -> None:
     """
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
-        if _unfinished(found) is None:
-            return
+        _unfinished(found)
         found.resume()
         say(f"run {found.id}: asked to resume it")
         caution_if_unled(deployment)
@@ -168,12 +156,12 @@ def wait_for(deployment: Deployment, run: Run) -> RunStatus:
         raise
 
 
-def _unfinished(run: Run) -> RunStatus | None:
-    """The run's status; for a finished run ``None``, after a message."""
+def _unfinished(run: Run) -> RunStatus:
+    """The run's status. Ends the command with a message for a finished run."""
     status = run.status()
     if status.state.finished:
         say(f"run {run.id} has finished already; it {ending(status)}")
-        return None
+        raise typer.Exit
     return status
 
 

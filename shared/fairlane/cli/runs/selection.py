@@ -64,10 +64,15 @@ def find_ended(deployment: Deployment, wanted: str, sooner: str = "") -> Run:
     ``sooner``: a sentence on what needs no such wait.
     """
     run = find_run(deployment, wanted)
+    await_end(run, sooner)
+    return run
+
+
+def await_end(run: Run, sooner: str = "") -> None:
+    """Wait for the end of a run that has not ended, and show its progress. ``sooner``: see `find_ended`."""
     status = run.status()
     if not status.state.finished:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
         if sooner:
             say(sooner)
         run.wait(progress=True)
-    return run

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Annotated
 
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, emit, print_fields, print_line, print_table
+from fairlane.cli.output import clip, emit, figure, print_fields, print_line, print_table
 from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended, find_run
@@ -48,60 +48,52 @@ def print_summary(summary: Summary) -> None:
     """The run; then tables of scores, of tokens and of failures, where there are any."""
     print_fields(_fields(summary))
     if summary.scores:
-        print_line("")
         columns = ["evaluator", "model", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
-        print_table(columns, _scores(summary))
+        print_table(columns, _scores(summary), apart=True)
     if summary.session_scores:
-        print_line("")
         columns = ["evaluator of sessions", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]
-        print_table(columns, ((name, *_numbers(each)) for name, each in summary.session_scores.items()))
+        rows = ((name, *_numbers(each)) for name, each in summary.session_scores.items())
+        print_table(columns, rows, apart=True)
     if summary.tasks or summary.evaluations:
-        print_line("")
-        print_table(
-            ["role", "model", ">calls", ">input", ">cached", ">output", ">cost"],
-            (*_spending("task", summary.tasks), *_spending("evaluation", summary.evaluations)),
-        )
+        columns = ["role", "model", ">calls", ">input", ">cached", ">output", ">cost"]
+        spending = (*_spending("task", summary.tasks), *_spending("evaluation", summary.evaluations))
+        print_table(columns, spending, apart=True)
     if summary.failures:
-        print_line("")
         shown = summary.failures[:FAILURES_SHOWN]
-        print_table(
-            [">failed", "step", ">first item", "error"],
-            (
-                (f"{each.count:,}", each.step, each.item, clip(" ".join(each.error.split()), LONGEST_ERROR))
-                for each in shown
-            ),
+        failures = (
+            (f"{each.count:,}", each.step, each.item, clip(" ".join(each.error.split()), LONGEST_ERROR))
+            for each in shown
         )
+        print_table([">failed", "step", ">first item", "error"], failures, apart=True)
         if len(summary.failures) > len(shown):
             print_line(f"and {len(summary.failures) - len(shown):,} more kinds of failure (--json has them)")
 
 
 def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
     yield "run", summary.run
-    if summary.name != summary.run:
-        yield "name", summary.name
+    yield "name", None if summary.name == summary.run else summary.name
     yield "state", summary.state
     counts = states_in_words(summary.by_state)
     yield "items", f"{summary.items:,}" + (f": {counts}" if counts else "")
-    if summary.cached:
-        yield "cached", f"{summary.cached:,} outputs from the cache"
+    yield "cached", f"{summary.cached:,} outputs from the cache" if summary.cached else None
     for model, endings in summary.endings.items():
         yield "outputs", f"{endings.in_words()} ({model})"
     for asked, names in summary.served.items():
         yield "answered by", f"{', '.join(names)} ({asked})"
     yield "tokens", f"{summary.task_tokens:,} of tasks, {summary.evaluation_tokens:,} of evaluations"
-    for name, time in (("predict", summary.predict), ("score", summary.score)):
-        if time is not None:
-            yield name, _time(time)
+    yield "predict", _time(summary.predict)
+    yield "score", _time(summary.score)
     if summary.cost_usd is not None:
         yield "cost", dollars(summary.cost_usd) + (f", {summary.gaps}" if summary.gaps else "")
     elif summary.unreported:
         yield "cost", f"not known: {summary.gaps}"
-    if summary.waste:
-        yield "not kept", f"{summary.waste}; included above"
+    yield "not kept", f"{summary.waste}; included above" if summary.waste else None
 
 
-def _time(time: RoleTime) -> str:
+def _time(time: RoleTime | None) -> str | None:
     """How many calls, and their mean times."""
+    if time is None:
+        return None
     waiting, calling = (round(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s))
     return f"{time.calls:,} calls: on average {span(waiting)} waiting, {span(calling)} calling"
 
@@ -109,23 +101,15 @@ def _time(time: RoleTime) -> str:
 def _scores(summary: Summary) -> Iterator[tuple[object, ...]]:
     several = len(summary.scores_by_model) > 1
     for name, scores in summary.scores.items():
-        yield name, "all" if several else _only(summary.scores_by_model), *_numbers(scores)
+        yield name, "all" if several else next(iter(summary.scores_by_model), ""), *_numbers(scores)
         for model, found in sorted(summary.scores_by_model.items()) if several else ():
             if name in found:
                 yield "", model, *_numbers(found[name])
 
 
-def _only(by_model: Mapping[str, object]) -> str:
-    return next(iter(by_model), "")
-
-
 def _numbers(scores: Scores) -> tuple[str, ...]:
     values = (scores.mean, scores.standard_error, scores.minimum, scores.maximum)
-    return scores.of_rows, f"{scores.missing:,}", *(_number(value) for value in values)
-
-
-def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return scores.of_rows, f"{scores.missing:,}", *map(figure, values)
 
 
 def _spending(role: str, found: tuple[Spending, ...]) -> Iterator[tuple[object, ...]]:

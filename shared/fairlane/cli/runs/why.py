@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import at_local_time, emit, iso, print_fields, print_line, print_table
+from fairlane.cli.output import emit, fields_of, iso, print_fields, print_line, print_table, when
 from fairlane.cli.runs.selection import LATEST, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
@@ -44,21 +44,16 @@ def why(
 def document(found: Waiting) -> dict[str, Any]:
     """Every field, times in ISO 8601. ``eta`` is null where it is unknown."""
     return {
-        "target": found.target,
-        "kind": found.kind,
-        "state": found.state,
-        "constraint": found.constraint,
-        "sentence": found.sentence,
+        **fields_of(found, "target", "kind", "state", "constraint", "sentence"),
         "until": iso(found.until_ms),
-        "position": found.position,
-        "ahead": found.ahead,
+        **fields_of(found, "position", "ahead"),
         "eta": iso(found.eta.at_ms),
         "eta_at_least": found.eta.at_least,
         "lanes": [_lane_document(part) for part in found.lanes],
         "at": iso(found.now_ms),
         "unknown": list(found.unknown),
         "held_teams": [
-            {"team": each.team, "queued": each.queued, "sentence": each.sentence, "until": iso(each.until_ms)}
+            {**fields_of(each, "team", "queued", "sentence"), "until": iso(each.until_ms)}
             for each in found.held_teams
         ],
     }
@@ -67,8 +62,23 @@ def document(found: Waiting) -> dict[str, Any]:
 def print_waiting(found: Waiting) -> None:
     """The answer in words, then what waits on each lane of a run."""
     print_fields(waiting_fields(found))
-    if found.kind == "run" and found.lanes:
-        _print_lanes(found.lanes, found.now_ms)
+    if found.kind != "run" or not found.lanes:
+        return
+    columns = [
+        "lane",
+        ">in flight",
+        ">queued",
+        ">delayed",
+        ">not ready",
+        ">to come",
+        "last starts",
+        "limited by",
+    ]
+    print_table(columns, (_row(part, found.now_ms) for part in found.lanes), apart=True)
+    held = {part.lane: part.sentence for part in found.lanes if part.waits}
+    if len(held) > 1:
+        print_line("")
+        print_fields(held.items())
 
 
 def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
@@ -77,7 +87,7 @@ def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
     fields: list[tuple[str, object]] = [(found.kind, found.target), ("state", found.state)]
     fields.append(("why", found.sentence))
     if found.until_ms is not None:
-        fields.append(("until", _when(found.until_ms, now_ms)))
+        fields.append(("until", when(found.until_ms, now_ms)))
     if found.position is not None:
         fields.append(("position", f"{found.position:,} in its run's queue"))
     if found.ahead is not None:
@@ -95,36 +105,13 @@ def eta_in_words(eta: Eta, now_ms: int) -> str:
     """``"about 14:05:09, in 3 min"``; ``"not known"`` where there is no estimate."""
     if eta.at_ms is None:
         return "not known"
-    return f"{'at least' if eta.at_least else 'about'} {_when(eta.at_ms, now_ms)}"
+    return f"{'at least' if eta.at_least else 'about'} {when(eta.at_ms, now_ms)}"
 
 
 def _starts(found: Waiting) -> bool:
     if found.constraint in _NOT_TO_START:
         return False
     return found.kind == "job" or any(part.waits for part in found.lanes)
-
-
-def _when(at_ms: int, now_ms: int) -> str:
-    return f"{at_local_time(at_ms, now_ms)}, {until(at_ms, now_ms)}"
-
-
-def _print_lanes(parts: tuple[LaneWait, ...], now_ms: int) -> None:
-    print_line("")
-    columns = [
-        "lane",
-        ">in flight",
-        ">queued",
-        ">delayed",
-        ">not ready",
-        ">to come",
-        "last starts",
-        "limited by",
-    ]
-    print_table(columns, (_row(part, now_ms) for part in parts))
-    held = {part.lane: part.sentence for part in parts if part.waits}
-    if len(held) > 1:
-        print_line("")
-        print_fields(held.items())
 
 
 def _row(part: LaneWait, now_ms: int) -> list[object]:
@@ -136,18 +123,11 @@ def _row(part: LaneWait, now_ms: int) -> list[object]:
 
 def _lane_document(part: LaneWait) -> dict[str, Any]:
     return {
-        "lane": part.lane,
-        "constraint": part.constraint,
-        "sentence": part.sentence,
+        **fields_of(part, "lane", "constraint", "sentence"),
         "until": iso(part.until_ms),
-        "in_flight": part.in_flight,
-        "queued": part.queued,
-        "delayed": part.delayed,
+        **fields_of(part, "in_flight", "queued", "delayed"),
         "next_due": iso(part.next_due_ms),
-        "not_ready": part.not_ready,
-        "unfed": part.unfed,
-        "share": part.share,
-        "ahead": part.ahead,
+        **fields_of(part, "not_ready", "unfed", "share", "ahead"),
         "eta": iso(part.eta.at_ms),
         "eta_at_least": part.eta.at_least,
     }

@@ -9,11 +9,11 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
+from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
-from fairlane.core.section import Mistake
+from fairlane.core.section import Mistake, Section, refusal
 
 _SECRET_HEADERS = frozenset({"x-auth-token", "x-amz-security-token", "ocp-apim-subscription-key"})
 _SECRET_SCHEMES = ("bearer ", "basic ", "api-key ", "token ")
@@ -45,21 +45,24 @@ def unknown_provider(name: str) -> Mistake:
     return Mistake(("provider",), "is no provider that is known by name", remedy, name)
 
 
-def unknown_protocol(name: str) -> Mistake | None:
-    """The error for a protocol that neither Fairlane nor an installed package provides; names the nearest.
+def _is_provided(name: str) -> str:
+    """A protocol that Fairlane or an installed package provides. The error for another names the nearest.
 
     Entry points are read only for a name that is not Fairlane's own, and nothing is imported.
     """
     if name in PROTOCOLS:
-        return None
+        return name
     added = {point.name for point in entry_points(group=PROTOCOL_GROUP)}
     if name in added:
-        return None
+        return name
     known = [*PROTOCOLS, *sorted(added.difference(PROTOCOLS))]
     near = difflib.get_close_matches(name.lower(), known, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     remedy = f"{meant}Known here: {', '.join(known)}; another comes with a package that adds it."
-    return Mistake((), "is no protocol that is known here", remedy, name)
+    raise refusal(Section, Mistake((), "is no protocol that is known here", remedy, name))
+
+
+ProtocolName = Annotated[str, AfterValidator(_is_provided)]
 
 
 def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
@@ -75,15 +78,8 @@ def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[
     ]
 
 
-def model_lanes_in_turn(models_at_once: int) -> Mistake:
-    """The error for models that take turns on their server, and have a lane each."""
-    problem = 'needs one lane for all models, and lane_scope is "model"'
-    remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
-    return Mistake(("models_at_once",), problem, remedy, models_at_once)
-
-
-def keys_in_headers(headers: Mapping[str, str]) -> list[Mistake]:
-    """Headers that would carry a key, whose values are not shown, and those that nobody sets by hand."""
+def _hold_no_key(headers: dict[str, str]) -> dict[str, str]:
+    """Headers of which none would carry a key, nor is set by the HTTP client. No value of a key is shown."""
     found = []
     for name, value in headers.items():
         folded = name.lower()
@@ -92,15 +88,25 @@ def keys_in_headers(headers: Mapping[str, str]) -> list[Mistake]:
         elif is_secret_name(name) or folded in _SECRET_HEADERS or value.lower().startswith(_SECRET_SCHEMES):
             remedy = "Name the key's variable in api_key_env; `auth` says how it goes."
             found.append(Mistake((name,), "would carry a key", remedy, MASK))
-    return found
+    if found:
+        raise refusal(Section, *found)
+    return headers
 
 
-def password_in_proxy(proxy: str) -> list[Mistake]:
-    """A proxy's URL that holds a user or a password, neither of which is shown."""
-    if "@" not in urlsplit(proxy).netloc:
-        return []
-    remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
-    return [Mistake((), "holds a user or password", remedy, MASK)]
+HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
+HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
+Headers = Annotated[dict[HeaderName, HeaderValue], AfterValidator(_hold_no_key)]
+
+
+def _holds_no_password(proxy: str) -> str:
+    """A proxy's URL without a user or a password, neither of which an error shows."""
+    if "@" in urlsplit(proxy).netloc:
+        remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
+        raise refusal(Section, Mistake((), "holds a user or password", remedy, MASK))
+    return proxy
+
+
+ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no_password)]
 
 
 def _at_home(path: Path) -> Path:

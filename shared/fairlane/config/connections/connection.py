@@ -6,38 +6,12 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Annotated, Any, Literal, TypeAlias
 
-from pydantic import Field, field_validator, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
-from fairlane.config.connections.checks import (
-    KeyFile,
-    StructuredOutput,
-    UserPath,
-    keys_in_headers,
-    missing_places,
-    model_lanes_in_turn,
-    password_in_proxy,
-    unknown_protocol,
-    unknown_provider,
-)
+from fairlane.config.connections import checks, presets
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
-from fairlane.config.connections.key_place import (
-    KEY_FIELDS,
-    KeyPlace,
-    key_place,
-    misplaced_keys,
-    unsplit_command,
-)
-from fairlane.config.connections.presets import (
-    OF_PROTOCOL,
-    PRESETS,
-    PROTOCOLS,
-    LanePart,
-    Preset,
-    ProviderName,
-    lane_of_protocol,
-    preset_of,
-)
-from fairlane.core.section import Section, refusal
+from fairlane.config.connections.key_place import KEY_FIELDS, KeyCommand, KeyPlace, key_place, misplaced_keys
+from fairlane.core.section import Mistake, Section, refusal
 from fairlane.model.lane import Charge, LaneScope
 
 LimitHeaders: TypeAlias = Literal[
@@ -71,13 +45,16 @@ ErrorClass: TypeAlias = Literal[
     "auth",
     "invalid",
 ]
+
+
+def _in_lower_case(error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
+    return {kind.lower(): verdict for kind, verdict in error_map.items()}
+
+
+ErrorMap = Annotated[dict[str, ErrorClass], AfterValidator(_in_lower_case)]
 Variable = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 ANYWHERE = "litellm://"
 """The ``base_url`` that leaves the address to LiteLLM."""
-
-HeaderName = Annotated[str, Field(pattern=r"^[A-Za-z0-9!#$%&'*+.^_`|~-]{1,100}$")]
-HeaderValue = Annotated[str, Field(pattern=r"^[!-~]$|^[!-~][ -~]{0,998}[!-~]$")]
-
 
 _STRUCTURED = frozenset(
     {"openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "ollama"}
@@ -96,8 +73,8 @@ EFFORTS: Mapping[str, tuple[str, ...]] = {
 PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex"})
 """Protocols that cannot say ``parallel_tool_calls = false``."""
 
-_AMBIENT = frozenset({"sigv4", "google"})
-"""Credentials that workers also find around them."""
+AMBIENT = frozenset({"sigv4", "google"})
+"""Credentials that workers find around them: one for all connections."""
 
 _SCHEMES: Mapping[str, Authentication] = {
     "anthropic": "x-api-key",
@@ -110,13 +87,13 @@ _SCHEMES: Mapping[str, Authentication] = {
 class Connection(Section):
     """A named, configured way to a provider."""
 
-    provider: ProviderName | None = None
+    provider: presets.ProviderName | None = None
     """Provider of this connection: `fairlane connections --providers` lists them. Its preset gives the
     defaults of the keys below."""
 
-    protocol: str = Field(
-        description=f"API to speak: {', '.join(f'`{name}`' for name in PROTOCOLS)}, or one that another "
-        "package adds. Optional if `provider` is set."
+    protocol: checks.ProtocolName = Field(
+        description=f"API to speak: {', '.join(f'`{name}`' for name in presets.PROTOCOLS)}, or one that "
+        "another package adds. Optional if `provider` is set."
     )
     base_url: str = Field(pattern=r"^(https?://|litellm://$)")
     """Base URL of the API, including the version part. Optional if `provider` is set, unless each account of
@@ -135,10 +112,10 @@ class Connection(Section):
     """Name of the environment variable that holds the API key. Only workers need it. Default: the provider's
     usual one."""
 
-    api_key_file: KeyFile | None = None
+    api_key_file: checks.KeyFile | None = None
     """File, on the workers alone, that holds the API key instead. It is read again when it changes."""
 
-    api_key_command: tuple[Annotated[str, Field(min_length=1)], ...] = ()
+    api_key_command: KeyCommand = ()
     """Program and arguments that print the API key instead, on the workers alone, without a shell. It prints
     the key, or JSON with `access_token` and `expires_on` or `expires_in`."""
 
@@ -154,7 +131,7 @@ class Connection(Section):
     """Models that this connection offers; `*` stands for any part of a name. A run that names another is
     rejected when it is submitted. Default: any model."""
 
-    headers: dict[HeaderName, HeaderValue] = Field(default_factory=dict)
+    headers: checks.Headers = Field(default_factory=dict)
     """Headers added to every request. They are not kept secret: do not put keys here."""
 
     lane_scope: LaneScope | None = None
@@ -174,7 +151,7 @@ class Connection(Section):
     """Dialect of the provider's rate-limit headers. Default: detected from the host. Headers that only one
     provider uses override it."""
 
-    error_map: dict[str, ErrorClass] = Field(default_factory=dict)
+    error_map: ErrorMap = Field(default_factory=dict)
     """Overrides how errors are classified. Each entry maps an error's type, code or HTTP status to
     "rate_limited", "overloaded", "server_error", "timed_out", "permanent", "too_long" (for the model's
     context), "quota", "auth" or "invalid"."""
@@ -187,23 +164,23 @@ class Connection(Section):
     """Stream calls. auto: those of a run that somebody listens to, and those to a model whose latest calls
     took long or were cut in silence. A model of which no call has ended yet counts as slow."""
 
-    structured_output: StructuredOutput | None = None
+    structured_output: checks.StructuredOutput | None = None
     """What holds judges and agents to a JSON schema. `true`: structured output. `"tool"`: the arguments of a
     tool that they must call. `false`: nothing. Default: as its protocol supports."""
 
     connect_timeout: float = Field(default=10.0, gt=0, le=3600)
     """Most seconds to connect to the server."""
 
-    proxy: str | None = Field(default=None, pattern=r"^https?://")
+    proxy: checks.ProxyUrl | None = None
     """HTTP proxy for all requests. Default: none."""
 
     proxy_credentials_env: Variable | None = None
     """Environment variable, of the workers only, that holds user:password for the proxy."""
 
-    ca_file: UserPath | None = None
+    ca_file: checks.UserPath | None = None
     """File of certificates (PEM) to trust beside the system's."""
 
-    client_certificate: UserPath | None = None
+    client_certificate: checks.UserPath | None = None
     """File with the certificate and key (PEM) that the server asks for."""
 
     endpoint: HttpEndpoint | None = None
@@ -215,9 +192,9 @@ class Connection(Section):
         if not isinstance(name, str):
             sdk = isinstance(given, Mapping) and given.get("protocol") == "litellm"
             return {"base_url": ANYWHERE, **given} if sdk else given
-        preset = preset_of(name)
+        preset = presets.preset_of(name)
         if preset is None:
-            raise refusal(cls, unknown_provider(name))
+            raise refusal(cls, checks.unknown_provider(name))
         known = preset.defaults()
         if any(given.get(field) for field in KEY_FIELDS):
             known.pop("api_key_env", None)
@@ -225,69 +202,29 @@ class Connection(Section):
         if isinstance(given.get("error_map"), Mapping):
             merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
         if "base_url" not in given:
-            missing = missing_places(name, preset, given)
+            missing = checks.missing_places(name, preset, given)
             if missing:
                 raise refusal(cls, *missing)
             merged["base_url"] = preset.address(given)
         return merged
 
     @model_validator(mode="after")
-    def _has_its_endpoint(self) -> Connection:
-        if wrong := list(misplaced(self.protocol, self.endpoint)):
-            raise refusal(type(self), *wrong)
-        return self
-
-    @model_validator(mode="after")
-    def _shares_one_lane(self) -> Connection:
-        if self.models_at_once is not None and self.lane_scope == "model":
-            raise refusal(type(self), model_lanes_in_turn(self.models_at_once))
-        return self
-
-    @model_validator(mode="after")
-    def _has_one_key(self) -> Connection:
+    def _agrees(self) -> Connection:
         given = {field: getattr(self, field) for field in KEY_FIELDS}
-        if wrong := list(misplaced_keys(given, self.scheme, self.protocol)):
+        wrong = list(misplaced(self.protocol, self.endpoint))
+        if not wrong and self.models_at_once is not None and self.lane_scope == "model":
+            problem = 'needs one lane for all models, and lane_scope is "model"'
+            remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
+            wrong.append(Mistake(("models_at_once",), problem, remedy, self.models_at_once))
+        if wrong := wrong or list(misplaced_keys(given, self.scheme, self.protocol)):
             raise refusal(type(self), *wrong)
         return self
-
-    @field_validator("api_key_command", mode="before")
-    @classmethod
-    def _is_in_words(cls, command: object) -> object:
-        if isinstance(command, str):
-            raise refusal(cls, unsplit_command())
-        return command
-
-    @field_validator("protocol")
-    @classmethod
-    def _is_installed(cls, protocol: str) -> str:
-        if wrong := unknown_protocol(protocol):
-            raise refusal(cls, wrong)
-        return protocol
-
-    @field_validator("headers")
-    @classmethod
-    def _hold_no_key(cls, headers: dict[str, str]) -> dict[str, str]:
-        if wrong := keys_in_headers(headers):
-            raise refusal(cls, *wrong)
-        return headers
-
-    @field_validator("error_map")
-    @classmethod
-    def _in_lower_case(cls, error_map: dict[str, ErrorClass]) -> dict[str, ErrorClass]:
-        return {kind.lower(): verdict for kind, verdict in error_map.items()}
-
-    @field_validator("proxy")
-    @classmethod
-    def _holds_no_password(cls, proxy: str | None) -> str | None:
-        if wrong := password_in_proxy(proxy or ""):
-            raise refusal(cls, *wrong)
-        return proxy
 
     @property
-    def preset(self) -> Preset | None:
+    def preset(self) -> presets.Preset | None:
         """The preset of its provider; without one, that of the only provider that speaks its protocol."""
-        name = self.provider or OF_PROTOCOL.get(self.protocol)
-        return None if name is None else PRESETS[name]
+        name = self.provider or presets.OF_PROTOCOL.get(self.protocol)
+        return None if name is None else presets.PRESETS[name]
 
     @property
     def structured(self) -> bool:
@@ -325,15 +262,15 @@ class Connection(Section):
     @property
     def needed_key(self) -> KeyPlace | None:
         """The place of the key without which the provider rejects its calls; ``None`` if it needs none."""
-        return None if self.scheme == "none" or self.scheme in _AMBIENT else self.key_place
+        return None if self.scheme == "none" or self.scheme in AMBIENT else self.key_place
 
     @property
-    def lane_parts(self) -> tuple[LanePart, ...]:
+    def lane_parts(self) -> tuple[presets.LanePart, ...]:
         """What its limits depend on."""
-        usual = lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
+        usual = presets.lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
         if self.lane_scope == "endpoint" or (self.lane_scope is None and self.models_at_once is None):
             return usual
-        parts: tuple[LanePart, ...] = tuple(part for part in usual if part != "model")
+        parts: tuple[presets.LanePart, ...] = tuple(part for part in usual if part != "model")
         return (*parts, "model") if self.lane_scope == "model" else parts
 
     @cached_property

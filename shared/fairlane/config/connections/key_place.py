@@ -9,10 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import BeforeValidator, Field
 
 from fairlane.config.reachable import FORBIDDEN, unreadable
-from fairlane.core.section import Mistake
+from fairlane.core.section import Mistake, Section, refusal
 
 KEY_FIELDS = ("api_key_env", "api_key_file", "api_key_command")
 """The fields of a connection that say where its key is. One of them is given, or none."""
@@ -83,12 +85,17 @@ def key_place(variable: str | None, file: Path | None, command: Sequence[str]) -
     return None if variable is None else KeyPlace("api_key_env", variable, f"${variable}")
 
 
-def unsplit_command() -> Mistake:
-    """The error for a command in one text. It is not shown: it may hold a key."""
-    remedy = (
-        'Write the program and each argument as a word of its own: ["az", "account", "get-access-token"].'
-    )
-    return Mistake((), "must be a list of words", remedy, "(hidden)")
+def _is_in_words(command: object) -> object:
+    """A command that is no text. The error does not show it: it may hold a key."""
+    if isinstance(command, str):
+        remedy = (
+            'Write the program and each argument as a word of its own: ["az", "account", "get-access-token"].'
+        )
+        raise refusal(Section, Mistake((), "must be a list of words", remedy, "(hidden)"))
+    return command
+
+
+KeyCommand = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(_is_in_words)]
 
 
 def misplaced_keys(given: Mapping[str, Any], scheme: str, protocol: str) -> Iterator[Mistake]:

@@ -7,15 +7,12 @@ import json
 from collections.abc import Callable, Mapping
 from urllib.parse import quote, urlsplit
 
-from fairlane.config.connections.connection import Connection
+from fairlane.config.connections.connection import AMBIENT, Connection
 from fairlane.model.lane import endpoint_id, host_of
 
 ANY_MODEL = "*"
 _ACCOUNT_HEADERS = ("openai-organization", "openai-project", "x-goog-user-project")
 """With these a key may stand for more than one account, each with limits of its own."""
-
-_AMBIENT = ("sigv4", "google")
-"""Credentials that workers find around them: one for all connections."""
 
 
 def lane_identity(connection: Connection, model: str, credential: str | None = None) -> str:
@@ -118,7 +115,7 @@ def _credential(connection: Connection, reported: str | None) -> str | None:
         return reported
     if (place := connection.key_place) is not None:
         return place.identity
-    return scheme if scheme in _AMBIENT else None
+    return scheme if scheme in AMBIENT else None
 
 
 def _account(connection: Connection) -> dict[str, str]:

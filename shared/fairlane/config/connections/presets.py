@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeAlias, get_args
 
-from fairlane.model.lane import Charge, LaneScope
+from fairlane.model.lane import Charge
 
 ProviderName: TypeAlias = Literal[
     "openai",
@@ -50,23 +50,18 @@ class Preset:
     """
 
     title: str
-    protocol: str
     base_url: str | None
     api_key_env: str | None
     lane: tuple[LanePart, ...]
-    charge: Charge = "used"
     limit_headers: str | None = None
+    protocol: str = "openai"
+    charge: Charge = "used"
     example: str = ""
     elsewhere: Mapping[str, str] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
     limits: Mapping[str, Any] = field(default_factory=dict)
     statuses: Mapping[int, str] = field(default_factory=dict)
     output_factors: tuple[tuple[str, float], ...] = ()
-
-    @property
-    def scope(self) -> LaneScope:
-        """What shares one lane: a model's calls, or the whole connection's."""
-        return "model" if "model" in self.lane else "connection"
 
     def defaults(self) -> dict[str, Any]:
         """The fields of a connection, as configuration has them."""
@@ -106,26 +101,12 @@ _NO_RATE = {"requests_per_minute": 0}
 _NO_SCHEMA = {"structured_output": False}
 
 # The quotas of Bedrock: Claude 3.7 and later.
-_BURNT_FIVEFOLD = (
-    "*claude-3-7-*",
-    *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")),
-)
+_BURNT_FIVEFOLD = ("*claude-3-7-*", *(f"*claude-{family}-[4-9]*" for family in ("opus", "sonnet", "haiku")))
 _VERTEX = "/v1/projects/{project}/locations/{region}"
 
 
-def _openai(
-    title: str,
-    base_url: str | None,
-    key: str | None,
-    lane: tuple[LanePart, ...],
-    headers: str | None = None,
-    **more: Any,
-) -> Preset:
-    return Preset(title, "openai", base_url, key, lane, limit_headers=headers, **more)
-
-
 PRESETS: Mapping[ProviderName, Preset] = {
-    "openai": _openai(
+    "openai": Preset(
         "OpenAI",
         "https://api.openai.com/v1",
         "OPENAI_API_KEY",
@@ -135,23 +116,23 @@ PRESETS: Mapping[ProviderName, Preset] = {
     ),
     "azure_openai": Preset(
         "Azure OpenAI",
-        "azure_openai",
         None,
         "AZURE_OPENAI_API_KEY",
         ("base_url", "model"),
-        "reserved",
         "azure",
-        "https://example.openai.azure.com",
+        protocol="azure_openai",
+        charge="reserved",
+        example="https://example.openai.azure.com",
         limits=_CACHE_COUNTS,
     ),
     "bedrock": Preset(
         "Amazon Bedrock",
-        "bedrock",
         "https://bedrock-runtime.{region}.amazonaws.com",
         None,
         ("region", "model", "credential"),
-        "reserved",
         "bedrock",
+        protocol="bedrock",
+        charge="reserved",
         elsewhere=dict.fromkeys(
             ("cn-north-1", "cn-northwest-1"), "https://bedrock-runtime.{region}.amazonaws.com.cn"
         ),
@@ -159,19 +140,19 @@ PRESETS: Mapping[ProviderName, Preset] = {
     ),
     "gemini": Preset(
         "Google Gemini (AI Studio)",
-        "gemini",
         "https://generativelanguage.googleapis.com/v1beta",
         "GEMINI_API_KEY",
         _MODEL,
-        limit_headers="gemini",
+        "gemini",
+        protocol="gemini",
     ),
     "vertex": Preset(
         "Google Vertex AI",
-        "vertex",
         "https://{region}-aiplatform.googleapis.com" + _VERTEX,
         None,
         ("base_url", "model"),
-        limit_headers="gemini",
+        "gemini",
+        protocol="vertex",
         elsewhere={
             "global": "https://aiplatform.googleapis.com" + _VERTEX,
             "us": "https://aiplatform.us.rep.googleapis.com" + _VERTEX,
@@ -180,14 +161,14 @@ PRESETS: Mapping[ProviderName, Preset] = {
     ),
     "anthropic": Preset(
         "Anthropic",
-        "anthropic",
         "https://api.anthropic.com/v1",
         "ANTHROPIC_API_KEY",
         _MODEL,
-        limit_headers="anthropic",
+        "anthropic",
+        protocol="anthropic",
     ),
-    "xai": _openai("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
-    "groq": _openai(
+    "xai": Preset("xAI", "https://api.x.ai/v1", "XAI_API_KEY", _MODEL, "xai"),
+    "groq": Preset(
         "Groq",
         "https://api.groq.com/openai/v1",
         "GROQ_API_KEY",
@@ -196,7 +177,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         settings=_NO_SCHEMA,
         statuses={498: "overloaded"},  # its flex tier has no capacity
     ),
-    "deepseek": _openai(
+    "deepseek": Preset(
         "DeepSeek",
         "https://api.deepseek.com/v1",
         "DEEPSEEK_API_KEY",
@@ -205,31 +186,25 @@ PRESETS: Mapping[ProviderName, Preset] = {
         settings=_NO_SCHEMA,
         limits=_NO_RATE,
     ),
-    "qwen": _openai(
+    "qwen": Preset(
         "Qwen (Alibaba Cloud Model Studio)",
         "https://dashscope-intl.aliyuncs.com/compatible-mode/v1",
         "DASHSCOPE_API_KEY",
         _MODEL,
         # Its 429s say `insufficient_quota` of a minute's tokens; debts are a 400.
-        settings={
-            **_NO_SCHEMA,
-            "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"},
-        },
+        settings={**_NO_SCHEMA, "error_map": {"insufficient_quota": "rate_limited", "arrearage": "quota"}},
     ),
-    "ollama": Preset("Ollama", "ollama", "http://127.0.0.1:11434", None, ("base_url",), limits=_NO_RATE),
-    "fireworks": _openai(
+    "ollama": Preset(
+        "Ollama", "http://127.0.0.1:11434", None, ("base_url",), protocol="ollama", limits=_NO_RATE
+    ),
+    "fireworks": Preset(
         "Fireworks", "https://api.fireworks.ai/inference/v1", "FIREWORKS_API_KEY", _ACCOUNT, "fireworks"
     ),
-    "mistral": _openai("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
-    "together": _openai(
-        "Together",
-        "https://api.together.ai/v1",
-        "TOGETHER_API_KEY",
-        _MODEL,
-        "together",
-        settings=_NO_SCHEMA,
+    "mistral": Preset("Mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", _ACCOUNT, "mistral"),
+    "together": Preset(
+        "Together", "https://api.together.ai/v1", "TOGETHER_API_KEY", _MODEL, "together", settings=_NO_SCHEMA
     ),
-    "lepton": _openai(
+    "lepton": Preset(
         "Lepton",
         None,
         "LEPTON_API_TOKEN",
@@ -237,19 +212,18 @@ PRESETS: Mapping[ProviderName, Preset] = {
         example="https://llama3-1-8b.lepton.run/api/v1",
         settings=_NO_SCHEMA,
     ),
-    "cerebras": _openai(
-        "Cerebras",
-        "https://api.cerebras.ai/v1",
-        "CEREBRAS_API_KEY",
-        _MODEL,
-        "cerebras",
-        charge="reserved",
+    "cerebras": Preset(
+        "Cerebras", "https://api.cerebras.ai/v1", "CEREBRAS_API_KEY", _MODEL, "cerebras", charge="reserved"
     ),
     "replicate": Preset(
-        "Replicate", "replicate", "https://api.replicate.com/v1", "REPLICATE_API_TOKEN", _ACCOUNT
+        "Replicate",
+        "https://api.replicate.com/v1",
+        "REPLICATE_API_TOKEN",
+        _ACCOUNT,
+        protocol="replicate",
     ),
-    "baseten": _openai("Baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY", _ACCOUNT),
-    "openrouter": _openai(
+    "baseten": Preset("Baseten", "https://inference.baseten.co/v1", "BASETEN_API_KEY", _ACCOUNT),
+    "openrouter": Preset(
         "OpenRouter",
         "https://openrouter.ai/api/v1",
         "OPENROUTER_API_KEY",
@@ -257,7 +231,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
         settings=_NO_SCHEMA,
         statuses={403: "permanent"},  # a prompt that moderation flagged
     ),
-    "vllm": _openai("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
+    "vllm": Preset("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
 
 ALSO_CALLED: Mapping[str, ProviderName] = {
@@ -279,30 +253,16 @@ OF_PROTOCOL: Mapping[str, ProviderName] = {
 }
 """The protocols that one provider alone speaks: whose habits a connection has that names none."""
 
-LANE_OF_PROTOCOL: Mapping[str, tuple[LanePart, ...]] = {
-    "openai": PRESETS["openai"].lane,
-    "openai_responses": PRESETS["openai"].lane,
-    "azure_openai": PRESETS["azure_openai"].lane,
-    "anthropic": _MODEL,
-    "gemini": _MODEL,
-    "vertex": PRESETS["vertex"].lane,
-    "bedrock": PRESETS["bedrock"].lane,
-    "replicate": _ACCOUNT,
-    "ollama": PRESETS["ollama"].lane,
-    "http": ("base_url",),
-    "litellm": ("credential", "base_url", "model"),
-}
-"""For a connection that names no provider."""
-
-PROTOCOLS: tuple[str, ...] = tuple(LANE_OF_PROTOCOL)
+PROTOCOLS = (
+    *("openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "bedrock"),
+    *("replicate", "ollama", "http", "litellm"),
+)
 """The protocols that Fairlane itself speaks; installed packages may add others."""
 
 
 def lane_of_protocol(protocol: str) -> tuple[LanePart, ...]:
-    """What a limit depends on at a connection that names no provider; for a protocol of another package,
-    everything that may tell two limits apart.
-    """
-    return LANE_OF_PROTOCOL.get(protocol, ("credential", "base_url", "model"))
+    """What a limit depends on at a connection without a preset: everything that may tell two limits apart."""
+    return ("base_url",) if protocol == "http" else ("credential", "base_url", "model")
 
 
 def preset_of(provider: str) -> Preset | None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from fairlane.cli.runs.submitting.inputs import Prompts, open_dataset
+from fairlane.cli.runs.submitting.inputs import open_dataset
 from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.datasets.rows import read_rows
@@ -45,16 +45,14 @@ class Work:
 
 
 def work_of_dataset(
-    dataset: str, prompts: Prompts, models: Sequence[str], params: Mapping[str, Any], repetitions: int
+    dataset: str, prompts: dict[str, Any], models: Sequence[str], params: Mapping[str, Any], repetitions: int
 ) -> list[Work]:
     """What a run of this dataset would ask of each model. Raises `SubmissionError` as ``submit`` does."""
     spec = build_spec(
         "rehearsal",
         "rehearsal",
         0,
-        prompt=prompts.prompt,
-        messages=prompts.messages,
-        prompts=prompts.prompts,
+        **prompts,
         models=models,
         params=params,
         repetitions=repetitions,

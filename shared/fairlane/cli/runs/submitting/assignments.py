@@ -11,15 +11,7 @@ from typing import Any
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
-from fairlane.evaluators.builders import (
-    contains,
-    exact_match,
-    json_valid,
-    llm_judge,
-    numeric_match,
-    regex,
-    similarity,
-)
+from fairlane.evaluators import builders
 from fairlane.model.evaluators import EvaluatorSpec
 
 EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
@@ -46,12 +38,12 @@ OF_THEIR_OWN: Mapping[str, str] = {
 OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN.keys()
 
 _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
-    "exact_match": exact_match,
-    "contains": contains,
-    "regex": regex,
-    "json_valid": json_valid,
-    "numeric_match": numeric_match,
-    "similarity": similarity,
+    "exact_match": builders.exact_match,
+    "contains": builders.contains,
+    "regex": builders.regex,
+    "json_valid": builders.json_valid,
+    "numeric_match": builders.numeric_match,
+    "similarity": builders.similarity,
 }
 
 # A text without quotes is taken as it is, unless it begins like JSON or is how another language spells it.
@@ -117,7 +109,7 @@ def read_evaluator(given: str) -> EvaluatorSpec:
 
 def read_judge(model: str, template: str, choices: str | None, params: Iterable[str]) -> EvaluatorSpec:
     """An LLM judge from its options; ``choices`` is a JSON object. Raises `SubmissionError`."""
-    return llm_judge(model, template, _choices(choices), params=read_params("--judge-param", params))
+    return builders.llm_judge(model, template, _choices(choices), params=read_params("--judge-param", params))
 
 
 def _choices(text: str | None) -> dict[str, float]:
@@ -126,7 +118,7 @@ def _choices(text: str | None) -> dict[str, float]:
     remedy = """Write an object like '{"yes": 1, "no": 0}'."""
     try:
         found = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise SubmissionError(CHOICES, text, f"is not JSON: {error}", remedy) from None
     if not isinstance(found, dict):
         raise SubmissionError(CHOICES, text, "is no object", remedy)
@@ -136,7 +128,7 @@ def _choices(text: str | None) -> dict[str, float]:
 def _value(option: str, given: str, text: str) -> Any:
     try:
         return json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if text in _MISSPELT:
             remedy = f"JSON writes {_MISSPELT[text]}."
             raise SubmissionError(option, given, f"{text} is not JSON", remedy) from None

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import random
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO, NamedTuple
+from typing import Annotated, Any, BinaryIO
 
 import typer
 
@@ -43,21 +43,13 @@ def read_messages(option: str, path: Path) -> Messages:
     remedy = 'Write an array of messages, like [{"role": "user", "content": "…"}].'
     try:
         messages = json.loads(read_text(option, path))
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         if isinstance(error, SubmissionError):
             raise
         raise SubmissionError(option, str(path), f"is not JSON: {error}", remedy) from None
     if not isinstance(messages, list):
         raise SubmissionError(option, str(path), "is no JSON array", remedy)
     return messages
-
-
-class Prompts(NamedTuple):
-    """Arguments of ``submit``, of which one is given."""
-
-    prompt: str | None = None
-    messages: Messages | None = None
-    prompts: Sequence[str | Messages] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,21 +78,23 @@ class Asked:
         """The provider's parameters. Raises `SubmissionError`."""
         return read_params("--param", self.param or ())
 
-    def prompts(self, *, needless: bool = False) -> Prompts:
-        """The prompts. Raises ``typer.BadParameter`` if there is none, unless that is ``needless``."""
+    def prompts(self, *, needless: bool = False) -> dict[str, Any]:
+        """The prompts as an argument of ``submit``. Raises `SubmissionError`.
+
+        Raises ``typer.BadParameter`` if there is none, unless that is ``needless``.
+        """
         texts = [*(self.prompt or ()), *(read_text("--prompt-file", path) for path in self.prompt_file or ())]
         chats = [read_messages("--messages-file", path) for path in self.messages_file or ()]
         match texts, chats:
             case [], [] if needless:
-                return Prompts()
+                return {}
             case [], []:
                 raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
             case [text], []:
-                return Prompts(prompt=text)
+                return {"prompt": text}
             case [], [chat]:
-                return Prompts(messages=chat)
-            case _:
-                return Prompts(prompts=[*texts, *chats])
+                return {"messages": chat}
+        return {"prompts": [*texts, *chats]}
 
     def calls(self, more: Mapping[str, Any]) -> dict[str, Any]:
         """All of it as arguments of ``submit``, beside ``more`` of them. Raises `SubmissionError`.
@@ -112,7 +106,7 @@ class Asked:
             raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
         needless = any(name in more for name in ("output", "request", "task"))
         return {
-            **self.prompts(needless=needless)._asdict(),
+            **self.prompts(needless=needless),
             "model": models[0] if len(models) == 1 else None,
             "models": models if len(models) > 1 else None,
             "params": self.params(),

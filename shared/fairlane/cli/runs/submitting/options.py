@@ -1,13 +1,18 @@
-"""Options shared by the commands that submit or rehearse a run; the client has a default for each."""
+"""Options of the commands that submit, rehearse or estimate a run; the client has a default for each."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from fairlane.cli.runs.submitting.assignments import read_evaluator, read_judge
+from fairlane.cli.runs.submitting.inputs import read_text
 from fairlane.model.decision import RetryPolicy
+from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.run import OnRefusal
 
 call_option = partial(typer.Option, rich_help_panel="How it is done")
@@ -66,3 +71,52 @@ OnRefusalOption = Annotated[
 def retry_of(max_attempts: int | None) -> RetryPolicy | None:
     """The policy that the option asks for; ``None`` where it was left out."""
     return None if max_attempts is None else RetryPolicy(max_attempts=max_attempts)
+
+
+_score_option = partial(typer.Option, rich_help_panel="What is scored")
+
+
+@dataclass(frozen=True, slots=True)
+class Scored:
+    """The options that say what scores the outputs."""
+
+    evaluator: Annotated[list[str] | None, _score_option(metavar="SPEC")] = None
+    """exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, regex:pattern=PATTERN,
+    json_valid:required=KEY,KEY, similarity:model=MODEL,expected=FIELD; more options after commas.
+    Repeatable."""
+
+    judge_model: Annotated[str | None, _score_option(metavar="MODEL")] = None
+    """Model that judges each output."""
+
+    judge_template: Annotated[str | None, _score_option(metavar="TEXT")] = None
+    """Prompt of the judge: a template over the row and {{ output }}."""
+
+    judge_template_file: Annotated[Path | None, _score_option(metavar="FILE")] = None
+    """Prompt of the judge, from a file."""
+
+    judge_choices: Annotated[
+        str | None, _score_option(metavar="JSON", show_default='{"yes": 1, "no": 0}')
+    ] = None
+    """The judge's answers and their scores."""
+
+    judge_param: Annotated[list[str] | None, _score_option(metavar="K=V")] = None
+    """As --param."""
+
+    def evaluators(self) -> list[EvaluatorSpec]:
+        """The evaluators, and the judge if one is described. Raises `SubmissionError`.
+
+        Raises ``typer.BadParameter`` if half of a judge is described.
+        """
+        evaluators = [read_evaluator(each) for each in self.evaluator or ()]
+        model, template, file = self.judge_model, self.judge_template, self.judge_template_file
+        given = [model, template, file, self.judge_choices, *(self.judge_param or ())]
+        if not any(part is not None for part in given):
+            return evaluators
+        if model is None:
+            raise typer.BadParameter("a judge needs --judge-model MODEL")
+        if (template is None) == (file is None):
+            raise typer.BadParameter(
+                "a judge needs one of --judge-template TEXT and --judge-template-file FILE"
+            )
+        text = template if file is None else read_text("--judge-template-file", file)
+        return [*evaluators, read_judge(model, text or "", self.judge_choices, self.judge_param or ())]

@@ -1,4 +1,4 @@
-"""``fairlane submit``: a dataset, prompts, models and evaluators become a run."""
+"""``fairlane submit`` and ``continue``: a dataset, prompts, models and evaluators become a run."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption
+from fairlane.cli.runs.conclusion import FailingCommand, FailingRunCommand, FailOnErrorOption
 from fairlane.cli.runs.runs import conclude_submission
-from fairlane.cli.runs.submitting import inputs, options, scoring
-from fairlane.cli.runs.submitting.assignments import read_options
+from fairlane.cli.runs.selection import RunArgument, find_run
+from fairlane.cli.runs.submitting import inputs, options
+from fairlane.cli.runs.submitting.assignments import read_evaluator, read_options
 from fairlane.client.client import Client
 
 app = typer.Typer()
 
-Texts = list[str] | None
-
 MoreOption = Annotated[
-    Texts,
+    list[str] | None,
     options.call_option(
         metavar="K=V",
         help="Any other option of Client.submit, like cache=read_write, task_rate=20, max_duration=3600, "
@@ -35,15 +34,14 @@ def submit(
     dataset: Annotated[
         str,
         typer.Argument(
-            metavar="FILE",
-            help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines.",
+            metavar="FILE", help="Rows: .jsonl, .json, .csv, .tsv or .parquet; - or a pipe for JSON lines."
         ),
     ],
     limit: inputs.LimitOption = None,
     sample: inputs.SampleOption = None,
     seed: inputs.SeedOption = 0,
     asked: inputs.Asked,
-    scored: scoring.Scored,
+    scored: options.Scored,
     name: Annotated[str | None, options.call_option(metavar="TEXT", help="Name of the run.")] = None,
     priority: options.PriorityOption = 0,
     interactive: Annotated[
@@ -82,3 +80,42 @@ def submit(
             **calls,
         )
         conclude_submission(deployment, run, wait=wait, allowed=fail_on_error, as_json=as_json)
+
+
+@app.command("continue", cls=FailingRunCommand)
+@with_settings
+def continue_run(
+    invocation: Invocation,
+    run: RunArgument,
+    dataset: Annotated[
+        str | None,
+        typer.Argument(
+            metavar="FILE", help="Rows, which may have grown or been reordered; by default those of the run."
+        ),
+    ] = None,
+    evaluator: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SPEC", help="Evaluators in place of the run's own, as for submit. Repeatable."),
+    ] = None,
+    retry_errors: Annotated[
+        bool, typer.Option("--retry-errors/--keep-errors", help="Repeat failed jobs, or keep their failures.")
+    ] = True,
+    check: options.CheckOption = True,
+    wait: options.WaitOption = False,
+    fail_on_error: FailOnErrorOption = 0.0,
+    as_json: JsonOption = False,
+) -> None:
+    """Continue a finished run: submit a new one that takes over its results, and print its id.
+
+    Items that succeeded are not called again; an item is the same if its row, prompt, model and repetition
+    are. The old run stays as it is. With --wait it ends as submit --wait does.
+    """
+    scored = None if evaluator is None else [read_evaluator(each) for each in evaluator]
+    rows = None if dataset is None else inputs.open_dataset(dataset)
+    with invocation.deployment() as deployment:
+        old = find_run(deployment, run)
+        new = Client.over(deployment).continue_run(
+            old.id, rows, evaluators=scored, retry_errors=retry_errors, check=check
+        )
+        note = f"; it continues run {old.id}"
+        conclude_submission(deployment, new, wait=wait, allowed=fail_on_error, as_json=as_json, note=note)
