@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent
+from fairlane.client.outputs import Run
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.datasets.values import plain, remedy_for
 from fairlane.model.decision import RetryPolicy

@@ -15,8 +15,8 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.submitting.options import Evaluator, SubmitOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn, Self
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -22,7 +22,6 @@ from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.client.handles import check_timeout, not_sent
-from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.export.stored_lines import StoredRecords
@@ -34,8 +33,17 @@ from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
 
-class Run(RunOutputs):
-    """A submitted run. It runs without this object, and `Client.run` finds it again."""
+class Ended(NamedTuple):
+    """A run that is over: its status, what was submitted, and its records, each to be read once."""
+
+    status: RunStatus
+    spec: RunSpec
+    records: Records
+    items: Iterator[Record]
+
+
+class RunHandle:
+    """A submitted run: its state, and its records as they are read. `Run` adds what is made of them."""
 
     def __init__(
         self,
@@ -86,14 +94,14 @@ class Run(RunOutputs):
 
         return run_html(f"Run {self.id} of team {self.team}: {self.name}", self.status)
 
-    def with_scorers(self, *scorers: ClientScorer) -> Run:
+    def with_scorers(self, *scorers: ClientScorer) -> Self:
         """The same run, whose records this handle also scores by these: see `scorer`.
 
         Raises `SubmissionError` for two scores of one name.
         """
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
-        return Run(self._deployment, self._ref, self._spec, together, self._closure)
+        return type(self)(self._deployment, self._ref, self._spec, together, self._closure)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""

@@ -14,8 +14,7 @@ from fairlane.cli.output import bytes_out, lines_out, say
 from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.run_views import share
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
-from fairlane.client.handle import Run
-from fairlane.client.outputs import stored_records
+from fairlane.client.outputs import Run, stored_records
 from fairlane.core.errors import UnknownFormat
 from fairlane.export.formats import (
     FORMATS,

@@ -15,8 +15,8 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.deployment import Waiter
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.settings import Settings

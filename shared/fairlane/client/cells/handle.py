@@ -13,8 +13,8 @@ from typing import TypeAlias
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
 from fairlane.client.following.records import Seen
-from fairlane.client.handle import Run
 from fairlane.client.handles import check_timeout
+from fairlane.client.outputs import Run
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
 from fairlane.core.clock import Clock, SystemClock

@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 from fairlane.client.cells.handle import CellsRun
 from fairlane.client.client import Client, Dataset
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError

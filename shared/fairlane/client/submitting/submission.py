@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from redis.exceptions import RedisError
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import (
     Path,
     check_max_concurrent,
