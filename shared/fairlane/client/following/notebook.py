@@ -28,6 +28,11 @@ class Bar(NamedTuple):
     note: str
     part: bool = False
 
+    @property
+    def percent(self) -> int:
+        """Rounded down: 100 is said when nothing is left."""
+        return 100 * self.done // self.of if self.of else 0
+
 
 class _Handle(Protocol):
     def update(self, obj: Any, **options: Any) -> None: ...
@@ -77,7 +82,7 @@ def _row(bar: Bar) -> str:
     return (
         f'<tr><td style="{indent}text-align:left">{escape(bar.title)}</td>'
         f'<td><progress value="{bar.done}" max="{max(1, bar.of)}" style="width:16em"></progress></td>'
-        f'<td style="{right}">{100 * bar.done // bar.of if bar.of else 0} %</td>'
+        f'<td style="{right}">{bar.percent} %</td>'
         f'<td style="{right}">{bar.done:,}/{bar.of:,}</td>'
         f'<td style="text-align:left;white-space:nowrap">{escape(bar.note)}</td></tr>'
     )
