@@ -83,17 +83,13 @@ def take_prompts(
     return taken
 
 
-def take_task_prompts(
-    models: Sequence[str],
-    prompt: str | None,
-    messages: Messages | None,
-    prompts: Sequence[str | Messages] | None,
-) -> tuple[tuple[Message, ...], ...]:
+def take_task_prompts(models: Sequence[str], given: Mapping[str, Any]) -> tuple[tuple[Message, ...], ...]:
     """The prompts of a run, of which one that only calls functions needs none."""
+    stated = [given.get(name) for name in ("prompt", "messages", "prompts")]
     functions = bool(models) and all(model.startswith(f"{FUNCTIONS}:") for model in models)
-    if functions and prompt is None and messages is None and prompts is None:
+    if functions and all(each is None for each in stated):
         return ()
-    return take_prompts(prompt, messages, prompts)
+    return take_prompts(*stated)
 
 
 def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
