@@ -55,7 +55,7 @@ class SharedReading:
 
 @dataclass(frozen=True, slots=True)
 class Readers:
-    """One reader for each page, made once by `installing`; ``show_text`` allows rows and outputs on pages."""
+    """One reader for each page, made once by `installing`."""
 
     deployment: Deployment
     readings: SharedReading
@@ -64,11 +64,10 @@ class Readers:
     run: RunPage
     item: ItemPage
     teams: TeamBoard
-    show_text: bool
 
     @classmethod
     def of(cls, deployment: Deployment, *, show_text: bool) -> Readers:
-        """Build the readers of one deployment."""
+        """Build the readers of one deployment; ``show_text`` allows rows and outputs on pages."""
         tallies = Tallies(deployment)
         runs = RunList(deployment, tallies, show_text=show_text)
         return cls(
@@ -79,5 +78,4 @@ class Readers:
             run=RunPage(deployment, runs, tallies, show_text=show_text),
             item=ItemPage(deployment, runs, show_text=show_text),
             teams=TeamBoard(deployment),
-            show_text=show_text,
         )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Mapping
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import FairlaneError
@@ -17,7 +17,7 @@ COLUMNS = {"run": "Run", "item": "Item", "team": "Team", "lane": "Lane", "model"
 DEFAULT_COLUMNS = "run,item,team,lane,model,state,result,received,runtime,worker"
 
 KEPT = 500
-"""Runs whose shape is remembered; of any other that is shown, it is read again."""
+"""Runs whose spec is remembered; of any other that is shown, it is read again."""
 
 _ID = re.compile(r"([^/]+)/([^/]+)/(\d+)/(\d+)")
 
@@ -27,28 +27,26 @@ def is_attempt(task: str) -> bool:
     return _ID.fullmatch(task) is not None
 
 
-class Shape(NamedTuple):
-    """A run's shape, which gives a job's item and model, without any text."""
+def item_of(spec: RunSpec, job: int) -> str:
+    """``"17"``, ``"17 (accuracy)"`` for what an evaluator makes of it, or a session's."""
+    if _is_of_session(spec, job):
+        return f"session job {job - spec.items * spec.steps}"
+    item, step = divmod(job, spec.steps)
+    return str(item) if step == 0 else f"{item} ({spec.evals[step - 1].name})"
 
-    steps: int
-    items: int
-    spec: RunSpec
 
-    def item_of(self, job: int) -> str:
-        """``"17"``, ``"17 (accuracy)"`` for what an evaluator makes of it, or a session's."""
-        if job >= self.items * self.steps and self.spec.session_evals:
-            return f"session job {job - self.items * self.steps}"
-        item, step = divmod(job, self.steps)
-        return str(item) if step == 0 else f"{item} ({self.spec.evals[step - 1].name})"
+def model_of(spec: RunSpec, job: int) -> str:
+    """The model as the run names it, which may be a template over the row."""
+    if _is_of_session(spec, job):
+        return ""
+    item, step = divmod(job, spec.steps)
+    if step:
+        return spec.evals[step - 1].model
+    return spec.models[cell_of(spec, item).model] if spec.models else ""
 
-    def model_of(self, job: int) -> str:
-        """The model as the run names it, which may be a template over the row."""
-        if job >= self.items * self.steps and self.spec.session_evals:
-            return ""
-        item, step = divmod(job, self.steps)
-        if step:
-            return self.spec.evals[step - 1].model
-        return self.spec.models[cell_of(self.spec, item).model] if self.spec.models else ""
+
+def _is_of_session(spec: RunSpec, job: int) -> bool:
+    return job >= spec.items * spec.steps and bool(spec.session_evals)
 
 
 class TaskRows:
@@ -56,12 +54,12 @@ class TaskRows:
 
     def __init__(self, spec_of: Callable[[RunRef], RunSpec | None]) -> None:
         self._spec_of, self._lock = spec_of, Lock()
-        self._shapes = Lru[RunRef, Shape](KEPT)
+        self._specs = Lru[RunRef, RunSpec](KEPT)
 
     def learn(self, refs: Iterable[RunRef]) -> None:
-        """Read the shapes of runs that are not known, which blocks. One that cannot be read is left out."""
+        """Read the specs of runs that are not known, which blocks. One that cannot be read is left out."""
         for ref in refs:
-            if ref in self._shapes:
+            if ref in self._specs:
                 continue
             try:
                 spec = self._spec_of(ref)
@@ -69,7 +67,7 @@ class TaskRows:
                 continue
             if spec is not None:
                 with self._lock:
-                    self._shapes.put(ref, Shape(spec.steps, spec.items, spec))
+                    self._specs.put(ref, spec)
 
     def format(self, task: Any) -> Any:
         """A task, changed so that it has our columns; another's has its name in the first of them."""
@@ -78,13 +76,13 @@ class TaskRows:
             return _with(task, dict.fromkeys(COLUMNS, "") | {"run": task.name or ""})
         ref, job = RunRef(match[1], match[2]), int(match[3])
         with self._lock:
-            shape = self._shapes.get(ref)
+            spec = self._specs.get(ref)
         shown = {
             "run": ref.run,
-            "item": shape.item_of(job) if shape else f"job {job}",
+            "item": item_of(spec, job) if spec else f"job {job}",
             "team": ref.team,
             "lane": lane_of(task),
-            "model": shape.model_of(job) if shape else "",
+            "model": model_of(spec, job) if spec else "",
         }
         _with(task, shown)
         task.args, task.kwargs = f"attempt {match[4]} of job {job}", ""
