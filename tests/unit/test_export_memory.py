@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.export import frames
+from fairlane.export import tables
 from fairlane.export.lines import read_record, record_line
 from fairlane.export.spool import BATCH_ROWS
 from fairlane.export.trackers import mlflow_runs, phoenix_experiments, record_spool
@@ -159,7 +159,7 @@ def test_phoenix_gets_integers_beyond_64_bits_as_texts(
 
 
 @pytest.mark.parametrize(
-    ("package", "make"), [("pandas", frames.to_frame), ("polars", frames.to_polars_frame)]
+    ("package", "make"), [("pandas", tables.to_frame), ("polars", tables.to_polars_frame)]
 )
 def test_a_data_frame_is_made_from_batches(package: str, make: Any, run: ExportedRun) -> None:
     pytest.importorskip(package)

@@ -16,6 +16,7 @@ from fairlane.core.errors import FairlaneError, TemplateError
 from fairlane.export.formats import Format, export_records
 from fairlane.export.parsed import Parsed, parse_outputs
 from fairlane.export.stored_lines import StoredRecords
+from fairlane.export.tables import to_frame, to_polars_frame
 from fairlane.export.trackers.exported import Exported, ExportedRun, Exporter, find_exporter
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.record import Record
@@ -58,8 +59,6 @@ class Run(RunHandle):
 
         Raises `MissingExtra` where pandas is not installed.
         """
-        from fairlane.export.frames import to_frame
-
         return to_frame(self.results())
 
     def to_polars(self) -> Any:
@@ -67,8 +66,6 @@ class Run(RunHandle):
 
         Raises `MissingExtra` where polars is not installed.
         """
-        from fairlane.export.frames import to_polars_frame
-
         return to_polars_frame(self.results())
 
     def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
