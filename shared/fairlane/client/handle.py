@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NamedTuple, NoReturn, Self
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -21,7 +22,7 @@ from fairlane.client.following.chunks import Chunk, Listening
 from fairlane.client.following.progress import ProgressView, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
-from fairlane.client.handles import check_timeout, not_sent
+from fairlane.client.handles import check_timeout, not_sent, require_spec
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.export.stored_lines import StoredRecords
@@ -31,6 +32,8 @@ from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
+
+T = TypeVar("T")
 
 
 class Ended(NamedTuple):
@@ -176,18 +179,13 @@ class RunHandle:
 
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
-        place = Place()
+        read = partial(Records.item_steps, place=Place())
+        return self._scored(Resumable(partial(self._once_over, read)))
 
-        def steps() -> Iterator[Record | Wait]:
-            status = yield from self._ending()
-            yield from self._records(status).item_steps(place)
-
-        return self._scored(Resumable(steps))
-
-    def _portions(self) -> Iterator[Iterable[Record] | Wait]:
-        """The steps of `results`, with the records of some items at a time."""
+    def _once_over(self, read: Callable[[Records], Iterator[T | Wait]]) -> Iterator[T | Wait]:
+        """The steps to the end of the run, and then those of ``read``."""
         status = yield from self._ending()
-        yield from self._records(status).portion_steps()
+        yield from read(self._records(status))
 
     def sessions(self) -> Iterator[SessionRecord]:
         """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
@@ -198,13 +196,8 @@ class RunHandle:
 
     def _sessions(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `sessions`."""
-        place = Place()
-
-        def steps() -> Iterator[SessionRecord | Wait]:
-            status = yield from self._ending()
-            yield from self._records(status).session_steps(place)
-
-        return Resumable(steps)
+        read = partial(Records.session_steps, place=Place())
+        return Resumable(partial(self._once_over, read))
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -308,7 +301,7 @@ class RunHandle:
     def _stored_records(self) -> StoredRecords:
         if self._scorers:
             return StoredRecords([self.results()])
-        return StoredRecords(Blocking(self._portions(), self._deployment.waiter))
+        return StoredRecords(Blocking(self._once_over(Records.portion_steps), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closure)
@@ -321,11 +314,7 @@ class RunHandle:
     def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
-        if self._spec is None:
-            raise FairlaneError(
-                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
-            )
-        return self._spec
+        return require_spec(self.id, self._spec)
 
 
 def _longest_pause(status: RunStatus | None) -> float:

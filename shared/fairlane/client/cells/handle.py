@@ -13,15 +13,15 @@ from typing import TypeAlias
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
 from fairlane.client.following.records import Seen
-from fairlane.client.handles import check_timeout
+from fairlane.client.handles import check_timeout, require_spec
 from fairlane.client.outputs import Run
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
 from fairlane.core.clock import Clock, SystemClock
-from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
+from fairlane.core.errors import RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.run import RunSpec, RunState, cell_of
+from fairlane.model.run import RunState, cell_of
 from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Price
 
@@ -141,7 +141,7 @@ class CellsRun:
 
     def summary(self, prices: Mapping[str, Price] | None = None) -> Summary:
         """`Run.summary` over the records of all cells, without sessions. Default: the first cell's prices."""
-        status, specs = self.wait(), [_spec(run) for run in self._parts.values()]
+        status, specs = self.wait(), [require_spec(run.id, run.spec) for run in self._parts.values()]
         models = tuple(model for spec in specs for model in spec.models)
         whole = specs[0].model_copy(update={"models": models, "session_evals": ()})
         first = next(iter(self._parts.values()))
@@ -166,7 +166,7 @@ class _Numbers:
     """Numbers items in the whole run, whose models stand in the order of the cells."""
 
     def __init__(self, parts: Mapping[str, Run]) -> None:
-        self._specs = {cell: _spec(run) for cell, run in parts.items()}
+        self._specs = {cell: require_spec(run.id, run.spec) for cell, run in parts.items()}
         self._before, self._models = dict[str, int](), 0
         for cell, spec in self._specs.items():
             self._before[cell] = self._models
@@ -225,13 +225,6 @@ class _PartReader:
                 self._found.put(record, timeout=PUT_S)
                 return True
         return False
-
-
-def _spec(run: Run) -> RunSpec:
-    """What was submitted. Raises `FairlaneError` for a run of a newer version."""
-    if run.spec is None:
-        raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
-    return run.spec
 
 
 def _merged(cells: Mapping[str, RunStatus | None], away: tuple[str, ...]) -> CellsStatus:
