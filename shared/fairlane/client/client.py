@@ -180,29 +180,25 @@ class Client:
         unfinished run, and what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
-            old = self.run(run_id)
-            run_id = old.id
-            status, spec = old.status(), self._deployment.runs.overview(RunRef(self.team, run_id)).spec
+            old, runs = self.run(run_id), self._deployment.runs
+            ref = RunRef(self.team, old.id)
+            status, spec = old.status(), runs.overview(ref).spec
             require_finished(status)
-            if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
-                raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
-            self._deployment.runs.require_results(RunRef(self.team, run_id))
-            submitted_ms = self._deployment.runs.now_ms()
+            if spec is None or runs.is_archived(ref):
+                raise SubmissionError("run", old.id, "has left Redis for the archive", "Submit it anew.")
+            runs.require_results(ref)
+            submitted_ms = runs.now_ms()
             sent, mine = split_scorers(evaluators)
-            check_client_scorers(mine, spec.evaluators if sent is None else take_evaluators(sent))
+            taken = spec.evaluators if sent is None else take_evaluators(sent)
+            check_client_scorers(mine, taken)
             new = mark(
-                continued_spec(
-                    spec,
-                    new_id(submitted_ms),
-                    submitted_ms,
-                    None if sent is None else take_evaluators(sent),
-                    retry_errors=retry_errors,
-                )
+                continued_spec(spec, new_id(submitted_ms), submitted_ms, taken, retry_errors=retry_errors)
             )
             before = rows_of(self._deployment, spec, status.items // spec.cells_per_row)
-            rows, origins = (
-                (before, Origins()) if dataset is None else (read_rows(dataset), Origins(before, new.order))
-            )
+            if dataset is None:
+                rows, origins = before, Origins()
+            else:
+                rows, origins = read_rows(dataset), Origins(before, new.order)
             if check:
                 unfinished = status.state is not RunState.COMPLETED or (retry_errors and status.failed > 0)
                 calls = dataset is not None or unfinished

@@ -38,19 +38,10 @@ def install(deployment: Deployment, *, show_text: bool) -> Readers:
     application: Any = Flower
     application.find_handler = find_handler
     urls.settings["template_loader"] = StackedLoader(urls.settings["template_path"])
-    options.format_task = formatter(rows)
+    options.format_task = lambda task: rows.format(task)  # Flower takes a plain function alone
     options.tasks_columns = DEFAULT_COLUMNS
     TASK_COLUMNS.update(COLUMNS)
     return readers
-
-
-def formatter(rows: TaskRows) -> Any:
-    """What Flower takes for a formatter: a plain function."""
-
-    def format_task(task: Any) -> Any:
-        return rows.format(task)
-
-    return format_task
 
 
 def task_routes(readers: Readers, rows: TaskRows) -> list[URLSpec]:

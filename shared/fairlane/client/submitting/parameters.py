@@ -123,12 +123,8 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
             raise SubmissionError(f"{field}[{name!r}]", value, "is no parameter of a provider", remedy)
         wanted = _wanted(name, value) if value is not None else None
         if wanted is not None:
-            raise SubmissionError(
-                f"{field}[{name!r}]",
-                value,
-                "would be rejected by every provider",
-                f"Give {wanted}. {_ANYWAY}",
-            )
+            problem = "would be rejected by every provider"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Give {wanted}. {_ANYWAY}")
     check_answer(field, params)
     for name, value in params.items():
         if name in _UNKEPT and value:

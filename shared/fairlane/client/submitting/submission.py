@@ -218,12 +218,8 @@ def bounded_pages(pages: Iterable[list[T]], spec: RunSpec) -> Iterator[list[T]]:
     for page in pages:
         rows += len(page)
         if rows > most:
-            raise SubmissionError(
-                "dataset",
-                f"more than {most} rows",
-                f"with {a_row} jobs a row there would be over {MAX_JOBS:,} jobs",
-                "Split it into several runs.",
-            )
+            problem = f"with {a_row} jobs a row there would be over {MAX_JOBS:,} jobs"
+            raise SubmissionError("dataset", f"more than {most} rows", problem, "Split it into several runs.")
         yield page
 
 

@@ -71,7 +71,9 @@ def exporter_names() -> list[str]:
 
 def find_exporter(name: str) -> Exporter:
     """The exporter of that name. Raises `UnknownFormat`."""
-    found = sorted(entry_points(group=GROUP, name=name), key=lambda point: not _is_own(point.module))
+    found = sorted(
+        entry_points(group=GROUP, name=name), key=lambda point: not point.module.startswith("fairlane.")
+    )
     if not found:
         raise UnknownFormat(f"there is no exporter {name!r}: there are {', '.join(exporter_names())}")
     return cast(Exporter, found[0].load())
@@ -94,7 +96,3 @@ def plain(value: Any, bits: int | None = None) -> Any:
     if bits is not None and isinstance(value, int) and not -(1 << bits - 1) <= value < 1 << bits - 1:
         return str(value)
     return value
-
-
-def _is_own(module: str) -> bool:
-    return module.startswith("fairlane.")

@@ -73,7 +73,7 @@ def _example(run: ExportedRun, number: int, record: Record) -> dict[str, Any]:
     expected = run.expected(record)
     output = {} if expected is None else {"expected": expected}
     return {
-        "id": _key(number),
+        "id": f"row-{number}",
         "input": plain(record.row, BITS),
         "output": output,
         "metadata": {"row": number},
@@ -114,7 +114,3 @@ def _send(experiments: Any, experiment: str, example: str, run: ExportedRun, rec
             explanation=record.arguments.get(name),
             error=problem,
         )
-
-
-def _key(row: int) -> str:
-    return f"row-{row}"
