@@ -19,7 +19,6 @@ from fairlane.core.errors import FairlaneError
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import operator
 from fairlane.top.controls import Action, Controls
-from fairlane.top.frame import Frame
 from fairlane.top.reading import Reader, Snapshot
 from fairlane.top.terminal import Terminal
 
@@ -107,7 +106,7 @@ class Top:
         ask(RunRef.parse(act.target), operator())
 
     def _draw(self, snapshot: Snapshot) -> None:
-        frame = Frame(self._controls.shown(snapshot))
+        frame = self._controls.shown(snapshot)
         # What is exported as COLUMNS and LINES would stay as it is where the window is resized.
         self._console.size = ConsoleDimensions(*window(sys.stdout.fileno()))
         with self._console:  # one write, so that nothing flickers
