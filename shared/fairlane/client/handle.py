@@ -19,7 +19,7 @@ from fairlane.client.deployment import (
     finish,
 )
 from fairlane.client.following.chunks import Chunk, Listening
-from fairlane.client.following.progress import ProgressView, draw, open_progress
+from fairlane.client.following.progress import Unfailing, draw, open_progress
 from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.client.handles import check_timeout, not_sent, require_spec
@@ -252,7 +252,7 @@ class RunHandle:
 
     def _ending(
         self,
-        view: ProgressView | None = None,
+        view: Unfailing | None = None,
         timeout: float | None = None,
         held: Held | None = None,
     ) -> Steps[RunStatus]:

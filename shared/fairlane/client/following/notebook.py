@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fairlane.core.clock import Clock
 
@@ -34,16 +34,13 @@ class Bar(NamedTuple):
         return 100 * self.done // self.of if self.of else 0
 
 
-class _Handle(Protocol):
-    def update(self, obj: Any, **options: Any) -> None: ...
-
-
 class Cell:
     """An output of the running cell that is replaced again and again."""
 
-    def __init__(self, clock: Clock, display: Callable[..., _Handle | None] | None = None) -> None:
-        self._clock, self._display = clock, display or _display()
-        self._handle: _Handle | None = None
+    def __init__(self, clock: Clock, display: Callable[..., Any] | None = None) -> None:
+        """``display``: by default the kernel's own, which is there wherever a notebook is."""
+        self._clock, self._display = clock, display or import_module("IPython.display").display
+        self._handle: Any = None
         self._drawn: Bundle | None = None
         self._due_ms = 0
 
@@ -86,9 +83,3 @@ def _row(bar: Bar) -> str:
         f'<td style="{right}">{bar.done:,}/{bar.of:,}</td>'
         f'<td style="text-align:left;white-space:nowrap">{escape(bar.note)}</td></tr>'
     )
-
-
-def _display() -> Callable[..., _Handle | None]:
-    """The kernel's own; it is there wherever a notebook is."""
-    display: Callable[..., _Handle | None] = import_module("IPython.display").display
-    return display

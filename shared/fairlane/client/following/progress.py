@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
@@ -36,23 +36,8 @@ _FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
-class ProgressView(Protocol):
-    """Shows a run's status."""
-
-    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
-        """Draw ``status``; the last one is of a finished run, unless waiting ended before it.
-
-        ``why``: sentences that say why nothing happens.
-        """
-        ...
-
-    def silent(self, seconds: float) -> None:
-        """Show that Redis has not answered for ``seconds``; the client keeps asking."""
-        ...
-
-
 @contextmanager
-def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
+def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfailing]:
     """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines.
 
     What cannot be drawn is left out, and nothing is drawn after it: a picture ends no wait, and no program.
@@ -108,15 +93,18 @@ def _standard_error() -> Console:
 class Unfailing:
     """Shows what ``view`` shows, until it fails to: a stream may be closed, or lack characters or methods."""
 
-    def __init__(self, view: ProgressView) -> None:
+    def __init__(self, view: LiveProgress | NotebookProgress | PlainProgress) -> None:
         self._view, self._failed = view, False
 
     def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
-        """See `ProgressView.show`."""
+        """Draw ``status``; the last one is of a finished run, unless waiting ended before it.
+
+        ``why``: sentences that say why nothing happens.
+        """
         self._try(partial(self._view.show, status, why))
 
     def silent(self, seconds: float) -> None:
-        """See `ProgressView.silent`."""
+        """Show that Redis has not answered for ``seconds``; the client keeps asking."""
         self._try(partial(self._view.silent, seconds))
 
     def _try(self, draw: Callable[[], None]) -> None:
@@ -318,7 +306,7 @@ def _silence(seconds: float) -> str:
     return f"Redis has not answered for {seconds:.0f} s; trying again"
 
 
-def draw(view: ProgressView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
+def draw(view: Unfailing, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
     """Show the status, and why nothing happens; or for how long Redis has been silent."""
     if status is None:
         view.silent(silence_s)
