@@ -312,20 +312,14 @@ class Client:
         if mine:
             require_work(sent, mine, options)
             options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
-        spec = self._spec(prompt, **options)
-        if mine:
-            check_client_scorers(mine, spec.evaluators)
-        return spec, mine
-
-    def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
-        """The spec of a run that is submitted now."""
         submitted_ms = self._deployment.runs.now_ms()
         filled = self._filled_in(options)
         spec = build_spec(new_id(submitted_ms), self.team, submitted_ms, prompt=prompt, **filled)
         connections = self._deployment.known_connections()
         if connections is not None:
             check_connections(spec, connections)
-        return spec
+        check_client_scorers(mine, spec.evaluators)
+        return spec, mine
 
     def _checked_again(
         self,
