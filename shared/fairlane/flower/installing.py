@@ -31,7 +31,7 @@ ITEM = r"(\d{1,15})"
 
 def install(deployment: Deployment, *, show_text: bool) -> Readers:
     """Once in a process. Prompts and outputs are on the pages of items only with ``show_text``."""
-    readers = Readers.of(deployment, show_text=show_text)
+    readers = Readers(deployment, show_text=show_text)
     rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
     # The first that fits answers, and the last answers whatever no other does.
     urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
