@@ -10,8 +10,7 @@ from typing import Any
 from fairlane.export.extras import library
 from fairlane.export.finish_reasons import openai_reason
 from fairlane.export.moments import Moments, OpenRows
-from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as_text, plain
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, as_text, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage

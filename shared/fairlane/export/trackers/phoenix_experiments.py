@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fairlane.export.extras import library
-from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 
