@@ -203,7 +203,10 @@ class Client:
                 unfinished = status.state is not RunState.COMPLETED or (retry_errors and status.failed > 0)
                 calls = dataset is not None or unfinished
                 scores = evaluators is not None and status.items > 0
-                rows = self._checked_again(new, rows, dataset, calls=calls, scores=scores)
+                offers = self._checked_offers(new, tasks=calls)
+                if dataset is not None or scores:
+                    more = offers.check_rendered if calls else lambda models: None
+                    rows = checked_rows(new, rows, self._deployment.settings, dataset, more)
             run = hand_over(self._deployment, new, self._pages(rows, new), origins)
             return run.with_scorers(*mine) if mine else run
 
@@ -318,38 +321,18 @@ class Client:
         connections = self._deployment.known_connections()
         if connections is not None:
             check_connections(spec, connections)
-        check_client_scorers(mine, spec.evaluators)
+        if mine:
+            check_client_scorers(mine, spec.evaluators)
         return spec, mine
-
-    def _checked_again(
-        self,
-        spec: RunSpec,
-        rows: Iterator[dict[str, Any]],
-        dataset: Dataset | None,
-        *,
-        calls: bool,
-        scores: bool,
-    ) -> Iterator[dict[str, Any]]:
-        """Rows of a run that continues another, after the checks of what is new in it.
-
-        ``calls``: tasks may be called; ``scores``: other evaluators score the old rows.
-        """
-        check_params(spec)
-        offers = Offers(self._deployment)
-        offers.check(spec, tasks=calls)
-        if dataset is None and not scores:
-            return rows
-        more = offers.check_rendered if calls else lambda models: None
-        return checked_rows(spec, rows, self._deployment.settings, dataset, more)
 
     def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Paging:
         return Paging(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
 
-    def _checked_offers(self, spec: RunSpec) -> Offers:
+    def _checked_offers(self, spec: RunSpec, *, tasks: bool = True) -> Offers:
         if spec.params or spec.evaluators:
             check_params(spec)
         offers = Offers(self._deployment)
-        offers.check(spec)
+        offers.check(spec, tasks=tasks)
         return offers
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:

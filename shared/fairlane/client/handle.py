@@ -20,9 +20,9 @@ from fairlane.client.deployment import (
 )
 from fairlane.client.following.chunks import Chunk, Listening
 from fairlane.client.following.progress import Unfailing, draw, open_progress
-from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
+from fairlane.client.following.records import Closure, Place, Records, Submission, refusal, require_spec
 from fairlane.client.following.standstill import Held, Standstill
-from fairlane.client.handles import check_timeout, not_sent, require_spec
+from fairlane.client.handles import check_timeout, not_sent
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.export.stored_lines import StoredRecords

@@ -1,12 +1,11 @@
-"""Checks of runs, of handles and of what their methods take; the errors say what to give instead."""
+"""Checks of handles and of what their methods take, and the errors that say what to give instead."""
 
 from __future__ import annotations
 
 import math
 from numbers import Real
 
-from fairlane.core.errors import FairlaneError, SubmissionError
-from fairlane.model.run import RunSpec
+from fairlane.core.errors import SubmissionError
 
 
 def run_id_of(run: object) -> str:
@@ -30,13 +29,6 @@ def check_timeout(timeout: object) -> None:
     ):
         return
     raise SubmissionError("timeout", timeout, "is no time to wait", "Give seconds, or None to wait on.")
-
-
-def require_spec(run: str, spec: RunSpec | None) -> RunSpec:
-    """The spec of a run. Raises `FairlaneError` where this version cannot read it."""
-    if spec is None:
-        raise FairlaneError(f"run {run} was submitted by a newer version of Fairlane: upgrade this one")
-    return spec
 
 
 def not_sent(handle: object) -> TypeError:

@@ -99,9 +99,8 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
                     raise other
                 found = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
                 problem = f"line {reader.line_num} has {found}, the header has {len(header)}"
-                raise Broken(
-                    problem, f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
-                )
+                remedy = f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
+                raise Broken(problem, remedy)
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         kind = "TSV" if delimiter != "," else "CSV"

@@ -11,8 +11,8 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
-from fairlane.client.following.records import Seen
-from fairlane.client.handles import check_timeout, require_spec
+from fairlane.client.following.records import Seen, require_spec
+from fairlane.client.handles import check_timeout
 from fairlane.client.outputs import Run
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise

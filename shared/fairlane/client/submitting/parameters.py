@@ -109,22 +109,21 @@ def check_params(spec: RunSpec) -> None:
 
 def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
+        place = f"{field}[{name!r}]"
         if name == "timeout":
-            raise SubmissionError(
-                f"{field}['timeout']", value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}"
-            )
+            raise SubmissionError(place, value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}")
         if name not in _TEMPLATES and (text := _template_in(value)) is not None:
             problem = "is no template: every row would be sent it as it stands"
             remedy = f"A row's own request= (--request) can differ from others'. {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", text, problem, remedy)
+            raise SubmissionError(place, text, problem, remedy)
         near = get_close_matches(name.lower(), KNOWN, n=1, cutoff=_ALIKE)
         if name not in KNOWN and near:
             remedy = f"Did you mean {near[0]!r}? {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", value, "is no parameter of a provider", remedy)
+            raise SubmissionError(place, value, "is no parameter of a provider", remedy)
         wanted = _wanted(name, value) if value is not None else None
         if wanted is not None:
             problem = "would be rejected by every provider"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Give {wanted}. {_ANYWAY}")
+            raise SubmissionError(place, value, problem, f"Give {wanted}. {_ANYWAY}")
     check_answer(field, params)
     for name, value in params.items():
         if name in _UNKEPT and value:

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
-from fairlane.client.handles import require_spec
+from fairlane.client.following.records import require_spec
 from fairlane.client.views.html import Cell, note, number, table
 from fairlane.client.views.student import critical
 from fairlane.core.errors import SubmissionError
