@@ -55,12 +55,12 @@ class _Calls:
 
     @property
     def id(self) -> str:
-        """The id of the run that it is."""
+        """The id of the run whose items the calls are."""
         return self._run.id
 
     @property
     def run(self) -> Run:
-        """The run that it is: look, wait, cancel."""
+        """The run whose items the calls are: look, wait, cancel."""
         return self._run
 
     def __reduce__(self) -> NoReturn:

@@ -1,6 +1,4 @@
-"""Puts our pages into Flower before it starts: through its list of handlers and who finds one, its template
-loader, its task formatter and its options.
-"""
+"""Puts our pages into Flower before it starts: by handlers, template loader, task formatter and options."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A terminal that is read key by key, and is as it was before whatever happens."""
+"""Reads a terminal key by key, and restores it however the block ends."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ class Bar(NamedTuple):
 
 
 class Cell:
-    """An output of the running cell that is replaced again and again."""
+    """An output of the running cell, which is redrawn in place."""
 
     def __init__(self, clock: Clock, display: Callable[..., Any] | None = None) -> None:
         """``display``: by default the kernel's own, which is there wherever a notebook is."""
