@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from fairlane.client.cells.routing import Cells
     from fairlane.client.client import Client
     from fairlane.client.following.chunks import Chunk
-    from fairlane.client.handle import Run
+    from fairlane.client.outputs import Run
     from fairlane.client.views.comparison import Comparison, Difference
     from fairlane.client.views.forecast import Forecast
     from fairlane.client.views.lanes import Lane, LaneList
@@ -186,7 +186,7 @@ _ELSEWHERE = {
     "fairlane.client.cells.routing": ("Cells",),
     "fairlane.client.client": ("Client",),
     "fairlane.client.following.chunks": ("Chunk",),
-    "fairlane.client.handle": ("Run",),
+    "fairlane.client.outputs": ("Run",),
     "fairlane.client.views.comparison": ("Comparison", "Difference"),
     "fairlane.client.views.forecast": ("Forecast",),
     "fairlane.client.views.lanes": ("Lane", "LaneList"),

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered
 from tests.support.permits import Permit, furthest_ahead, granted, kept, teams_of, while_all_wait
 from tests.support.shares import Taken, least_jain, share_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.core.events import Event
 from fairlane.store.rejections import ENOUGH_REFUSALS
 from tests.support.cluster import Cluster, all_succeeded, numbered

@@ -13,7 +13,7 @@ from fairlane.apps.archive.opening import Archive
 from fairlane.client.archive import Moved
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.config.sections import ArchiveSettings, RedisSettings
 from fairlane.config.settings import Settings
 from fairlane.model.run import RunRef

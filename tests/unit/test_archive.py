@@ -14,7 +14,7 @@ from fairlane.apps.archive import mover
 from fairlane.apps.archive.mover import RunMover
 from fairlane.apps.archive.rows import SessionEntry
 from fairlane.client.archive import Moved
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.core.errors import RunArchived, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState

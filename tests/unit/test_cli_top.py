@@ -20,7 +20,7 @@ from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.top import screen
 from fairlane.top.controls import Action, Controls
-from fairlane.top.frame import KEYS, Frame
+from fairlane.top.frame import KEYS
 from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
 from fairlane.top.reading import LINGER_MS, MOST_RUNS, Reader, Snapshot
 from fairlane.top.screen import Top
@@ -52,7 +52,7 @@ def snapshot(cli: CommandLine) -> Snapshot:
 
 def drawn(controls: Controls, snapshot: Snapshot, width: int = 80, height: int = 24) -> list[str]:
     console = Console(file=io.StringIO(), width=width, height=height, color_system=None)
-    console.print(Screen(Frame(controls.shown(snapshot))), end="")
+    console.print(Screen(controls.shown(snapshot)), end="")
     return console.file.getvalue().splitlines()  # type: ignore[attr-defined]
 
 

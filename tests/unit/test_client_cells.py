@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from fairlane.client.cells.handle import CellsRun
 from fairlane.client.cells.routing import Cells
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.core.errors import RunTimeout, StoreUnavailable, SubmissionError
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState

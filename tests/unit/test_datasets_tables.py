@@ -25,9 +25,9 @@ from pydantic import BaseModel
 
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets import tables
-from fairlane.datasets.json_check import MAX_DEPTH
 from fairlane.datasets.references import Reference, SourcePages, open_reference
 from fairlane.datasets.rows import read_rows
+from fairlane.datasets.values import MAX_DEPTH
 
 ROWS = [{"q": "2 + 2?", "n": 4}, {"q": "3 + 3?", "n": 6}]
 

@@ -12,12 +12,11 @@ from typing import Any
 
 import pytest
 
-from fairlane.export import frames
+from fairlane.export import tables
 from fairlane.export.lines import read_record, record_line
 from fairlane.export.spool import BATCH_ROWS
-from fairlane.export.trackers import mlflow_runs, phoenix_experiments, record_spool
-from fairlane.export.trackers.exported import Exported, ExportedRun
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers import exported, mlflow_runs, phoenix_experiments
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -60,7 +59,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> ExportedRun:
         record = read_record(line)
         return replace(record, row=Row(record.row))
 
-    monkeypatch.setattr(record_spool, "read_record", counted)
+    monkeypatch.setattr(exported, "read_record", counted)
     Row.most = Row.alive
     return ExportedRun(spec_of(models=MODELS, rows=COUNT // 2))
 
@@ -159,7 +158,7 @@ def test_phoenix_gets_integers_beyond_64_bits_as_texts(
 
 
 @pytest.mark.parametrize(
-    ("package", "make"), [("pandas", frames.to_frame), ("polars", frames.to_polars_frame)]
+    ("package", "make"), [("pandas", tables.to_frame), ("polars", tables.to_polars_frame)]
 )
 def test_a_data_frame_is_made_from_batches(package: str, make: Any, run: ExportedRun) -> None:
     pytest.importorskip(package)

@@ -10,8 +10,8 @@ from pydantic import BaseModel
 from pydantic.errors import PydanticSchemaGenerationError
 
 from fairlane.core.errors import MissingExtra
-from fairlane.export.frames import to_frame, to_polars_frame
 from fairlane.export.parsed import parse_outputs
+from fairlane.export.tables import to_frame, to_polars_frame
 from fairlane.model.job import JobState
 from tests.support.records import make_record
 

@@ -15,14 +15,13 @@ from hypothesis import strategies as st
 
 from fairlane.core.errors import MissingExtra, UnknownFormat
 from fairlane.export import spool as spool_module
-from fairlane.export.columns import Column, Columns, Kind, fitted, kind_of
 from fairlane.export.formats import (
     export_records,
     format_of,
 )
-from fairlane.export.frames import to_frame
 from fairlane.export.lines import record_line
-from fairlane.export.spool import Spool
+from fairlane.export.spool import Column, Columns, Kind, Spool, fitted, kind_of
+from fairlane.export.tables import to_frame
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage

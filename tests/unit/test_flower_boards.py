@@ -34,9 +34,7 @@ SETTINGS: dict[str, Any] = {
 
 def readers_on(cluster: Cluster, *, show_text: bool = False) -> Readers:
     settings = Settings.model_validate(SETTINGS)
-    return Readers.of(
-        Deployment(settings, cluster.redis, script_time=cluster.clock.now_ms), show_text=show_text
-    )
+    return Readers(Deployment(settings, cluster.redis, script_time=cluster.clock.now_ms), show_text=show_text)
 
 
 def test_a_lane_reports_its_rate_its_waiting_and_what_holds_it(real_redis: Redis) -> None:

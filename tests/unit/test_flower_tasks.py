@@ -14,8 +14,7 @@ from redis import Redis
 from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import RunNotFound
 from fairlane.flower.command import FLOWER_MEMORY_TASKS
-from fairlane.flower.tasks.attempts_seen import attempts_seen
-from fairlane.flower.tasks.task_rows import COLUMNS, TaskRows
+from fairlane.flower.tasks.task_rows import COLUMNS, TaskRows, attempts_seen
 from fairlane.flower.web.pages import BEFORE, StackedLoader
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunSpec

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
+from fairlane.client.deployment import Blocking
 from fairlane.client.following.records import Records
 from fairlane.evaluators.builders import llm_judge
 from fairlane.export.lines import record_line
@@ -33,7 +34,7 @@ def test_a_run_whose_spec_has_no_number_of_rows_is_read_whole(
     stage.answer(run.id, 20, last_first=True)
     spec = stage.spec(run.id).model_copy(update={"rows": 0, **untold})
     records = Records(stage.client._deployment, spec)
-    assert [record.item for record in records.in_item_order()] == list(range(20))
+    assert [record.item for record in Blocking(records.item_steps(), stage)] == list(range(20))
     assert [record.item for record in records.as_they_finish()] == list(range(19, -1, -1))
 
 

@@ -359,7 +359,7 @@ def test_the_command_line_says_the_same(real_redis: Redis, tmp_path: Path, stage
 
 
 def test_parameters_are_checked_without_a_deployment(stage: Stage) -> None:
-    run = stage.client._spec("x", model="sim:fast", params={"max_tokens": 1})
+    run, _ = stage.client._split("x", {"model": "sim:fast", "params": {"max_tokens": 1}})
     check_params(run)
 
 

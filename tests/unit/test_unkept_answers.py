@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlane.client.views.tally import summarise
-from fairlane.export.columns import Columns
 from fairlane.export.lines import read_record, record_line
+from fairlane.export.spool import Columns
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.ending import Ending
 from fairlane.model.evaluators import Judge

@@ -51,7 +51,7 @@ class Archiver:
         self,
         redis: RedisClient,
         settings: Settings,
-        archive: Archive[Deployment],
+        archive: Archive,
         clock: Clock,
         leads: Callable[[], bool],
     ) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from fairlane.client.apps import load_app
 from fairlane.config.settings import Settings
@@ -17,10 +17,6 @@ from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.write.audit import Auditor
 
 FIELD = "archive.url"
-
-Context = TypeVar("Context")
-Context_contra = TypeVar("Context_contra", contravariant=True)
-"""A deployment's connection context, from which runs are moved: `Deployment`, which imports this file."""
 
 
 class Moved(StrEnum):
@@ -48,7 +44,7 @@ class Mover(Protocol):
         ...
 
 
-class Archive(Protocol[Context_contra]):
+class Archive(Protocol):
     """Finished runs of one deployment, outside Redis. Threads may share it."""
 
     def runs(self, redis: RedisClient, keys: Keys) -> RunReader:
@@ -63,8 +59,8 @@ class Archive(Protocol[Context_contra]):
         """Reads sessions' records from Redis first, then from the archive."""
         ...
 
-    def mover(self, deployment: Context_contra, keep_on: Callable[[], None], auditor: Auditor) -> Mover:
-        """Moves runs from Redis; calls ``keep_on`` before each portion, which raises to stop the move."""
+    def mover(self, deployment: Any, keep_on: Callable[[], None], auditor: Auditor) -> Mover:
+        """Moves runs of a `Deployment`; calls ``keep_on`` before each portion, which raises to stop."""
         ...
 
     def require_writable(self) -> None:
@@ -76,16 +72,16 @@ class Archive(Protocol[Context_contra]):
         ...
 
 
-def open_archive(settings: Settings) -> Archive[Any] | None:
+def open_archive(settings: Settings) -> Archive | None:
     """The archive of these settings; ``None`` where they name none."""
     url = settings.archive.url
     if url is None:
         return None
-    archive: Archive[Any] = load_app("archive")(url, settings.redis.deployment)
+    archive: Archive = load_app("archive")(url, settings.redis.deployment)
     return archive
 
 
-def require_archive(archive: Archive[Context] | None) -> Archive[Context]:
+def require_archive(archive: Archive | None) -> Archive:
     """Return ``archive``. Raises `ConfigurationError` where the settings name none."""
     if archive is None:
         remedy = "Set archive.url, such as sqlite:///runs.db or postgresql+psycopg://user@host/name"

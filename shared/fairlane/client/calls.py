@@ -7,8 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
 
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent
+from fairlane.client.outputs import Run
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.datasets.values import plain, remedy_for
 from fairlane.model.decision import RetryPolicy
@@ -42,19 +42,7 @@ class CallOptions(TypedDict, total=False):
 class Submits(Protocol):
     """As much of `Client` as calls need."""
 
-    def submit(
-        self,
-        dataset: Any,
-        *,
-        task: str | None = ...,
-        lane: str | None = ...,
-        name: str | None = ...,
-        priority: int = ...,
-        timeout: float | None = ...,
-        retry: RetryPolicy | None = ...,
-        start_in: float = ...,
-        check: bool = ...,
-    ) -> Run:
+    def submit(self, *args: Any, **options: Any) -> Run:
         """As `Client.submit`."""
         ...
 
@@ -67,12 +55,12 @@ class _Calls:
 
     @property
     def id(self) -> str:
-        """The id of the run that it is."""
+        """The id of the run whose items the calls are."""
         return self._run.id
 
     @property
     def run(self) -> Run:
-        """The run that it is: look, wait, cancel."""
+        """The run whose items the calls are: look, wait, cancel."""
         return self._run
 
     def __reduce__(self) -> NoReturn:
@@ -157,7 +145,7 @@ def submit_call(
     `SubmissionError`, `StoreUnavailable`.
     """
     _require_options(submit_call, options)
-    return CallHandle(_submit(client, name, [(args, kwargs or {})], **options))
+    return CallHandle(_submit(client, name, [(args, kwargs or {})], options))
 
 
 def submit_calls(
@@ -165,7 +153,7 @@ def submit_calls(
 ) -> CallMap:
     """`submit_call` for each ``(args, kwargs)`` of ``calls``, as one run. There may be none."""
     _require_options(submit_calls, options)
-    return CallMap(_submit(client, name, calls, **options))
+    return CallMap(_submit(client, name, calls, options))
 
 
 def _require_options(function: Callable[..., Any], options: Mapping[str, Any]) -> None:
@@ -174,33 +162,16 @@ def _require_options(function: Callable[..., Any], options: Mapping[str, Any]) -
         raise TypeError(f"{function.__name__}() got an unexpected keyword argument {name!r}")
 
 
-def _submit(
-    client: Submits,
-    name: str,
-    calls: Sequence[Arguments],
-    *,
-    lane: str | None = None,
-    timeout: float | None = None,
-    retry: RetryPolicy | None = None,
-    priority: int = 0,
-    start_in: float = 0,
-) -> Run:
+def _submit(client: Submits, name: str, calls: Sequence[Arguments], options: CallOptions) -> Run:
     if not isinstance(name, str) or not _FUNCTION.fullmatch(name):
         raise SubmissionError("name", name, "names no function", FUNCTION_REMEDY)
     rows = [_row(number, call) for number, call in enumerate(calls)]
-    extra: dict[str, Any] = {"start_in": start_in} if start_in else {}
+    given: dict[str, Any] = {"lane": None, "timeout": None, "retry": None, "priority": 0, **options}
+    if not given.get("start_in"):
+        given.pop("start_in", None)
     if not rows:
-        extra["check"] = False  # a run without items, which is over at once
-    return client.submit(
-        rows,
-        task=name,
-        lane=lane,
-        name=f"call {name}"[:200],
-        priority=priority,
-        timeout=timeout,
-        retry=retry,
-        **extra,
-    )
+        given["check"] = False  # a run without items, which is over at once
+    return client.submit(rows, task=name, name=f"call {name}"[:200], **given)
 
 
 def _row(number: int, call: object) -> dict[str, Any]:

@@ -15,8 +15,8 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
@@ -180,34 +180,33 @@ class Client:
         unfinished run, and what `submit` raises.
         """
         with self._deployment.answering(), submitting() as mark:
-            old = self.run(run_id)
-            run_id = old.id
-            status, spec = old.status(), self._deployment.runs.overview(RunRef(self.team, run_id)).spec
+            old, runs = self.run(run_id), self._deployment.runs
+            ref = RunRef(self.team, old.id)
+            status, spec = old.status(), runs.overview(ref).spec
             require_finished(status)
-            if spec is None or self._deployment.runs.is_archived(RunRef(self.team, run_id)):
-                raise SubmissionError("run", run_id, "has left Redis for the archive", "Submit it anew.")
-            self._deployment.runs.require_results(RunRef(self.team, run_id))
-            submitted_ms = self._deployment.runs.now_ms()
+            if spec is None or runs.is_archived(ref):
+                raise SubmissionError("run", old.id, "has left Redis for the archive", "Submit it anew.")
+            runs.require_results(ref)
+            submitted_ms = runs.now_ms()
             sent, mine = split_scorers(evaluators)
-            check_client_scorers(mine, spec.evaluators if sent is None else take_evaluators(sent))
+            taken = spec.evaluators if sent is None else take_evaluators(sent)
+            check_client_scorers(mine, taken)
             new = mark(
-                continued_spec(
-                    spec,
-                    new_id(submitted_ms),
-                    submitted_ms,
-                    None if sent is None else take_evaluators(sent),
-                    retry_errors=retry_errors,
-                )
+                continued_spec(spec, new_id(submitted_ms), submitted_ms, taken, retry_errors=retry_errors)
             )
             before = rows_of(self._deployment, spec, status.items // spec.cells_per_row)
-            rows, origins = (
-                (before, Origins()) if dataset is None else (read_rows(dataset), Origins(before, new.order))
-            )
+            if dataset is None:
+                rows, origins = before, Origins()
+            else:
+                rows, origins = read_rows(dataset), Origins(before, new.order)
             if check:
                 unfinished = status.state is not RunState.COMPLETED or (retry_errors and status.failed > 0)
                 calls = dataset is not None or unfinished
                 scores = evaluators is not None and status.items > 0
-                rows = self._checked_again(new, rows, dataset, calls=calls, scores=scores)
+                offers = self._checked_offers(new, tasks=calls)
+                if dataset is not None or scores:
+                    more = offers.check_rendered if calls else lambda models: None
+                    rows = checked_rows(new, rows, self._deployment.settings, dataset, more)
             run = hand_over(self._deployment, new, self._pages(rows, new), origins)
             return run.with_scorers(*mine) if mine else run
 
@@ -316,50 +315,24 @@ class Client:
         if mine:
             require_work(sent, mine, options)
             options = {**options, "evaluators": cast("Sequence[Evaluator]", sent)}
-        spec = self._spec(prompt, **options)
-        if mine:
-            check_client_scorers(mine, spec.evaluators)
-        return spec, mine
-
-    def _spec(self, prompt: str | None, **options: Unpack[SubmitOptions]) -> RunSpec:
-        """The spec of a run that is submitted now."""
         submitted_ms = self._deployment.runs.now_ms()
         filled = self._filled_in(options)
         spec = build_spec(new_id(submitted_ms), self.team, submitted_ms, prompt=prompt, **filled)
         connections = self._deployment.known_connections()
         if connections is not None:
             check_connections(spec, connections)
-        return spec
-
-    def _checked_again(
-        self,
-        spec: RunSpec,
-        rows: Iterator[dict[str, Any]],
-        dataset: Dataset | None,
-        *,
-        calls: bool,
-        scores: bool,
-    ) -> Iterator[dict[str, Any]]:
-        """Rows of a run that continues another, after the checks of what is new in it.
-
-        ``calls``: tasks may be called; ``scores``: other evaluators score the old rows.
-        """
-        check_params(spec)
-        offers = Offers(self._deployment)
-        offers.check(spec, tasks=calls)
-        if dataset is None and not scores:
-            return rows
-        more = offers.check_rendered if calls else lambda models: None
-        return checked_rows(spec, rows, self._deployment.settings, dataset, more)
+        if mine:
+            check_client_scorers(mine, spec.evaluators)
+        return spec, mine
 
     def _pages(self, rows: Iterator[dict[str, Any]], spec: RunSpec) -> Paging:
         return Paging(rows, spec.page_rows, self._deployment.settings.scheduler.limits.row_bytes)
 
-    def _checked_offers(self, spec: RunSpec) -> Offers:
+    def _checked_offers(self, spec: RunSpec, *, tasks: bool = True) -> Offers:
         if spec.params or spec.evaluators:
             check_params(spec)
         offers = Offers(self._deployment)
-        offers.check(spec)
+        offers.check(spec, tasks=tasks)
         return offers
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -247,7 +247,7 @@ class Deployment:
     redis: RedisClient
     clock: Clock = field(default_factory=SystemClock)
     waiter: Waiter = field(default_factory=SystemWaiter)
-    archive: Archive[Deployment] | None = None
+    archive: Archive | None = None
     auditor: Auditor = UNNAMED
     script_time: Callable[[], str | int] = str
     checkpoint: Callable[[], object] = bool

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import Any, NoReturn
+from functools import partial
+from typing import Any, NamedTuple, NoReturn, Self, TypeVar
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -18,11 +19,10 @@ from fairlane.client.deployment import (
     finish,
 )
 from fairlane.client.following.chunks import Chunk, Listening
-from fairlane.client.following.progress import ProgressView, draw, open_progress
-from fairlane.client.following.records import Closure, Place, Records, Submission, refusal
+from fairlane.client.following.progress import Unfailing, draw, open_progress
+from fairlane.client.following.records import Closure, Place, Records, Submission, refusal, require_spec
 from fairlane.client.following.standstill import Held, Standstill
 from fairlane.client.handles import check_timeout, not_sent
-from fairlane.client.outputs import Ended, RunOutputs
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.export.stored_lines import StoredRecords
@@ -33,9 +33,20 @@ from fairlane.model.sessions import SessionRecord
 from fairlane.store.write.audit import operator
 from fairlane.why.waiting import Waiting
 
+T = TypeVar("T")
 
-class Run(RunOutputs):
-    """A submitted run. It runs without this object, and `Client.run` finds it again."""
+
+class Ended(NamedTuple):
+    """A run that is over: its status, what was submitted, and its records, each to be read once."""
+
+    status: RunStatus
+    spec: RunSpec
+    records: Records
+    items: Iterator[Record]
+
+
+class RunHandle:
+    """A submitted run: its state, and its records as they are read. `Run` adds what is made of them."""
 
     def __init__(
         self,
@@ -86,14 +97,14 @@ class Run(RunOutputs):
 
         return run_html(f"Run {self.id} of team {self.team}: {self.name}", self.status)
 
-    def with_scorers(self, *scorers: ClientScorer) -> Run:
+    def with_scorers(self, *scorers: ClientScorer) -> Self:
         """The same run, whose records this handle also scores by these: see `scorer`.
 
         Raises `SubmissionError` for two scores of one name.
         """
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
-        return Run(self._deployment, self._ref, self._spec, together, self._closure)
+        return type(self)(self._deployment, self._ref, self._spec, together, self._closure)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
@@ -168,18 +179,13 @@ class Run(RunOutputs):
 
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
-        place = Place()
+        read = partial(Records.item_steps, place=Place())
+        return self._scored(Resumable(partial(self._once_over, read)))
 
-        def steps() -> Iterator[Record | Wait]:
-            status = yield from self._ending()
-            yield from self._records(status).item_steps(place)
-
-        return self._scored(Resumable(steps))
-
-    def _portions(self) -> Iterator[Iterable[Record] | Wait]:
-        """The steps of `results`, with the records of some items at a time."""
+    def _once_over(self, read: Callable[[Records], Iterator[T | Wait]]) -> Iterator[T | Wait]:
+        """The steps to the end of the run, and then those of ``read``."""
         status = yield from self._ending()
-        yield from self._records(status).portion_steps()
+        yield from read(self._records(status))
 
     def sessions(self) -> Iterator[SessionRecord]:
         """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
@@ -190,13 +196,8 @@ class Run(RunOutputs):
 
     def _sessions(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `sessions`."""
-        place = Place()
-
-        def steps() -> Iterator[SessionRecord | Wait]:
-            status = yield from self._ending()
-            yield from self._records(status).session_steps(place)
-
-        return Resumable(steps)
+        read = partial(Records.session_steps, place=Place())
+        return Resumable(partial(self._once_over, read))
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -251,7 +252,7 @@ class Run(RunOutputs):
 
     def _ending(
         self,
-        view: ProgressView | None = None,
+        view: Unfailing | None = None,
         timeout: float | None = None,
         held: Held | None = None,
     ) -> Steps[RunStatus]:
@@ -300,7 +301,7 @@ class Run(RunOutputs):
     def _stored_records(self) -> StoredRecords:
         if self._scorers:
             return StoredRecords([self.results()])
-        return StoredRecords(Blocking(self._portions(), self._deployment.waiter))
+        return StoredRecords(Blocking(self._once_over(Records.portion_steps), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closure)
@@ -313,11 +314,7 @@ class Run(RunOutputs):
     def _readable(self, status: RunStatus) -> RunSpec:
         if status.state is RunState.REFUSED:
             raise refusal(status)
-        if self._spec is None:
-            raise FairlaneError(
-                f"run {self.id} was submitted by a newer version of Fairlane: upgrade this one"
-            )
-        return self._spec
+        return require_spec(self.id, self._spec)
 
 
 def _longest_pause(status: RunStatus | None) -> float:

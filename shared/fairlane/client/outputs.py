@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from os import PathLike
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from fairlane.client.apps import load_app
-from fairlane.client.deployment import Deployment
-from fairlane.client.following.records import Records
+from fairlane.client.handle import RunHandle
 from fairlane.client.handles import require_handle
 from fairlane.client.views.comparison import Comparison, compare_runs
 from fairlane.client.views.summary import Summary
@@ -18,64 +16,22 @@ from fairlane.core.errors import FairlaneError, TemplateError
 from fairlane.export.formats import Format, export_records
 from fairlane.export.parsed import Parsed, parse_outputs
 from fairlane.export.stored_lines import StoredRecords
+from fairlane.export.tables import to_frame, to_polars_frame
 from fairlane.export.trackers.exported import Exported, ExportedRun, Exporter, find_exporter
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunRef, RunSpec, cell_of
-from fairlane.model.run_status import RunStatus
 from fairlane.pipeline.rendering import Rendering
 
 Value = TypeVar("Value")
 
 
-class Ended(NamedTuple):
-    """A run that is over: its status, what was submitted, and its records, each to be read once."""
+class Run(RunHandle):
+    """A submitted run. It runs without this object, and `Client.run` finds it again.
 
-    status: RunStatus
-    spec: RunSpec
-    records: Records
-    items: Iterator[Record]
-
-
-class RunOutputs(ABC):
-    """A run's records as files, data frames, summaries and reports.
-
-    Each method waits for the run to be over, but for ``summary(so_far=True)``. All of them raise what
-    `results` does.
+    Methods that make files, data frames, summaries and reports of its records wait for its end, but for
+    ``summary(so_far=True)``. All of them raise what `results` does.
     """
-
-    _deployment: Deployment
-
-    @property
-    @abstractmethod
-    def id(self) -> str:
-        """Names the run within its team."""
-
-    @property
-    @abstractmethod
-    def name(self) -> str:
-        """The name it was given, else its id."""
-
-    @property
-    @abstractmethod
-    def spec(self) -> RunSpec | None:
-        """What was submitted, but for its rows; ``None`` where it cannot be read."""
-
-    @abstractmethod
-    def results(self) -> Iterator[Record]:
-        """Every item's record, in item order."""
-
-    @abstractmethod
-    def _stored_records(self) -> StoredRecords:
-        """The records of `results` for a file: most become JSON lines without being made."""
-
-    @abstractmethod
-    def _ended(self) -> Ended:
-        """Wait for the end of the run. Raises `SubmissionError` if it was refused."""
-
-    @abstractmethod
-    def _by_now(self) -> Ended:
-        """The items that have ended, as of now; without the scores that this process computes."""
 
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.
@@ -94,8 +50,6 @@ class RunOutputs(ABC):
         Raises `UnknownFormat` at once, `MissingExtra` before it reads a record, and `FairlaneError` or
         ``OSError`` where the tool does not take the records.
         """
-        from fairlane.client.outputs import send_records
-
         found = find_exporter(exporter)
         ended = self._ended()
         return send_records(ended.spec, ended.items, found, exporter, target)
@@ -105,8 +59,6 @@ class RunOutputs(ABC):
 
         Raises `MissingExtra` where pandas is not installed.
         """
-        from fairlane.export.frames import to_frame
-
         return to_frame(self.results())
 
     def to_polars(self) -> Any:
@@ -114,8 +66,6 @@ class RunOutputs(ABC):
 
         Raises `MissingExtra` where polars is not installed.
         """
-        from fairlane.export.frames import to_polars_frame
-
         return to_polars_frame(self.results())
 
     def parsed(self, kind: type[Value]) -> Iterator[Parsed[Value]]:
@@ -141,7 +91,7 @@ class RunOutputs(ABC):
         served = self._deployment.runs.served(RunRef(spec.team, spec.run))
         return replace(summary, predict=status.predict, score=status.score, served=served)
 
-    def compare(self, other: RunOutputs, *, by: str | Sequence[str] | None = None) -> Comparison:
+    def compare(self, other: Run, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs that are over, item by item: ``other`` minus this one.
 
         Items are the same if row, repetition, prompt and model are. A dimension in which each run has only
@@ -149,12 +99,10 @@ class RunOutputs(ABC):
         fields that identify it, by default all. Raises `SubmissionError` for a field that no row has, and
         what `results` raises.
         """
-        require_handle(other, RunOutputs)
+        require_handle(other, Run)
         return compare_runs(self, other, by)
 
-    def report(
-        self, path: str | PathLike[str], *, examples: int = 0, against: RunOutputs | None = None
-    ) -> int:
+    def report(self, path: str | PathLike[str], *, examples: int = 0, against: Run | None = None) -> int:
         """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
         throughput against the limits, failures. Returns the number of records in it.
 
@@ -171,7 +119,7 @@ class RunOutputs(ABC):
         return written
 
 
-def stored_records(run: RunOutputs) -> StoredRecords:
+def stored_records(run: Run) -> StoredRecords:
     """The records of a run for a file: most become JSON lines without being made."""
     return run._stored_records()
 

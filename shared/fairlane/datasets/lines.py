@@ -99,13 +99,12 @@ def read_table(file: BinaryIO, delimiter: str = ",") -> Iterator[object]:
                     raise other
                 found = f"{len(cells)} cell{'' if len(cells) == 1 else 's'}"
                 problem = f"line {reader.line_num} has {found}, the header has {len(header)}"
-                raise Broken(
-                    problem, f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
-                )
+                remedy = f'Quote cells that hold {_NAMES[delimiter]} or line ends: "a{delimiter} b".'
+                raise Broken(problem, remedy)
             yield dict(zip(header, cells, strict=True))
     except csv.Error as error:
         kind = "TSV" if delimiter != "," else "CSV"
-        if "new-line character" in str(error):  # Python's words are for who opened the file
+        if "new-line character" in str(error):  # Python's message addresses the program that opened the file
             raise Broken(f"line {reader.line_num} holds a lone CR outside quotes", _LINE_ENDS) from None
         limit = f"A cell has at most {csv.field_size_limit():,} characters; use .jsonl for longer texts."
         remedy = limit if "limit" in str(error) else 'Quote cells with ", and double a quote inside them.'

@@ -7,7 +7,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, TypeAlias, cast
+from typing import Any, BinaryIO, Literal, TypeAlias, cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
@@ -17,14 +17,7 @@ from fairlane.model.choices import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 
-_FORMATS: dict[str, Format] = {
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-    ".json": "json",
-    ".csv": "csv",
-    ".tsv": "tsv",
-    ".parquet": "parquet",
-}
+_FORMATS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {".ndjson": "jsonl"}
 
 
 class Reference:

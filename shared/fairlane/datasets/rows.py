@@ -15,9 +15,8 @@ from pydantic_core import from_json, to_json
 from fairlane.core.errors import BrokenPage, SubmissionError
 from fairlane.datasets.array import elements_of
 from fairlane.datasets.files import READERS, Reader, no_dataset, open_file, remedy_of
-from fairlane.datasets.json_check import SHORT_INT
 from fairlane.datasets.lines import Broken
-from fairlane.datasets.row_json import FIELD, check_row, take_row, to_row
+from fairlane.datasets.row_json import FIELD, SHORT_INT, check_row, take_row, to_row
 from fairlane.datasets.tables import Table, table_rows
 
 MAX_ROW_BYTES = 1024 * 1024

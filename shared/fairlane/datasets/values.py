@@ -16,7 +16,10 @@ from typing import Any
 from uuid import UUID
 
 MAX_DEPTH = 100
-"""Most levels of lists and objects. What is deeper is left as it is, and the check of the row refuses it."""
+"""Most levels of lists and objects inside a row: far below the recursion limit of JSON decoders.
+
+What is deeper is left as it is, and the check of the row refuses it.
+"""
 
 _LIST = "Give a list: list(value)."
 _TEXT = "Give a text: str(value)."

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
+from copy import copy
 
 from fairlane.model.run_status import Scores
 
@@ -39,7 +40,7 @@ class Moments:
         """The values so far, of so many items; ``unended``: counts and means of rows that have not ended."""
         if not self._count:
             return Scores(0, items)
-        rows = self._rows.copy()
+        rows = copy(self._rows)
         for count, mean in unended:
             rows.add(count, mean)
         error = rows.standard_error(self._mean, self._count)
@@ -56,13 +57,8 @@ class _Rows:
 
     __slots__ = ("centre", "count", "squares", "weight")
 
-    def __init__(
-        self, count: int = 0, weight: float = 0.0, centre: float = 0.0, squares: float = 0.0
-    ) -> None:
-        self.count, self.weight, self.centre, self.squares = count, weight, centre, squares
-
-    def copy(self) -> _Rows:
-        return _Rows(self.count, self.weight, self.centre, self.squares)
+    def __init__(self) -> None:
+        self.count, self.weight, self.centre, self.squares = 0, 0.0, 0.0, 0.0
 
     def add(self, count: int, mean: float) -> None:
         self.count += 1

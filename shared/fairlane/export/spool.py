@@ -1,15 +1,148 @@
-"""Keeps flat rows on disk until the last has passed and all columns are known."""
+"""Records as flat rows: on disk until the last has passed and all columns, with their kinds, are known."""
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
-from fairlane.export.columns import Column, Columns, fitted
 from fairlane.model.record import Record
+from fairlane.model.tokens import Unkept, Usage
+
+_FIELDS = tuple(field.name for field in dataclasses.fields(Record))
+_LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
+
+
+class Kind(StrEnum):
+    """The kind of a column's values. ``MIXED`` values become text: texts as they are, others as JSON."""
+
+    EMPTY = "empty"
+    BOOLEAN = "boolean"
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    MIXED = "mixed"
+
+
+_KNOWN: Mapping[str, Kind] = {
+    "item": Kind.INTEGER,
+    "model": Kind.TEXT,
+    "prompt": Kind.INTEGER,
+    "repetition": Kind.INTEGER,
+    "state": Kind.TEXT,
+    "output": Kind.TEXT,
+    "scores": Kind.NUMBER,
+    "score_errors": Kind.TEXT,
+    "usage": Kind.INTEGER,
+    "attempts": Kind.INTEGER,
+    "error": Kind.TEXT,
+    "latency_ms": Kind.INTEGER,
+    "cached": Kind.BOOLEAN,
+    "eval_usage": Kind.INTEGER,
+    "arguments": Kind.TEXT,
+    "notes": Kind.TEXT,
+    "unkept": Kind.INTEGER,
+}
+"""Kinds of the fixed fields, equal for all runs, so that their tables fit together."""
+
+_NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments", "notes", "unkept"})
+
+
+class Column(NamedTuple):
+    """A column by its name, the path to it in a record's JSON: ``row.question``, ``scores.judge``."""
+
+    name: str
+    kind: Kind
+
+
+class Columns:
+    """Collects the columns of the rows that pass."""
+
+    def __init__(self) -> None:
+        self._kinds: dict[str, dict[str, Kind]] = {field: {} for field in _FIELDS}
+        for field in _KNOWN.keys() - _NESTED:
+            self._kinds[field][field] = _KNOWN[field]
+
+    def learn(self, record: Record) -> dict[str, Any]:
+        """The record as a flat row; a missing name is a gap."""
+        row: dict[str, Any] = {}
+        for field in _FIELDS:
+            kinds, known = self._kinds[field], _KNOWN.get(field)
+            for name, value in _spread(field, getattr(record, field)):
+                kinds[name] = known or _joined(kinds.get(name, Kind.EMPTY), kind_of(value))
+                if value is not None:
+                    row[name] = value
+        return row
+
+    def all(self) -> list[Column]:
+        """The columns so far: in the order of a record's fields, then of appearance."""
+        return [
+            Column(name, Kind.TEXT if kind is Kind.EMPTY else kind)
+            for kinds in self._kinds.values()
+            for name, kind in kinds.items()
+        ]
+
+
+def kind_of(value: object) -> Kind:
+    """The kind of a column that holds this value alone."""
+    match value:
+        case None:
+            return Kind.EMPTY
+        case bool():
+            return Kind.BOOLEAN
+        case int():
+            return Kind.INTEGER if _LEAST_WHOLE <= value <= _MOST_WHOLE else Kind.MIXED
+        case float():
+            return Kind.NUMBER
+        case str():
+            return Kind.TEXT
+        case _:
+            return Kind.MIXED
+
+
+def fitted(value: Any, kind: Kind) -> Any:
+    """A value as a column of that kind holds it. Lone surrogates, which no table can hold, become ``?``."""
+    if value is None:
+        return None
+    match kind:
+        case Kind.NUMBER:
+            return float(value)
+        case Kind.TEXT | Kind.MIXED | Kind.EMPTY:
+            text = str(value) if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+            return text if text.isascii() else text.encode(errors="replace").decode()
+        case _:
+            return value
+
+
+def _joined(one: Kind, other: Kind) -> Kind:
+    """The kind of a column that holds values of both."""
+    match {one, other} - {Kind.EMPTY}:
+        case kinds if len(kinds) <= 1:
+            return next(iter(kinds), Kind.EMPTY)
+        case kinds if kinds == {Kind.INTEGER, Kind.NUMBER}:
+            return Kind.NUMBER
+        case _:
+            return Kind.MIXED
+
+
+def _spread(path: str, value: Any) -> Iterator[tuple[str, Any]]:
+    """A record's field as columns; a field of the row stays one column."""
+    if isinstance(value, Usage | Unkept):
+        for field in dataclasses.fields(value):
+            yield from _spread(f"{path}.{field.name}", getattr(value, field.name))
+    elif isinstance(value, Mapping):
+        for name, part in value.items():
+            if isinstance(part, Usage | Unkept):
+                yield from _spread(f"{path}.{name}", part)
+            else:
+                yield f"{path}.{name}", part
+    else:
+        yield path, value
+
 
 BATCH_ROWS = 5_000
 BATCH_BYTES = 16 * 1024 * 1024

@@ -1,18 +1,18 @@
-"""Records as tables: CSV (RFC 4180, but lines end in LF), and Parquet with a row group for each batch.
+"""Records as tables: CSV (RFC 4180, but lines end in LF), Parquet with a row group a batch, DataFrames.
 
-A text that a spreadsheet would run as a formula is quoted.
+A text that a spreadsheet would run as a formula is quoted in CSV and Parquet.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any, BinaryIO, TextIO
 
-from fairlane.export.columns import Kind
 from fairlane.export.extras import library
-from fairlane.export.spool import Spool
+from fairlane.export.spool import Column, Kind, Spool
+from fairlane.model.record import Record
 
 # What is a number is no formula, and stays one.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
@@ -98,3 +98,44 @@ def write_parquet(spool: Spool, out: BinaryIO, *, raw: bool = False) -> None:
 
 def _cell(value: Any, *, raw: bool) -> Any:
     return quoted(value) if isinstance(value, str) and not raw else value
+
+
+_TYPES = {Kind.BOOLEAN: "boolean", Kind.INTEGER: "Int64", Kind.NUMBER: "Float64"}
+
+
+def to_frame(records: Iterable[Record]) -> Any:
+    """A ``pandas.DataFrame`` with a row a record and the columns of a CSV or Parquet export.
+
+    Beside the frame, a batch of rows is in memory. Raises `MissingExtra` before it reads a
+    record, if pandas is not installed.
+    """
+    pandas = library("pandas", "to_pandas", "pandas")
+    with Spool() as spool:
+        spool.take(records)
+        columns = spool.columns
+        parts = [_part(pandas, columns, batch) for batch in spool.batches()] or [_part(pandas, columns, [])]
+        return parts[0] if len(parts) == 1 else pandas.concat(parts, ignore_index=True)
+
+
+def _part(pandas: Any, columns: Sequence[Column], batch: Sequence[Sequence[Any]]) -> Any:
+    return pandas.DataFrame(
+        {
+            name: pandas.array([row[place] for row in batch], dtype=_TYPES.get(kind, "string"))
+            for place, (name, kind) in enumerate(columns)
+        }
+    )
+
+
+def to_polars_frame(records: Iterable[Record]) -> Any:
+    """A ``polars.DataFrame`` with a row a record and the columns of a Parquet export.
+
+    Beside the frame, a batch of rows is in memory. Raises `MissingExtra` before it reads a
+    record, if polars is not installed.
+    """
+    polars = library("polars", "to_polars", "polars")
+    types = {Kind.BOOLEAN: polars.Boolean, Kind.INTEGER: polars.Int64, Kind.NUMBER: polars.Float64}
+    with Spool() as spool:
+        spool.take(records)
+        schema = {name: types.get(kind, polars.String) for name, kind in spool.columns}
+        parts = [polars.DataFrame(batch, schema=schema, orient="row") for batch in spool.batches()]
+        return polars.concat(parts) if parts else polars.DataFrame(schema=schema)

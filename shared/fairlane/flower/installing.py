@@ -1,6 +1,4 @@
-"""Puts our pages into Flower before it starts: through its list of handlers and who finds one, its template
-loader, its task formatter and its options.
-"""
+"""Puts our pages into Flower before it starts: by handlers, template loader, task formatter and options."""
 
 from __future__ import annotations
 
@@ -31,26 +29,17 @@ ITEM = r"(\d{1,15})"
 
 def install(deployment: Deployment, *, show_text: bool) -> Readers:
     """Once in a process. Prompts and outputs are on the pages of items only with ``show_text``."""
-    readers = Readers.of(deployment, show_text=show_text)
+    readers = Readers(deployment, show_text=show_text)
     rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
     # The first that fits answers, and the last answers whatever no other does.
     urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
     application: Any = Flower
     application.find_handler = find_handler
     urls.settings["template_loader"] = StackedLoader(urls.settings["template_path"])
-    options.format_task = formatter(rows)
+    options.format_task = lambda task: rows.format(task)  # Flower takes a plain function alone
     options.tasks_columns = DEFAULT_COLUMNS
     TASK_COLUMNS.update(COLUMNS)
     return readers
-
-
-def formatter(rows: TaskRows) -> Any:
-    """What Flower takes for a formatter: a plain function."""
-
-    def format_task(task: Any) -> Any:
-        return rows.format(task)
-
-    return format_task
 
 
 def task_routes(readers: Readers, rows: TaskRows) -> list[URLSpec]:

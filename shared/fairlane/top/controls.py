@@ -80,7 +80,7 @@ class Controls:
                 return asked
             self.message = "nothing was changed"
             return None
-        if self.details and key not in ("q",):
+        if self.details and key != "q":
             self.details = ()
             if key in ("escape", "enter", "e", "h", "?"):
                 return None
@@ -96,8 +96,6 @@ class Controls:
                 return self._explain(snapshot)
             case "p":
                 self._ask(snapshot)
-            case _:
-                pass
         return None
 
     def _move(self, key: str, snapshot: Snapshot) -> None:

@@ -34,8 +34,9 @@ _SHORT = " 1-4 pane  ↑↓ choose  ←→ sort  e explain  p pause  h help  q l
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is on the screen. ``lines`` are all of the pane's, in order; ``chosen`` is one's place in them.
+    """What is on the screen, drawn into whatever size there is.
 
+    ``lines`` are all of the pane's, in order; ``chosen`` is one's place in them.
     ``message`` is shown in the last line but one; ``details`` take the place of the table.
     """
 
@@ -50,13 +51,6 @@ class Shown:
     details: Sequence[tuple[str, str]] = ()
     still: bool = False
 
-
-class Frame:
-    """Draws `Shown` into whatever size there is."""
-
-    def __init__(self, shown: Shown) -> None:
-        self._shown = shown
-
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width, height = options.max_width, options.height or options.max_height
         if width < LEAST[0] or height < LEAST[1]:
@@ -64,19 +58,15 @@ class Frame:
             return
         yield from self._header(width)
         room = height - HEADER - FOOTER
-        body = (
-            list(self._detail_lines(width))
-            if self._shown.details
-            else list(self._table(console, width, room - 1))
-        )
+        body = list(self._detail_lines(width) if self.details else self._table(console, width, room - 1))
         yield from body[:room]
         for _ in range(room - len(body)):
             yield Text("")
-        yield _fitted(cell_of(self._shown.message, "bold yellow" if self._shown.urgent else "yellow"), width)
+        yield _fitted(cell_of(self.message, "bold yellow" if self.urgent else "yellow"), width)
         yield _fitted(Text(_SHORT, "reverse"), width, fill=True)
 
     def _header(self, width: int) -> Iterator[Text]:
-        snapshot, shown = self._shown.snapshot, self._shown
+        snapshot = self.snapshot
         leader = f"led by {snapshot.leader.identity}" if snapshot.leader else "nobody leads"
         if "workers" in snapshot.hidden:
             leader = "seen as a team"
@@ -94,20 +84,20 @@ class Frame:
             Text.assemble(
                 ("fairlane top ", "bold"),
                 (f"{visible_line(snapshot.deployment)}  ", ""),
-                ("paused view  " if shown.still else "", "reverse"),
+                ("paused view  " if self.still else "", "reverse"),
                 visible_line(" · ".join(parts)),
             ),
             width,
         )
         tabs = Text()
         for number, pane in enumerate(PANES):
-            style = "bold reverse" if number == shown.pane else ""
+            style = "bold reverse" if number == self.pane else ""
             tabs.append(f" {number + 1} {pane.name} ({len(pane.lines(snapshot)):,}) ", style)
         yield _fitted(tabs, width)
         yield Text("")
 
     def _detail_lines(self, width: int) -> Iterator[Text]:
-        details = [(visible_line(name), visible(words)) for name, words in self._shown.details]
+        details = [(visible_line(name), visible(words)) for name, words in self.details]
         wide = max(len(name) for name, _ in details) + 2
         for name, words in details:
             lines = wrap(" ".join(words.split()), max(10, width - wide - 1), break_on_hyphens=False)
@@ -116,16 +106,16 @@ class Frame:
 
     def _table(self, console: Console, width: int, room: int) -> Iterator[Text]:
         """The pane's header and as many lines as there is room for, the chosen one among them."""
-        shown, pane = self._shown, PANES[self._shown.pane]
-        if not shown.lines:
+        pane = PANES[self.pane]
+        if not self.lines:
             yield Text(pane.empty, "dim")
             return
-        first = max(0, min(shown.chosen - room // 2, len(shown.lines) - room))
-        some = shown.lines[first : first + room]
-        columns = _fitting(pane, some, shown.snapshot.now_ms, width)
+        first = max(0, min(self.chosen - room // 2, len(self.lines) - room))
+        some = self.lines[first : first + room]
+        columns = _fitting(pane, some, self.snapshot.now_ms, width)
         table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
         for place, column in columns:
-            mark = "" if place != shown.column else ("▲" if column.number is shown.reverse else "▼")
+            mark = "" if place != self.column else ("▲" if column.number is self.reverse else "▼")
             table.add_column(
                 f"{column.title}{mark}",
                 justify="right" if column.number else "left",
@@ -133,10 +123,10 @@ class Frame:
                 overflow="ellipsis",
             )
         for number, line in enumerate(some, start=first):
-            cells = (column.cell(line, shown.snapshot.now_ms) for _, column in columns)
+            cells = (column.cell(line, self.snapshot.now_ms) for _, column in columns)
             table.add_row(
                 *(cell_of(cell) for cell in cells),
-                style="reverse" if number == shown.chosen else "",
+                style="reverse" if number == self.chosen else "",
             )
         options = console.options.update(width=width, height=None)
         for segments in console.render_lines(table, options, pad=False):

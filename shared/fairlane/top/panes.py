@@ -102,14 +102,8 @@ def _hold(line: LaneLine, _: int) -> Text:
     if hold is None:
         return Text("")
     left = "" if hold.until_ms is None else f" {span(hold.until_ms - now_ms)}"
-    style = {
-        "parked": _BAD,
-        "circuit": _BAD,
-        "refused": _BAD,
-        "blocked": _HELD,
-        "held": _BAD,
-        "paused": _HELD,
-    }
+    style = dict.fromkeys(("parked", "circuit", "refused", "held"), _BAD)
+    style |= {"blocked": _HELD, "paused": _HELD}
     return Text(f"{hold.reason}{left}", style.get(hold.reason, ""))
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-import time
-from collections.abc import Callable
+from time import monotonic
 
 from redis.exceptions import RedisError
 from rich.console import Console, ConsoleDimensions
@@ -19,7 +18,6 @@ from fairlane.core.errors import FairlaneError
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import operator
 from fairlane.top.controls import Action, Controls
-from fairlane.top.frame import Frame
 from fairlane.top.reading import Reader, Snapshot
 from fairlane.top.terminal import Terminal
 
@@ -36,36 +34,30 @@ def window(terminal: int) -> os.terminal_size:
 class Top:
     """One terminal, one deployment."""
 
-    def __init__(
-        self,
-        deployment: Deployment,
-        interval_s: float,
-        console: Console,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._deployment, self._interval_s, self._now_s = deployment, interval_s, now_s
+    def __init__(self, deployment: Deployment, interval_s: float, console: Console) -> None:
+        self._deployment, self._interval_s = deployment, interval_s
         self._reader, self._controls, self._console = Reader(deployment), Controls(), console
         self._silent_since_s: float | None = None
 
     def run(self) -> None:
         """Show it until the user leaves. Raises `NoTerminal`, and `Interrupted` for a signal."""
-        snapshot, due_s = self._reader.read(), self._now_s() + self._interval_s
+        snapshot, due_s = self._reader.read(), monotonic() + self._interval_s
         with Terminal.opened(self._enter, self._leave) as terminal:
             while not self._controls.left:
                 self._draw(snapshot)
-                keys = terminal.keys(due_s - self._now_s())
+                keys = terminal.keys(due_s - monotonic())
                 acted = [self._press(key, snapshot) for key in keys or ()]
-                if any(acted) or (not self._controls.still and self._now_s() >= due_s):
+                if any(acted) or (not self._controls.still and monotonic() >= due_s):
                     snapshot = self._read() or snapshot
-                if self._now_s() >= due_s:
-                    due_s = self._now_s() + (self._interval_s if self._silent_since_s is None else AGAIN_S)
+                if monotonic() >= due_s:
+                    due_s = monotonic() + (self._interval_s if self._silent_since_s is None else AGAIN_S)
 
     def _read(self) -> Snapshot | None:
         try:
             snapshot = self._reader.read()
         except RedisError:
-            self._silent_since_s = self._silent_since_s or self._now_s()
-            silence_s = self._now_s() - self._silent_since_s
+            self._silent_since_s = self._silent_since_s or monotonic()
+            silence_s = monotonic() - self._silent_since_s
             self._controls.message = f"Redis has not answered for {silence_s:.0f} s; trying again"
             return None
         if self._silent_since_s is not None:
@@ -107,7 +99,7 @@ class Top:
         ask(RunRef.parse(act.target), operator())
 
     def _draw(self, snapshot: Snapshot) -> None:
-        frame = Frame(self._controls.shown(snapshot))
+        frame = self._controls.shown(snapshot)
         # What is exported as COLUMNS and LINES would stay as it is where the window is resized.
         self._console.size = ConsoleDimensions(*window(sys.stdout.fileno()))
         with self._console:  # one write, so that nothing flickers

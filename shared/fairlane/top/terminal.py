@@ -1,8 +1,9 @@
-"""A terminal that is read key by key, and is as it was before whatever happens."""
+"""Reads a terminal key by key, and restores it however the block ends."""
 
 from __future__ import annotations
 
 import os
+import re
 import select
 import signal
 import sys
@@ -42,41 +43,18 @@ NAMED: Final = {
 }
 """What terminals send for keys that are no letters (ECMA-48 and xterm)."""
 
+_KEY = re.compile(r"\x1b[\[O][^@-~]*[@-~]?|.", re.DOTALL)
+"""An escape sequence, perhaps one that is cut off, or a character."""
+
 _RESIZED, _STOPPED = signal.SIGWINCH, signal.SIGTSTP
 
 
 def keys_in(data: bytes) -> Iterator[str]:
-    """The keys in what a terminal sent: names of `NAMED`, or the character. What is not known is left out."""
-    while data:
-        if data[:1] == b"\x1b":
-            name, data = _escape(data)
-            if name is not None:
-                yield name
-        elif data[:1] in NAMED:
-            yield NAMED[data[:1]]
-            data = data[1:]
-        else:
-            size = next((n for n in (1, 2, 3, 4) if _character(data[:n])), 0)
-            if size and data[:size].decode().isprintable():
-                yield data[:size].decode()
-            data = data[max(1, size) :]
-
-
-def _escape(data: bytes) -> tuple[str | None, bytes]:
-    """The key that an escape sequence stands for, and what follows it."""
-    if data[1:2] not in (b"[", b"O"):
-        return NAMED[b"\x1b"], data[1:]
-    end = 2
-    while end < len(data) and not 0x40 <= data[end] <= 0x7E:
-        end += 1
-    return NAMED.get(data[: end + 1]), data[end + 1 :]
-
-
-def _character(data: bytes) -> bool:
-    try:
-        return len(data.decode()) == 1
-    except UnicodeDecodeError:
-        return False
+    """The keys in what a terminal sent: names of `NAMED`, or the character; nothing for others."""
+    for key in _KEY.findall(data.decode(errors="surrogateescape")):
+        name = NAMED.get(key.encode(errors="surrogateescape"), key)
+        if name.isprintable():
+            yield name
 
 
 class Terminal:
@@ -85,8 +63,9 @@ class Terminal:
     def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
         """``enter`` and ``leave`` take and restore the screen, also around Ctrl-Z."""
         import termios  # where there is none, as on Windows, the rest of the command line works
+        import tty
 
-        self._termios, self._enter, self._leave = termios, enter, leave
+        self._termios, self._tty, self._enter, self._leave = termios, tty, enter, leave
         self._input = sys.stdin.fileno()
         self._before = termios.tcgetattr(self._input)
         self._woken, self._wake = os.pipe()
@@ -155,10 +134,7 @@ class Terminal:
         self._take()
 
     def _take(self) -> None:
-        mode = self._termios.tcgetattr(self._input)
-        mode[3] &= ~(self._termios.ICANON | self._termios.ECHO)
-        mode[6][self._termios.VMIN], mode[6][self._termios.VTIME] = 1, 0
-        self._termios.tcsetattr(self._input, self._termios.TCSADRAIN, mode)
+        self._tty.setcbreak(self._input, self._termios.TCSADRAIN)
         self._enter()
 
     def _give_back(self) -> None:

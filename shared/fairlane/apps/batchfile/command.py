@@ -20,7 +20,7 @@ from fairlane.cli.runs.submitting import options
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.export.files import check_place, place_of
 from fairlane.model.run import RunState
 

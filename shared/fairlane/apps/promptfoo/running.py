@@ -21,7 +21,7 @@ from fairlane.cli.runs.run_views import ending
 from fairlane.cli.runs.runs import wait_for
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.model.record import Record
 from fairlane.model.run import OnRefusal, RunState

@@ -13,8 +13,7 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, lines_out, say
 from fairlane.cli.runs.conclusion import failing
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
-from fairlane.client.handle import Run
-from fairlane.client.outputs import stored_records
+from fairlane.client.outputs import Run, stored_records
 from fairlane.core.errors import UnknownFormat
 from fairlane.export.formats import FORMATS, Format, export_records, format_of, write_records
 from fairlane.export.lines import written

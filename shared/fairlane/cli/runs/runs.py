@@ -15,7 +15,7 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ru
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
 from fairlane.client.following.standstill import Held
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.model.run_status import RunStatus
 
 app = typer.Typer()

@@ -11,7 +11,7 @@ from fairlane.cli.output import say
 from fairlane.cli.runs.run_views import share
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.core.errors import AmbiguousRun, FairlaneError, RunNotFound
 
 LATEST = "latest"

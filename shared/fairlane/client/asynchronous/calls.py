@@ -23,12 +23,12 @@ class _AsyncCalls(Generic[H]):
 
     @property
     def id(self) -> str:
-        """The id of the run that it is."""
+        """The id of the run whose items the calls are."""
         return self._handle.id
 
     @property
     def run(self) -> AsyncRun:
-        """The run that it is: look, wait, cancel."""
+        """The run whose items the calls are: look, wait, cancel."""
         return AsyncRun(self._handle.run, self._threads)
 
     def __reduce__(self) -> NoReturn:

@@ -15,10 +15,9 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.deployment import Waiter
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
-from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError
@@ -116,11 +115,9 @@ class AsyncClient:
         self, prompt: str | None = None, *, check: bool = True, **options: Unpack[SubmitOptions]
     ) -> AsyncRowWriter:
         """Submit a run whose rows follow, in an ``async with``: see `Client.open`."""
+        work = partial(Client.open, prompt=prompt, check=check, **options)
         return AsyncRowWriter(
-            partial(
-                self._undoable, partial(Client.open, prompt=prompt, check=check, **options), _cancel_rows
-            ),
-            self._threads,
+            partial(self.in_thread, work, lambda writer: writer.run.cancel()), self._threads
         )
 
     async def run(self, run_id: str | Run | AsyncRun) -> AsyncRun:
@@ -135,7 +132,7 @@ class AsyncClient:
         **options: Unpack[CallOptions],
     ) -> AsyncCallHandle:
         """Call a function or a Celery task on a worker once its lane allows: see `Client.call`."""
-        handle = await self._undoable(
+        handle = await self.in_thread(
             lambda client: client.call(name, args, kwargs, **options), lambda handle: handle.cancel()
         )
         return AsyncCallHandle(handle, self._threads)
@@ -144,7 +141,7 @@ class AsyncClient:
         self, name: str, calls: Sequence[Arguments], **options: Unpack[CallOptions]
     ) -> AsyncCallMap:
         """`call` for each ``(args, kwargs)``, as one run."""
-        handle = await self._undoable(
+        handle = await self.in_thread(
             lambda client: client.map(name, calls, **options), lambda handle: handle.cancel()
         )
         return AsyncCallMap(handle, self._threads)
@@ -166,15 +163,12 @@ class AsyncClient:
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    async def in_thread(self, work: Callable[[Client], T]) -> T:
-        """The result of ``work`` on the blocking client, done in a thread."""
-        return await self._threads.call(lambda: work(self._opened()))
-
-    async def _undoable(self, work: Callable[[Client], T], undo: Callable[[T], object]) -> T:
+    async def in_thread(self, work: Callable[[Client], T], undo: Callable[[T], object] | None = None) -> T:
+        """The result of ``work`` on the blocking client, done in a thread; see `Threads.call`."""
         return await self._threads.call(lambda: work(self._opened()), undo)
 
     async def _run_of(self, work: Callable[[Client], Any]) -> AsyncRun:
-        return AsyncRun(await self._undoable(work, lambda run: run.cancel()), self._threads)
+        return AsyncRun(await self.in_thread(work, lambda run: run.cancel()), self._threads)
 
     def _opened(self) -> Client:
         """The blocking client; the first thread that asks opens it."""
@@ -182,7 +176,3 @@ class AsyncClient:
             if self._client is None:
                 self._client = self._connect()
             return self._client
-
-
-def _cancel_rows(writer: RowWriter) -> None:
-    writer.run.cancel()

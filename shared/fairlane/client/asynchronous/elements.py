@@ -28,16 +28,16 @@ class Elements(AsyncIterator[T], Generic[T]):
         self, threads: Threads, steps: Iterator[T | Wait], *, at_once: int = AT_ONCE, owned: bool = False
     ) -> None:
         """Made by `AsyncRun`. ``owned`` threads and their steps are closed with the iterator."""
-        self._threads, self._owned = threads, owned
-        self._fetched = _Fetched(steps, at_once)
-        self._closed = False
+        self._threads, self._steps, self._at_once, self._owned = threads, steps, at_once, owned
+        self._pulling, self._closed = Lock(), False
+        self._fetched: deque[T] = deque()
+        self._then: _Then = "more"
 
     async def __anext__(self) -> T:
-        fetched = self._fetched
         while not self._closed:
-            if fetched.elements:
-                return fetched.elements.popleft()
-            match fetched.take_then():
+            if self._fetched:
+                return self._fetched.popleft()
+            match self._take_then():
                 case Exception() as error:
                     raise error
                 case Wait(seconds) if seconds:
@@ -45,7 +45,7 @@ class Elements(AsyncIterator[T], Generic[T]):
                 case "end":
                     await self.aclose()
                 case _:
-                    await self._threads.stoppable(fetched.pull)
+                    await self._threads.stoppable(self._pull)
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
@@ -55,21 +55,18 @@ class Elements(AsyncIterator[T], Generic[T]):
         self._closed = True
         if self._owned:
             try:
-                await self._threads.call(self._fetched.close)
+                await self._threads.call(self._close_steps)
             finally:
                 self._threads.close()
 
+    def _take_then(self) -> _Then:
+        """What follows the elements: an error, a pause, or more, each once; or the end."""
+        then = self._then
+        if then != "end":
+            self._then = "more"
+        return then
 
-class _Fetched(Generic[T]):
-    """Steps, the elements of them that were fetched and not delivered yet, and what follows these."""
-
-    def __init__(self, steps: Iterator[T | Wait], at_once: int) -> None:
-        self._steps, self._at_once = steps, at_once
-        self._pulling = Lock()
-        self._then: _Then = "more"
-        self.elements: deque[T] = deque()
-
-    def pull(self, stop: Event) -> None:
+    def _pull(self, stop: Event) -> None:
         """Fetch some elements, and one at most once ``stop`` is set. Never loses one."""
         with self._pulling:
             for _ in range(self._at_once):
@@ -78,20 +75,6 @@ class _Fetched(Generic[T]):
                 self._step()
                 if stop.is_set():
                     return
-
-    def take_then(self) -> _Then:
-        """What follows the elements: an error, a pause, or more, each once; or the end."""
-        then = self._then
-        if then != "end":
-            self._then = "more"
-        return then
-
-    def close(self) -> None:
-        """Close the steps, if they hold something."""
-        with self._pulling:
-            close = getattr(self._steps, "close", None)
-            if close is not None:
-                close()
 
     def _step(self) -> None:
         try:
@@ -104,4 +87,11 @@ class _Fetched(Generic[T]):
             if isinstance(step, Wait):
                 self._then = step
             else:
-                self.elements.append(step)
+                self._fetched.append(step)
+
+    def _close_steps(self) -> None:
+        """Close the steps, if they hold something."""
+        with self._pulling:
+            close = getattr(self._steps, "close", None)
+            if close is not None:
+                close()

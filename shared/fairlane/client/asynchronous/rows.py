@@ -24,11 +24,7 @@ class AsyncRowWriter:
     cancelled.
     """
 
-    def __init__(
-        self,
-        submit: Callable[[], Coroutine[Any, Any, RowWriter]],
-        threads: Threads,
-    ) -> None:
+    def __init__(self, submit: Callable[[], Coroutine[Any, Any, RowWriter]], threads: Threads) -> None:
         """Made by `AsyncClient.open`."""
         self._submit, self._threads = submit, threads
         self._writer: RowWriter | None = None

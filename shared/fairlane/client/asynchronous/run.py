@@ -11,8 +11,8 @@ from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
 from fairlane.client.deployment import each_step
 from fairlane.client.following.chunks import Chunk
-from fairlane.client.handle import Run
 from fairlane.client.handles import not_sent, require_handle
+from fairlane.client.outputs import Run
 from fairlane.client.views.comparison import Comparison
 from fairlane.client.views.summary import Summary
 from fairlane.evaluators.client_side import ClientScorer

@@ -9,19 +9,18 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from typing import TypeAlias
 
 from fairlane.client.deployment import LONGEST_WAIT_S, Pace, SystemWaiter, Waiter
-from fairlane.client.following.records import Seen
-from fairlane.client.handle import Run
+from fairlane.client.following.records import Seen, require_spec
 from fairlane.client.handles import check_timeout
+from fairlane.client.outputs import Run
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
-from fairlane.core.clock import Clock, SystemClock
-from fairlane.core.errors import FairlaneError, RunTimeout, StoreUnavailable
+from fairlane.core.clock import SystemClock
+from fairlane.core.errors import RunTimeout, StoreUnavailable
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
-from fairlane.model.run import RunSpec, RunState, cell_of
+from fairlane.model.run import RunState, cell_of
 from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Price
 
@@ -58,12 +57,10 @@ class CellsStatus:
 class CellsRun:
     """A run in parts, one for each cell. It runs without this object; `Cells.run` finds it again by `ids`."""
 
-    def __init__(
-        self, parts: Mapping[str, Run], *, clock: Clock | None = None, waiter: Waiter | None = None
-    ) -> None:
+    def __init__(self, parts: Mapping[str, Run]) -> None:
         """Made by `Cells`. ``parts`` in the order of the cells, which is that of the models."""
         self._parts = dict(parts)
-        self._clock, self._waiter = clock or SystemClock(), waiter or SystemWaiter()
+        self._clock, self._waiter = SystemClock(), SystemWaiter()
         self._seen: dict[str, RunStatus] = {}
 
     @property
@@ -121,15 +118,14 @@ class CellsRun:
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, as they end in whichever cell; waits for cells that are away."""
-        numbers, stopped = _Numbers(self._parts), threading.Event()
-        found: _Found = queue.Queue(BUFFERED)
+        readers = _Readers(_Numbers(self._parts), self._waiter)
         for cell, run in self._parts.items():
-            reader = _PartReader(run, numbers, cell, found, stopped, self._waiter)
-            threading.Thread(target=reader.read, name=f"fairlane-cell-{cell}", daemon=True).start()
+            name = f"fairlane-cell-{cell}"
+            threading.Thread(target=readers.read, args=(cell, run), name=name, daemon=True).start()
         reading = len(self._parts)
         try:
             while reading:
-                record = found.get()
+                record = readers.found.get()
                 if isinstance(record, BaseException):
                     raise record
                 if record is None:
@@ -137,11 +133,11 @@ class CellsRun:
                 else:
                     yield record
         finally:
-            stopped.set()
+            readers.stopped.set()
 
     def summary(self, prices: Mapping[str, Price] | None = None) -> Summary:
         """`Run.summary` over the records of all cells, without sessions. Default: the first cell's prices."""
-        status, specs = self.wait(), [_spec(run) for run in self._parts.values()]
+        status, specs = self.wait(), [require_spec(run.id, run.spec) for run in self._parts.values()]
         models = tuple(model for spec in specs for model in spec.models)
         whole = specs[0].model_copy(update={"models": models, "session_evals": ()})
         first = next(iter(self._parts.values()))
@@ -159,14 +155,11 @@ class CellsRun:
             raise away
 
 
-_Found: TypeAlias = "queue.Queue[Record | BaseException | None]"
-
-
 class _Numbers:
     """Numbers items in the whole run, whose models stand in the order of the cells."""
 
     def __init__(self, parts: Mapping[str, Run]) -> None:
-        self._specs = {cell: _spec(run) for cell, run in parts.items()}
+        self._specs = {cell: require_spec(run.id, run.spec) for cell, run in parts.items()}
         self._before, self._models = dict[str, int](), 0
         for cell, spec in self._specs.items():
             self._before[cell] = self._models
@@ -182,56 +175,45 @@ class _Numbers:
             yield replace(record, item=model * spec.repetitions + at.repetition)
 
 
-class _PartReader:
-    """Reads one part's records on a thread of its own; begins again after its cell was away."""
+class _Readers:
+    """Read the parts' records, each on a thread of its own, into one queue until ``stopped`` is set."""
 
-    def __init__(
-        self,
-        run: Run,
-        numbers: _Numbers,
-        cell: str,
-        found: _Found,
-        stopped: threading.Event,
-        waiter: Waiter,
-    ) -> None:
-        self._run, self._numbers, self._cell = run, numbers, cell
-        self._found, self._stopped, self._waiter = found, stopped, waiter
-        self._seen = Seen()
+    def __init__(self, numbers: _Numbers, waiter: Waiter) -> None:
+        self._numbers, self._waiter = numbers, waiter
+        self.found: queue.Queue[Record | BaseException | None] = queue.Queue(BUFFERED)
+        self.stopped = threading.Event()
 
-    def read(self) -> None:
-        """Put each record once, then ``None``; or the error that ended it."""
+    def read(self, cell: str, run: Run) -> None:
+        """Put each record of a part once, then ``None`` or the error that ended it.
+
+        Begins again after the cell was away.
+        """
         end: BaseException | None = None
+        seen = Seen()
         try:
-            while not self._read_on():
+            while not self._read_on(cell, run, seen):
                 self._waiter.wait(LONGEST_WAIT_S)
         except BaseException as error:  # noqa: BLE001 - the reader of the stream raises it
             end = error
         self._put(end)
 
-    def _read_on(self) -> bool:
+    def _read_on(self, cell: str, run: Run, seen: Seen) -> bool:
         """Put what is new until the part is over; false if its cell went away."""
         try:
-            for record in self._numbers.applied(self._cell, self._run.stream()):
-                if self._seen.add(record.item) and not self._put(record):
+            for record in self._numbers.applied(cell, run.stream()):
+                if seen.add(record.item) and not self._put(record):
                     return True
         except StoreUnavailable:
-            return self._stopped.is_set()
+            return self.stopped.is_set()
         return True
 
     def _put(self, record: Record | BaseException | None) -> bool:
         """Whether somebody still reads."""
-        while not self._stopped.is_set():
+        while not self.stopped.is_set():
             with suppress(queue.Full):
-                self._found.put(record, timeout=PUT_S)
+                self.found.put(record, timeout=PUT_S)
                 return True
         return False
-
-
-def _spec(run: Run) -> RunSpec:
-    """What was submitted. Raises `FairlaneError` for a run of a newer version."""
-    if run.spec is None:
-        raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
-    return run.spec
 
 
 def _merged(cells: Mapping[str, RunStatus | None], away: tuple[str, ...]) -> CellsStatus:

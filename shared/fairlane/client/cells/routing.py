@@ -8,7 +8,7 @@ from typing import Any, Self, Unpack
 
 from fairlane.client.cells.handle import CellsRun
 from fairlane.client.client import Client, Dataset
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
@@ -32,9 +32,8 @@ class Cells:
         self._cells, self._routes = dict(cells), dict(routes or {})
         for connection, cell in self._routes.items():
             if cell not in self._cells:
-                raise SubmissionError(
-                    f"routes[{connection!r}]", cell, "is no cell", f"Cells: {self._names()}."
-                )
+                remedy = f"Cells: {', '.join(self._cells)}."
+                raise SubmissionError(f"routes[{connection!r}]", cell, "is no cell", remedy)
 
     def submit(
         self,
@@ -86,12 +85,8 @@ class Cells:
         """The options of each cell's part, in the order of the cells."""
         models = _models(options)
         if not models:
-            raise SubmissionError(
-                "model",
-                None,
-                "decides which cell calls, and is missing",
-                "Use that cell's own client instead.",
-            )
+            problem = "decides which cell calls, and is missing"
+            raise SubmissionError("model", None, problem, "Use that cell's own client instead.")
         known = {name: client.connections() for name, client in self._cells.items()}
         taken = dict[str, list[str]]()
         for field, model in models:
@@ -106,9 +101,8 @@ class Cells:
     def _cell_of(self, field: str, model: str, known: Mapping[str, Iterable[str]]) -> str:
         connection = model.partition(":")[0].strip()
         if not is_constant(connection):
-            raise SubmissionError(
-                field, model, "has a connection that differs by row", "Write the connection before the colon."
-            )
+            remedy = "Write the connection before the colon."
+            raise SubmissionError(field, model, "has a connection that differs by row", remedy)
         if connection in self._routes:
             return self._routes[connection]
         having = [cell for cell, connections in known.items() if connection in connections]
@@ -116,18 +110,11 @@ class Cells:
             return having[0]
         if not having:
             there = sorted({name for connections in known.values() for name in connections} - {FUNCTIONS})
-            raise SubmissionError(
-                field, model, f"no cell has a connection {connection!r}", f"Connections: {', '.join(there)}."
-            )
-        raise SubmissionError(
-            field,
-            model,
-            f"cells {' and '.join(having)} have a connection {connection!r}",
-            f"Name one: Cells(…, routes={{{connection!r}: {having[0]!r}}}).",
-        )
-
-    def _names(self) -> str:
-        return ", ".join(self._cells)
+            remedy = f"Connections: {', '.join(there)}."
+            raise SubmissionError(field, model, f"no cell has a connection {connection!r}", remedy)
+        problem = f"cells {' and '.join(having)} have a connection {connection!r}"
+        remedy = f"Name one: Cells(…, routes={{{connection!r}: {having[0]!r}}})."
+        raise SubmissionError(field, model, problem, remedy)
 
 
 def _models(options: Mapping[str, Any]) -> list[tuple[str, str]]:

@@ -18,7 +18,7 @@ LAST_LISTEN_S = 0.05
 """How long a message that was published before the run ended may still be on its way."""
 
 ITEMS_KEPT = 100_000
-"""Items whose attempts are remembered, so that a worker's death voids what its attempt had streamed."""
+"""Items whose last attempt is remembered: the death of its worker voids what that had streamed."""
 
 
 class Chunk(NamedTuple):
@@ -42,7 +42,8 @@ class Listening(Iterator[Chunk | Wait]):
 
     def __init__(self, deployment: Deployment, ref: RunRef, steps: int, over: Callable[[], bool]) -> None:
         self._deployment, self._ref, self._steps, self._over = deployment, ref, steps, over
-        self._patience, self._attempts = deployment.patience(), _Attempts()
+        self._patience = deployment.patience()
+        self._attempts: Lru[int, tuple[int, bool]] = Lru(ITEMS_KEPT)
         self._heard: deque[Chunk] = deque()
         self._channel: PubSub | None = None
         self._run_ended = self._closed = False
@@ -69,7 +70,7 @@ class Listening(Iterator[Chunk | Wait]):
         if message is None:
             return Wait(LISTEN_S)
         if message[0]:
-            self._heard.extend(self._attempts.current(_piece(message[0], self._steps)))
+            self._heard.extend(self._current(_piece(message[0], self._steps)))
         elif self._run_ended:
             self.close()
         else:
@@ -82,23 +83,16 @@ class Listening(Iterator[Chunk | Wait]):
         if self._channel is not None:
             self._channel.close()
 
-
-class _Attempts:
-    """The attempt of each item that streamed last, and whether it is void."""
-
-    def __init__(self) -> None:
-        self._last: Lru[int, tuple[int, bool]] = Lru(ITEMS_KEPT)
-
-    def current(self, chunk: Chunk | None) -> Iterator[Chunk]:
+    def _current(self, chunk: Chunk | None) -> Iterator[Chunk]:
         """The chunk, after the void of an earlier attempt; nothing if its own attempt is void."""
         if chunk is None:
             return
-        attempt, void = self._last.get(chunk.item) or (0, True)
+        attempt, void = self._attempts.get(chunk.item) or (0, True)
         if chunk.attempt < attempt or (chunk.attempt == attempt and void):
             return
         if chunk.attempt > attempt and not void:
             yield Chunk(chunk.item, "", attempt, void=True)
-        self._last.put(chunk.item, (chunk.attempt, chunk.void))
+        self._attempts.put(chunk.item, (chunk.attempt, chunk.void))
         yield chunk
 
 

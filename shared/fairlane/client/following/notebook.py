@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from fairlane.core.clock import Clock
 
@@ -28,17 +28,19 @@ class Bar(NamedTuple):
     note: str
     part: bool = False
 
-
-class _Handle(Protocol):
-    def update(self, obj: Any, **options: Any) -> None: ...
+    @property
+    def percent(self) -> int:
+        """Rounded down: 100 is said when nothing is left."""
+        return 100 * self.done // self.of if self.of else 0
 
 
 class Cell:
-    """An output of the running cell that is replaced again and again."""
+    """An output of the running cell, which is redrawn in place."""
 
-    def __init__(self, clock: Clock, display: Callable[..., _Handle | None] | None = None) -> None:
-        self._clock, self._display = clock, display or _display()
-        self._handle: _Handle | None = None
+    def __init__(self, clock: Clock, display: Callable[..., Any] | None = None) -> None:
+        """``display``: by default the kernel's own, which is there wherever a notebook is."""
+        self._clock, self._display = clock, display or import_module("IPython.display").display
+        self._handle: Any = None
         self._drawn: Bundle | None = None
         self._due_ms = 0
 
@@ -77,13 +79,7 @@ def _row(bar: Bar) -> str:
     return (
         f'<tr><td style="{indent}text-align:left">{escape(bar.title)}</td>'
         f'<td><progress value="{bar.done}" max="{max(1, bar.of)}" style="width:16em"></progress></td>'
-        f'<td style="{right}">{100 * bar.done // bar.of if bar.of else 0} %</td>'
+        f'<td style="{right}">{bar.percent} %</td>'
         f'<td style="{right}">{bar.done:,}/{bar.of:,}</td>'
         f'<td style="text-align:left;white-space:nowrap">{escape(bar.note)}</td></tr>'
     )
-
-
-def _display() -> Callable[..., _Handle | None]:
-    """The kernel's own; it is there wherever a notebook is."""
-    display: Callable[..., _Handle | None] = import_module("IPython.display").display
-    return display

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Literal
 
 from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
@@ -36,23 +36,8 @@ _FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 )
 
 
-class ProgressView(Protocol):
-    """Shows a run's status."""
-
-    def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
-        """Draw ``status``; the last one is of a finished run, unless waiting ended before it.
-
-        ``why``: sentences that say why nothing happens.
-        """
-        ...
-
-    def silent(self, seconds: float) -> None:
-        """Show that Redis has not answered for ``seconds``; the client keeps asking."""
-        ...
-
-
 @contextmanager
-def open_progress(clock: Clock, console: Console | None = None) -> Iterator[ProgressView]:
+def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfailing]:
     """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines.
 
     What cannot be drawn is left out, and nothing is drawn after it: a picture ends no wait, and no program.
@@ -108,15 +93,18 @@ def _standard_error() -> Console:
 class Unfailing:
     """Shows what ``view`` shows, until it fails to: a stream may be closed, or lack characters or methods."""
 
-    def __init__(self, view: ProgressView) -> None:
+    def __init__(self, view: LiveProgress | NotebookProgress | PlainProgress) -> None:
         self._view, self._failed = view, False
 
     def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
-        """See `ProgressView.show`."""
+        """Draw ``status``; the last one is of a finished run, unless waiting ended before it.
+
+        ``why``: sentences that say why nothing happens.
+        """
         self._try(partial(self._view.show, status, why))
 
     def silent(self, seconds: float) -> None:
-        """See `ProgressView.silent`."""
+        """Show that Redis has not answered for ``seconds``; the client keeps asking."""
         self._try(partial(self._view.silent, seconds))
 
     def _try(self, draw: Callable[[], None]) -> None:
@@ -148,17 +136,16 @@ class LiveProgress:
     def __init__(
         self, clock: Clock, drawn: Bars, refresh: Callable[[], None], longest_title: int = LONGEST_TITLE
     ) -> None:
-        self._clock, self._drawn, self._refresh, self._longest = clock, drawn, refresh, longest_title
+        self._counts, self._drawn, self._refresh, self._longest = Counts(clock), drawn, refresh, longest_title
         self._bars = drawn.bars
-        self._rates: dict[str, Rate] = {}
         self._rows: dict[str, TaskID] = {}
 
     def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
         """Redraw the bars of the run and of its lanes."""
-        paused = status.paused is not None
-        self._draw("", status.name, *_whole(status), _mishaps(status), paused=paused)
-        for lane in status.lanes:
-            self._draw(lane.lane, f"  {lane.lane}", lane.done, lane.known, "", paused=paused)
+        whole, *lanes = self._counts.bars(status)
+        self._draw("", whole.title, whole)
+        for lane in lanes:
+            self._draw(lane.title, f"  {lane.title}", lane)
         self._drawn.why = tuple(why)
         self._refresh()
 
@@ -168,20 +155,14 @@ class LiveProgress:
             self._bars.update(self._rows[""], note=_silence(seconds))
             self._refresh()
 
-    def _draw(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> None:
-        rate = self._rates.setdefault(row, Rate())
-        rate.count(self._clock.monotonic_ms(), done)
+    def _draw(self, row: str, title: str, bar: Bar) -> None:
         if row not in self._rows:
             title = visible_line(title)
             shown = title if len(title) <= self._longest else f"{title[: self._longest - 1]}…"
             self._rows[row] = self._bars.add_task(shown, total=None, share="", count="", note="")
+        share, count = f"{bar.percent} %", f"{bar.done:,}/{bar.of:,}"
         self._bars.update(
-            self._rows[row],
-            completed=done,
-            total=of,
-            share=_share(done, of),
-            count=f"{done:,}/{of:,}",
-            note=_beside(rate, of - done, note, paused=paused),
+            self._rows[row], completed=bar.done, total=bar.of, share=share, count=count, note=bar.note
         )
 
 
@@ -189,17 +170,12 @@ class NotebookProgress:
     """Bars in the output of a notebook's cell."""
 
     def __init__(self, clock: Clock, cell: Cell) -> None:
-        self._clock, self._cell = clock, cell
-        self._rates: dict[str, Rate] = {}
+        self._counts, self._cell = Counts(clock), cell
         self._bars: list[Bar] = []
 
     def show(self, status: RunStatus, why: Sequence[str] = ()) -> None:
         """Redraw the bars in the cell's output."""
-        paused = status.paused is not None
-        self._bars = [self._bar("", status.name, *_whole(status), _mishaps(status), paused=paused)]
-        for lane in status.lanes:
-            bar = self._bar(lane.lane, lane.lane, lane.done, lane.known, "", paused=paused)
-            self._bars.append(bar._replace(part=True))
+        self._bars = self._counts.bars(status)
         self._cell.draw(self._bars, why, at_once=status.state.finished)
 
     def silent(self, seconds: float) -> None:
@@ -207,18 +183,13 @@ class NotebookProgress:
         silent = Bar("", 0, 0, _silence(seconds))
         self._cell.draw([first._replace(note=silent.note) for first in self._bars[:1]] or [silent])
 
-    def _bar(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> Bar:
-        rate = self._rates.setdefault(row, Rate())
-        rate.count(self._clock.monotonic_ms(), done)
-        return Bar(title, done, of, _beside(rate, of - done, note, paused=paused))
-
 
 class PlainProgress:
     """A line every `LINE_EVERY_S` seconds, and one at the end."""
 
     def __init__(self, clock: Clock, console: Console) -> None:
         self._clock, self._console = clock, console
-        self._rate = Rate()
+        self._counts = Counts(clock)
         self._due_ms = 0
         self._why: tuple[str, ...] = ()
         self._printed: set[str] = set()
@@ -228,12 +199,9 @@ class PlainProgress:
 
         A sentence is not repeated while it stays the same: a log of hours should stay short.
         """
-        done, of = _whole(status)
-        self._rate.count(self._clock.monotonic_ms(), done)
-        lanes = [f"{lane.lane} {lane.done:,}/{lane.known:,}" for lane in status.lanes]
-        whole = _beside(self._rate, of - done, _mishaps(status), paused=status.paused is not None)
-        parts = [whole, *lanes]
-        line = f"{status.name}: {_share(done, of)} {done:,}/{of:,}"
+        whole, *lanes = self._counts.bars(status)
+        line = f"{whole.title}: {whole.percent} % {whole.done:,}/{whole.of:,}"
+        parts = [whole.note, *(f"{lane.title} {lane.done:,}/{lane.of:,}" for lane in lanes)]
         news, begins = [each for each in why if each not in self._printed], bool(why) and not self._why
         said = "; ".join([", ".join([line, *filter(None, parts)]), *news])
         if self._print(said, at_once=status.state.finished or begins):
@@ -273,6 +241,28 @@ class Rate:
         return (last - first) * 1000 / (last_ms - first_ms) if last_ms > first_ms else None
 
 
+class Counts:
+    """What is over of a run and of its lanes, and how fast that grows."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock, self._rates = clock, defaultdict[str, Rate](Rate)
+
+    def bars(self, status: RunStatus) -> list[Bar]:
+        """The bar of the run, and behind it one for each of its lanes."""
+        paused = status.paused is not None
+        bars = [self._bar("", status.name, *_whole(status), _mishaps(status), paused=paused)]
+        for lane in status.lanes:
+            bar = self._bar(lane.lane, lane.lane, lane.done, lane.known, "", paused=paused)
+            bars.append(bar._replace(part=True))
+        return bars
+
+    def _bar(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> Bar:
+        """A bar, and beside it how fast and how long still, unless the run is paused, and ``note``."""
+        self._rates[row].count(self._clock.monotonic_ms(), done)
+        pace = "" if paused else _pace(self._rates[row], of - done)
+        return Bar(title, done, of, ", ".join(filter(None, (pace, note))))
+
+
 def _whole(status: RunStatus) -> tuple[int, int]:
     """Jobs that are over, of all; of a run without jobs its items.
 
@@ -281,16 +271,6 @@ def _whole(status: RunStatus) -> tuple[int, int]:
     if status.jobs:
         return status.jobs_done, status.jobs
     return (status.items_done, status.items) if status.items else (int(status.state.finished), 1)
-
-
-def _share(done: int, of: int) -> str:
-    """Rounded down: 100 % is said when nothing is left."""
-    return f"{100 * done // of if of else 0} %"
-
-
-def _beside(rate: Rate, left: int, note: str, *, paused: bool) -> str:
-    """How fast and how long still, unless the run is paused; and what else there is to say."""
-    return ", ".join(words for words in ("" if paused else _pace(rate, left), note) if words)
 
 
 def _pace(rate: Rate, left: int) -> str:
@@ -326,7 +306,7 @@ def _silence(seconds: float) -> str:
     return f"Redis has not answered for {seconds:.0f} s; trying again"
 
 
-def draw(view: ProgressView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
+def draw(view: Unfailing, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
     """Show the status, and why nothing happens; or for how long Redis has been silent."""
     if status is None:
         view.silent(silence_s)

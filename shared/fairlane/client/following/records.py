@@ -7,7 +7,7 @@ from functools import partial
 from itertools import islice
 
 from fairlane.client.deployment import Blocking, Deployment, Pace, Steps, Wait
-from fairlane.core.errors import RunLost, SubmissionError
+from fairlane.core.errors import FairlaneError, RunLost, SubmissionError
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
@@ -33,10 +33,6 @@ class Records:
         self._patience = deployment.patience(spec.run)
         self._reader = deployment.records(spec)
 
-    def in_item_order(self) -> Iterator[Record]:
-        """Yield all records of a finished run."""
-        return Blocking(self.item_steps(), self._deployment.waiter)
-
     def as_they_finish(self) -> Iterator[Record]:
         """Yield each item's record when it finishes; unfinished items of a cancelled run last."""
         return Blocking(self.finish_steps(), self._deployment.waiter)
@@ -46,7 +42,7 @@ class Records:
         return Blocking(self.session_steps(), self._deployment.waiter)
 
     def item_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
-        """The steps of `in_item_order` from ``place`` on, which they move."""
+        """All records of a finished run in item order, from ``place`` on, which the steps move."""
         at = place or Place()
         count = yield from self._items()
         for step in self._each_of(range(at.next, count)):
@@ -55,7 +51,7 @@ class Records:
             yield step
 
     def portion_steps(self) -> Iterator[Iterable[Record] | Wait]:
-        """The steps of `in_item_order`, with the records of some items at a time."""
+        """The same records, those of some items at a time."""
         count = yield from self._items()
         yield from self._portions(range(count))
 
@@ -146,6 +142,13 @@ def refusal(status: RunStatus) -> SubmissionError:
     return SubmissionError(
         "run", status.run, f"was refused: {status.reason}", "Correct that and submit it again."
     )
+
+
+def require_spec(run: str, spec: RunSpec | None) -> RunSpec:
+    """The spec of a run. Raises `FairlaneError` where this version cannot read it."""
+    if spec is None:
+        raise FairlaneError(f"run {run} was submitted by a newer version of Fairlane: upgrade this one")
+    return spec
 
 
 class Seen:

@@ -83,17 +83,13 @@ def take_prompts(
     return taken
 
 
-def take_task_prompts(
-    models: Sequence[str],
-    prompt: str | None,
-    messages: Messages | None,
-    prompts: Sequence[str | Messages] | None,
-) -> tuple[tuple[Message, ...], ...]:
+def take_task_prompts(models: Sequence[str], given: Mapping[str, Any]) -> tuple[tuple[Message, ...], ...]:
     """The prompts of a run, of which one that only calls functions needs none."""
+    stated = [given.get(name) for name in ("prompt", "messages", "prompts")]
     functions = bool(models) and all(model.startswith(f"{FUNCTIONS}:") for model in models)
-    if functions and prompt is None and messages is None and prompts is None:
+    if functions and all(each is None for each in stated):
         return ()
-    return take_prompts(prompt, messages, prompts)
+    return take_prompts(*stated)
 
 
 def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
@@ -183,13 +179,8 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
         except ValidationError:
             remedy = "Use exact_match(…), llm_judge(…) and the like, or a function of a module."
             raise SubmissionError(f"evaluators[{number}]", each, "is no evaluator", remedy) from None
-        if isinstance(each, Judge | Agent):
+        if isinstance(each, Judge | Agent | Similarity):
             listed[number] = _caller(f"evaluators[{each.name!r}]", each)
-        elif isinstance(each, Similarity):
-            field = f"evaluators[{each.name!r}]"
-            _check_model(f"{field}.model", each.model, template=False)
-            params = take_call_params(f"{field}.params", each.params)
-            listed[number] = each.model_copy(update={"params": params})
     if listed:
         check_names(listed)
     return tuple(listed)
@@ -202,9 +193,7 @@ def named_function(given: Any) -> Any:
 
 def split_scorers(evaluators: object) -> tuple[object, tuple[ClientScorer, ...]]:
     """What is to be submitted of these evaluators, and the scorers that stay in this process."""
-    if not isinstance(evaluators, list | tuple) or not any(
-        isinstance(each, ClientScorer) for each in evaluators
-    ):
+    if not isinstance(evaluators, list | tuple):
         return evaluators, ()
     mine = tuple(each for each in evaluators if isinstance(each, ClientScorer))
     return [each for each in evaluators if not isinstance(each, ClientScorer)], mine
@@ -220,11 +209,12 @@ def require_work(sent: object, mine: Sequence[ClientScorer], options: Mapping[st
     raise SubmissionError("evaluators", names, problem, remedy)
 
 
-def _caller(field: str, judge: Judge | Agent) -> Judge | Agent:
-    _check_model(f"{field}.model", judge.model, template=False)
-    _check_template(f"{field}.template", judge.template)
-    params = take_call_params(f"{field}.params", judge.params)
-    return judge.model_copy(update={"params": params})
+def _caller(field: str, evaluator: Judge | Agent | Similarity) -> Judge | Agent | Similarity:
+    _check_model(f"{field}.model", evaluator.model, template=False)
+    if not isinstance(evaluator, Similarity):
+        _check_template(f"{field}.template", evaluator.template)
+    params = take_call_params(f"{field}.params", evaluator.params)
+    return evaluator.model_copy(update={"params": params})
 
 
 class _BelowOneError(SubmissionError):

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
+from fairlane.client.submitting.arguments import is_constant
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import Message
@@ -18,7 +19,7 @@ from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
 from fairlane.model.tokens import SECTIONS
 from fairlane.pipeline.requests import URL_FIELD, MalformedRequest, body_of, read_request
-from fairlane.templates.template import TAKEN
+from fairlane.templates.template import TAKEN, referenced_variables
 
 KNOWN = frozenset(
     {
@@ -77,6 +78,9 @@ _FORMS = (
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
+_BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
+"""A name as other tools write it in their templates."""
+
 ROLES = frozenset({"system", "user", "assistant"})
 """What messages are written by, as far as every provider knows."""
 
@@ -104,26 +108,21 @@ def check_params(spec: RunSpec) -> None:
 
 def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
+        place = f"{field}[{name!r}]"
         if name == "timeout":
-            raise SubmissionError(
-                f"{field}['timeout']", value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}"
-            )
+            raise SubmissionError(place, value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}")
         if name not in _TEMPLATES and (text := _template_in(value)) is not None:
             problem = "is no template: every row would be sent it as it stands"
             remedy = f"A row's own request= (--request) can differ from others'. {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", text, problem, remedy)
+            raise SubmissionError(place, text, problem, remedy)
         near = get_close_matches(name.lower(), KNOWN, n=1, cutoff=_ALIKE)
         if name not in KNOWN and near:
             remedy = f"Did you mean {near[0]!r}? {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", value, "is no parameter of a provider", remedy)
+            raise SubmissionError(place, value, "is no parameter of a provider", remedy)
         wanted = _wanted(name, value) if value is not None else None
         if wanted is not None:
-            raise SubmissionError(
-                f"{field}[{name!r}]",
-                value,
-                "would be rejected by every provider",
-                f"Give {wanted}. {_ANYWAY}",
-            )
+            problem = "would be rejected by every provider"
+            raise SubmissionError(place, value, problem, f"Give {wanted}. {_ANYWAY}")
     check_answer(field, params)
     for name, value in params.items():
         if name in _UNKEPT and value:
@@ -265,6 +264,34 @@ def check_names_of_fields(field: str, template: object, names: Sequence[str]) ->
         for text in filter(printed.search, texts):
             problem = f"does not print the field {name!r}, whose name is no word of a template"
             raise SubmissionError(field, text, problem, by_key(name))
+
+
+def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) -> None:
+    """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
+    texts = [message.content for message in prompt]
+    if not all(map(is_constant, texts)):
+        return
+    for text in texts:
+        for name in filter(names.__contains__, _BRACED.findall(text)):
+            problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
+            remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
+            raise SubmissionError(field, text, problem, remedy)
+
+
+def check_shown(field: str, evaluator: Judge | Agent, output_field: str | None) -> None:
+    """Raise `SubmissionError` for a template that cannot show what it is to judge.
+
+    The whole row shows outputs that were there before, and so does the field that holds them.
+    """
+    session = isinstance(evaluator, Judge) and evaluator.level == "session"
+    shows = {"session"} if session else {"output", output_field}
+    if not session and output_field is not None:
+        shows.add("row")
+    if shows.isdisjoint(referenced_variables(evaluator.template)):
+        name = "session" if session else "output"
+        problem = f"does not show the {name} that it judges: every score would be of the same text"
+        remedy = f"Put {{{{ {name} }}}} into it. To send it as it is, submit with check=False (--no-check)."
+        raise SubmissionError(field, evaluator.template, problem, remedy)
 
 
 def by_key(name: str) -> str:

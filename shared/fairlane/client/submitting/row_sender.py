@@ -22,7 +22,7 @@ from fairlane.store.write.runs.inbox import Outbox
 CLOSED = "closed"
 
 UNSENT_PAGES = 4
-"""Full pages that may wait for the thread or task that sends; then who adds rows waits, too."""
+"""Full pages that may wait for the thread or task that sends; behind more, those that add rows wait, too."""
 
 KEPT_AHEAD = 10
 """Where a conversation holds its own rows back and no others, so many times as many rows are kept here as may
@@ -66,7 +66,7 @@ class _Unsent(NamedTuple):
 
 
 class Turn:
-    """The right to send. Who is interrupted while giving it back has lost it: it is held weakly."""
+    """The right to send. It is held weakly: a sender that is interrupted while it ends its turn loses it."""
 
 
 class UnsentRows:

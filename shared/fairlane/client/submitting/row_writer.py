@@ -8,7 +8,7 @@ from typing import Any, Self
 
 from fairlane.client.deployment import Deployment, Steps, finish
 from fairlane.client.following.records import Closure
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.row_sender import FirstRows, RowSender
 from fairlane.client.submitting.submission import ask_to_start, require_room
 from fairlane.core.errors import SubmissionError

@@ -18,7 +18,7 @@ from pydantic_core import PydanticSerializationError
 from redis.exceptions import RedisError
 
 from fairlane.client.deployment import Deployment
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import (
     Path,
     check_max_concurrent,
@@ -42,7 +42,7 @@ from fairlane.datasets.values import scalar
 from fairlane.model.choices import MOST_SECONDS, STARTS_LATER, TURN_FIELDS
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
-from fairlane.model.run import RunRef, RunSpec
+from fairlane.model.run import Bounds, RunRef, RunSpec
 
 PAGE_ROWS = 500
 """Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""
@@ -97,19 +97,6 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
 _ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "run": "Fairlane names the run"}
 """Arguments that belong elsewhere."""
 
-_BOUNDS = (
-    "max_concurrent",
-    "ahead",
-    "task_rate",
-    "eval_rate",
-    "delay",
-    "max_duration",
-    "max_outage",
-    "on_refusal",
-    "budget_tokens",
-    "budget_usd",
-)
-
 
 def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunOptions]) -> RunSpec:
     """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong.
@@ -143,15 +130,8 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
             "session_field": given.get("session"),
             **{name: given[name] for name in ("repetitions", "timeout", "retry") if name in given},
             **_priority(given.get("priority", 0)),
-            "bounds": {
-                **{name: given[name] for name in _BOUNDS if name in given},
-                **start,
-            },
-            "cache": {
-                field: given[name]
-                for name, field in (("cache", "mode"), ("cache_ttl", "ttl"))
-                if name in given
-            },
+            "bounds": {name: given[name] for name in Bounds.model_fields if name in given} | start,
+            "cache": {field: given[name] for field, name in _SECTIONS["cache"].items() if name in given},
             "rows": 0,
             "page_rows": PAGE_ROWS,
             "short_results": True,
@@ -205,23 +185,19 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
         return common | {"output_field": given["output"], "prompts": (), "models": ()}
     if field == "task":
         model = f"{FUNCTIONS}:{take_function(field, given['task'])}"
-        return common | {"prompts": take_task_prompts([model], *_prompts(given)), "models": (model,)}
+        return common | {"prompts": take_task_prompts([model], given), "models": (model,)}
     models = take_models(given.get("model"), given.get("models"))
     if not all(model.startswith(f"{FUNCTIONS}:") for model in models):
         take_call_params("params", common["params"])
     if "request" in given:
         the_one({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}
-    return common | {"prompts": take_task_prompts(models, *_prompts(given)), "models": models}
+    return common | {"prompts": take_task_prompts(models, given), "models": models}
 
 
 def _lane(stated: str | None) -> str | None:
     """A lane's name; for an endpoint's URL its host and port."""
     return endpoint_id(stated) if isinstance(stated, str) and "://" in stated else stated
-
-
-def _prompts(given: Mapping[str, Any]) -> tuple[Any, Any, Any]:
-    return given.get("prompt"), given.get("messages"), given.get("prompts")
 
 
 def _check_levels(spec: RunSpec) -> None:
@@ -242,12 +218,8 @@ def bounded_pages(pages: Iterable[list[T]], spec: RunSpec) -> Iterator[list[T]]:
     for page in pages:
         rows += len(page)
         if rows > most:
-            raise SubmissionError(
-                "dataset",
-                f"more than {most} rows",
-                f"with {a_row} jobs a row there would be over {MAX_JOBS:,} jobs",
-                "Split it into several runs.",
-            )
+            problem = f"with {a_row} jobs a row there would be over {MAX_JOBS:,} jobs"
+            raise SubmissionError("dataset", f"more than {most} rows", problem, "Split it into several runs.")
         yield page
 
 

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import os
-import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain, islice
 from os import PathLike, fspath
 from pathlib import Path
@@ -15,13 +14,14 @@ from typing import Any
 
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
-from fairlane.client.submitting.evaluator_trial import Row, try_evaluator
 from fairlane.client.submitting.parameters import (
     ROLES,
+    check_braces,
     check_chats,
     check_names_of_fields,
     check_protocol,
     check_requests,
+    check_shown,
 )
 from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
 from fairlane.config.problems import did_you_mean
@@ -32,15 +32,17 @@ from fairlane.datasets.lines import other_separator
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.model.choices import Source
-from fairlane.model.evaluators import Agent, Judge, Similarity
+from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
+from fairlane.model.steps import Step
 from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
-from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.surroundings import lacking
+
+Row = Mapping[str, Any]
 
 FIRST_ROWS = 100
 """Rows that are tried. A field that only later rows have is rare, and ``check=False`` is for it."""
@@ -48,12 +50,11 @@ FIRST_ROWS = 100
 SENT_ANYWAY = "If later rows are different, submit with check=False (--no-check)."
 FIELDS_SHOWN = 8
 
-
 LISTED = 8
 """Models that an error names."""
 
-_BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
-"""A name as other tools write it in their templates."""
+_GIVEN = frozenset({"output", "criterion", "criteria", "session"})
+"""What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
 
 
 def checked_rows(
@@ -143,7 +144,8 @@ class _Trial:
             self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
         lists = any(isinstance(value, list) for row in self._rows for value in row.values())
         for number, prompt in enumerate(spec.prompts):
-            self._require_variable(self._prompt(number), [message.content for message in prompt])
+            if len(self._rows) > 1:
+                check_braces(self._prompt(number), prompt, self._fields)
             if lists or {message.role for message in prompt} - ROLES:
                 check_chats(self._prompt(number), prompt, self._rows)
         stores = spec.order.store_output_as is not None
@@ -153,7 +155,7 @@ class _Trial:
             text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
             self._try(self._prompt(number), text, partial(self._task, number), self._rows, stored)
         for evaluator in spec.evaluators:
-            try_evaluator(spec, self._rendering, evaluator, self._rows, self._try, self._require)
+            self._evaluator(evaluator)
 
     def _task(self, prompt: int, row: Row) -> None:
         """Render the task of a row that no item precedes."""
@@ -173,16 +175,6 @@ class _Trial:
                     names.add(self._rendering.register(row))
         return frozenset(names - {""}) or None
 
-    def _require_variable(self, field: str, texts: Sequence[str]) -> None:
-        """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
-        if len(self._rows) < 2 or any(not is_constant(text) for text in texts):
-            return
-        for text in texts:
-            for name in filter(self._fields.__contains__, _BRACED.findall(text)):
-                problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
-                remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
-                raise SubmissionError(field, text, problem, remedy)
-
     def _model(self, cell: Cell, row: Row) -> None:
         try:
             self._rendering.model(cell, row)
@@ -195,6 +187,25 @@ class _Trial:
         if len(self._spec.prompts) > 1:
             return f"prompts[{number}]"
         return "messages" if len(self._spec.prompts[number]) > 1 else "prompt"
+
+    def _evaluator(self, evaluator: EvaluatorSpec) -> None:
+        """Try an evaluator on the rows that it scores, which may be none of the first."""
+        field, rows = f"evaluators[{evaluator.name!r}]", self._rows
+        if (when := getattr(evaluator, "when", None)) is not None:
+            rows = [row for row in rows if row.get(when)]
+        if rows and (expected := getattr(evaluator, "expected", None)) is not None:
+            self._require(f"{field}.expected", expected, rows)
+        if not isinstance(evaluator, Judge | Agent):
+            return
+        field, template = f"{field}.template", evaluator.template
+        for step in [each for each in self._spec.evals if each.evaluator is evaluator][:1]:
+            self._try(field, template, partial(self._rendering.evaluation, step, output=""), rows, _GIVEN)
+        for step in [each for each in self._spec.session_evals if each.evaluator is evaluator]:
+            self._try(field, template, partial(self._session, step), rows, _GIVEN)
+        check_shown(field, evaluator, self._spec.output_field)
+
+    def _session(self, step: Step, row: Row) -> None:
+        self._rendering.session(step, [{"row": dict(row), "output": ""}])
 
     def _try(
         self,
@@ -237,8 +248,7 @@ class _Trial:
     def _missing(self, argument: str, name: str) -> SubmissionError:
         more = ", …" if len(self._fields) > FIELDS_SHOWN else ""
         known = ", ".join(self._fields[:FIELDS_SHOWN]) + more or "no fields"
-        near = None if name in self._fields else did_you_mean(name, self._fields)
-        remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
+        remedy = "" if name in self._fields else _suggested(name, self._fields)
         if argument.startswith(("prompt", "messages")) and self._spec.order.store_output_as is not None:
             remedy += f"Before the first item nothing is stored: {{{{ {name} | default('') }}}}. "
         what = "value in this field" if name in self._fields else "field of this name"
@@ -251,6 +261,12 @@ class _Trial:
     def _all(self) -> str:
         count = len(self._rows)
         return f"the {count} rows" if count < FIRST_ROWS else f"the first {count} rows"
+
+
+def _suggested(name: str, known: Sequence[str]) -> str:
+    """``"Did you mean …? "``; empty where nothing is like ``name``."""
+    near = did_you_mean(name, known)
+    return f"{near[:1].upper()}{near[1:]} " if near else ""
 
 
 def _models(spec: RunSpec, rows: Iterable[Row]) -> list[str]:
@@ -275,11 +291,9 @@ def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
         connection = model.partition(":")[0].strip()
         if not is_constant(connection) or connection in (FUNCTIONS, *names):
             continue
-        listed = f"known connections: {', '.join(names)}" if names else "none is configured"
-        remedy = did_you_mean(connection, names) or listed
-        raise SubmissionError(
-            field, model, f"there is no connection {connection!r}", remedy[0].upper() + remedy[1:]
-        )
+        listed = f"Known connections: {', '.join(names)}" if names else "None is configured"
+        remedy = _suggested(connection, names).rstrip() or listed
+        raise SubmissionError(field, model, f"there is no connection {connection!r}", remedy)
 
 
 def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
@@ -304,9 +318,7 @@ class Offers:
     """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
 
     def __init__(self, deployment: Deployment) -> None:
-        self._deployment = deployment
-        self._directory: LaneDirectory = deployment.directory()
-        self._workers: Sequence[WorkerInfo] | None = None
+        self._deployment, self._directory = deployment, deployment.directory()
 
     def check(self, spec: RunSpec, *, tasks: bool = True) -> None:
         """Check the models of ``tasks`` and evaluators that are no templates. Raises `SubmissionError`."""
@@ -341,16 +353,10 @@ class Offers:
         listed = self._directory.models_of(connection)
         if listed and not any(fnmatchcase(name, pattern) for pattern in listed):
             known = ", ".join(listed[:LISTED]) + (", …" if len(listed) > LISTED else "")
-            near = did_you_mean(name, listed)
-            remedy = f"{near[:1].upper()}{near[1:]} " if near else ""
-            raise SubmissionError(
-                field,
-                model,
-                f"connection {connection!r} does not list this model",
-                f"{remedy}It lists {known}.",
-            )
+            problem = f"connection {connection!r} does not list this model"
+            raise SubmissionError(field, model, problem, f"{_suggested(name, listed)}It lists {known}.")
         if self._directory.needs_key(connection) and self._lack(connection):
-            lack = lacking(connection, self._workers or ())
+            lack = lacking(connection, self._workers)
             if lack is not None:
                 raise SubmissionError(field, model, f"no worker serves it: {lack.problem}", f"{lack.remedy}.")
             stated = self._deployment.settings.connections.get(connection)
@@ -365,23 +371,21 @@ class Offers:
     def _check_embeddings(self, evaluator: Similarity) -> None:
         protocol = self._directory.protocol_of(evaluator.model.partition(":")[0].strip())
         if protocol in WITHOUT_EMBEDDINGS:
-            raise SubmissionError(
-                f"evaluators[{evaluator.name!r}].model",
-                evaluator.model,
-                f"connections of protocol {protocol!r} make no embeddings",
-                "Name one of protocol openai, openai_responses, azure_openai, gemini or ollama.",
-            )
+            field = f"evaluators[{evaluator.name!r}].model"
+            problem = f"connections of protocol {protocol!r} make no embeddings"
+            remedy = "Name one of protocol openai, openai_responses, azure_openai, gemini or ollama."
+            raise SubmissionError(field, evaluator.model, problem, remedy)
 
     def _lack(self, connection: str) -> bool:
         """Whether there are workers, and none has the connection's key. Unknown workers may have it."""
-        if self._workers is None:
-            self._workers = self._alive()
         known = [info for info in self._workers if info.version == __version__]
         return bool(known) and not any(
             info.version != __version__ or connection in info.credentials for info in self._workers
         )
 
-    def _alive(self) -> Sequence[WorkerInfo]:
+    @cached_property
+    def _workers(self) -> Sequence[WorkerInfo]:
+        """The workers that are alive, as far as they may be read."""
         beats = if_allowed(self._deployment.beats, None) or ()
         oldest = self._deployment.now_ms() - self._deployment.settings.scheduler.worker_timeout_seconds * 1000
         return [beat.info for beat in beats if beat.beat_ms >= oldest and not beat.info.stopping]

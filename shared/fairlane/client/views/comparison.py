@@ -10,9 +10,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
+from fairlane.client.following.records import require_spec
 from fairlane.client.views.html import Cell, note, number, table
 from fairlane.client.views.student import critical
-from fairlane.core.errors import FairlaneError, SubmissionError
+from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.scorers import as_text
 from fairlane.export.moments import Moments
 from fairlane.model.record import Record
@@ -114,10 +115,11 @@ def compare_runs(first: ScoredRun, second: ScoredRun, by: str | Sequence[str] | 
     Where no values of ``by`` are equal, their texts are compared: a CSV has texts and JSON lines numbers.
     """
     fields = (by,) if isinstance(by, str) else by
-    found = _compared(first, second, _Identity(_spec(first), _spec(second), fields))
+    specs = require_spec(first.id, first.spec), require_spec(second.id, second.spec)
+    found = _compared(first, second, _Identity(*specs, fields))
     if fields is None or found.matched:
         return found
-    as_texts = _compared(first, second, _Identity(_spec(first), _spec(second), fields, as_texts=True))
+    as_texts = _compared(first, second, _Identity(*specs, fields, as_texts=True))
     return as_texts if as_texts.matched else found
 
 
@@ -152,12 +154,6 @@ def _compared(first: ScoredRun, second: ScoredRun, identity: _Identity) -> Compa
         left_out=(),
     )
     return _with_sentences(found)
-
-
-def _spec(run: ScoredRun) -> RunSpec:
-    if run.spec is None:
-        raise FairlaneError(f"run {run.id} was submitted by a newer version of Fairlane: upgrade this one")
-    return run.spec
 
 
 def _titles(first: ScoredRun, second: ScoredRun) -> tuple[str, str]:
@@ -207,9 +203,8 @@ class _Identity:
         """Raise `SubmissionError` for a field that no row has."""
         for name in self._fields or ():
             if self._rows and self._missing[name] == self._rows:
-                raise SubmissionError(
-                    "by", name, "no row of the two runs has this field", "Name one of theirs."
-                )
+                problem = "no row of the two runs has this field"
+                raise SubmissionError("by", name, problem, "Name one of theirs.")
 
     def in_words(self) -> str:
         """What makes two items the same."""

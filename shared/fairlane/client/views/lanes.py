@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, overload
 
@@ -106,23 +106,12 @@ def _lane(view: LaneView, queued: int) -> Lane:
     )
 
 
-_CELLS: Mapping[str, Callable[[Lane], Cell]] = {
-    "lane": lambda each: each.lane,
-    "state": lambda each: each.state,
-    "requests/min": lambda each: _rate(each.requests_per_minute),
-    "source": lambda each: each.source,
-    "in flight": lambda each: each.in_flight,
-    "queued": lambda each: each.queued,
-    "granted": lambda each: each.granted,
-    "429s": lambda each: each.rate_limits,
-    "errors": lambda each: each.failed,
-    "limited by": lambda each: each.limited_by,
-}
-
-
-def _rate(per_minute: float | None) -> str | None:
-    return None if per_minute is None else f"{per_minute:,.0f}"
-
-
 def _table(lanes: Sequence[Lane]) -> str:
-    return table("Lanes", list(_CELLS), ([cell(each) for cell in _CELLS.values()] for each in lanes))
+    names = ["lane", "state", "requests/min", "source", "in flight", "queued", "granted", "429s", "errors"]
+    return table("Lanes", [*names, "limited by"], map(_cells, lanes))
+
+
+def _cells(lane: Lane) -> list[Cell]:
+    rate = None if lane.requests_per_minute is None else f"{lane.requests_per_minute:,.0f}"
+    counts = (lane.in_flight, lane.queued, lane.granted, lane.rate_limits, lane.failed)
+    return [lane.lane, lane.state, rate, lane.source, *counts, lane.limited_by]

@@ -138,10 +138,8 @@ class Summary:
         spent = [each for each in (*self.tasks, *self.evaluations) if each.unkept]
         if not spent:
             return ""
-        answers, tokens = (
-            sum(each.unkept for each in spent),
-            sum(each.unkept_tokens for each in spent),
-        )
+        answers = sum(each.unkept for each in spent)
+        tokens = sum(each.unkept_tokens for each in spent)
         known = [each.unkept_usd for each in spent if each.unkept_usd is not None]
         cost = f", {dollars(math.fsum(known))}" if known else ""
         return f"{answers:,} answer{'' if answers == 1 else 's'}, {tokens:,} tokens{cost}"

@@ -136,7 +136,20 @@ class Tally:
 
     def add_sessions(self, sessions: Iterable[SessionRecord]) -> dict[str, Scores]:
         """Take the records of whole sessions; their scores."""
-        return _of_sessions(self._spec, sessions, self._failures, self._evaluations)
+        models = {step.name: step.model for step in self._spec.session_evals}
+        sums, count, rows = {name: Moments() for name in models}, 0, OpenRows(self._spec.cells_per_row)
+        with suppress(RunArchived):
+            for session in sessions:
+                count += 1
+                found = [(sums[name], value) for name, value in session.scores.items() if value is not None]
+                rows.add(session.items[0], found)
+                for name, error in session.score_errors.items():
+                    self._failures.count(name, error, session.items[0])
+                for name, usage in session.eval_usage.items():
+                    self._evaluations.book(models[name], usage)
+                for name, unkept in session.unkept.items():
+                    self._evaluations.book_unkept(models[name], unkept)
+        return {name: each.scores(count, rows.of(each)) for name, each in sums.items()} if count else {}
 
     def summary(self, state: RunState, session_scores: Mapping[str, Scores] | None = None) -> Summary:
         """All so far."""
@@ -182,25 +195,6 @@ def summarise(
     for record in records:
         tally.add(record)
     return tally.summary(state, tally.add_sessions(sessions))
-
-
-def _of_sessions(
-    spec: RunSpec, sessions: Iterable[SessionRecord], failures: _Failures, evaluations: _Ledger
-) -> dict[str, Scores]:
-    models = {step.name: step.model for step in spec.session_evals}
-    sums, count, rows = {name: Moments() for name in models}, 0, OpenRows(spec.cells_per_row)
-    with suppress(RunArchived):
-        for session in sessions:
-            count += 1
-            found = [(sums[name], value) for name, value in session.scores.items() if value is not None]
-            rows.add(session.items[0], found)
-            for name, error in session.score_errors.items():
-                failures.count(name, error, session.items[0])
-            for name, usage in session.eval_usage.items():
-                evaluations.book(models[name], usage)
-            for name, unkept in session.unkept.items():
-                evaluations.book_unkept(models[name], unkept)
-    return {name: each.scores(count, rows.of(each)) for name, each in sums.items()} if count else {}
 
 
 def _is_constant(model: str) -> bool:

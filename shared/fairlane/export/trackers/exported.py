@@ -1,14 +1,18 @@
-"""What an exporter gets of a run, and what it returns; finds an exporter by its name."""
+"""What an exporter gets of a run, and what it returns; finds exporters by name, and keeps their records."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Mapping
+import tempfile
+from array import array
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from heapq import merge
 from importlib.metadata import entry_points
-from typing import Any, TypeAlias, cast
+from typing import Any, Generic, Self, TypeAlias, TypeVar, cast
 
 from fairlane.core.errors import UnknownFormat
+from fairlane.export.lines import read_record, record_line
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec, cell_of
 
@@ -71,7 +75,9 @@ def exporter_names() -> list[str]:
 
 def find_exporter(name: str) -> Exporter:
     """The exporter of that name. Raises `UnknownFormat`."""
-    found = sorted(entry_points(group=GROUP, name=name), key=lambda point: not _is_own(point.module))
+    found = sorted(
+        entry_points(group=GROUP, name=name), key=lambda point: not point.module.startswith("fairlane.")
+    )
     if not found:
         raise UnknownFormat(f"there is no exporter {name!r}: there are {', '.join(exporter_names())}")
     return cast(Exporter, found[0].load())
@@ -96,5 +102,50 @@ def plain(value: Any, bits: int | None = None) -> Any:
     return value
 
 
-def _is_own(module: str) -> bool:
-    return module.startswith("fairlane.")
+Key = TypeVar("Key", bound=Hashable)
+
+
+class RecordSpool(Generic[Key]):
+    """Takes records once; of each it holds eight bytes in memory. A context manager.
+
+    ``key`` says what a record belongs to, such as its model and prompt.
+    """
+
+    def __init__(self, key: Callable[[Record], Key]) -> None:
+        self._key, self._file = key, tempfile.TemporaryFile()  # noqa: SIM115 - closed by __exit__
+        self._places: dict[Key, array[int]] = {}
+
+    def take(self, records: Iterable[Record]) -> None:
+        """Write records to disk."""
+        for record in records:
+            self._places.setdefault(self._key(record), array("Q")).append(self._file.tell())
+            self._file.write(record_line(record).encode())
+
+    @property
+    def count(self) -> int:
+        """Records that were taken."""
+        return sum(map(len, self._places.values()))
+
+    @property
+    def keys(self) -> list[Key]:
+        """What records belong to, in the order of appearance."""
+        return list(self._places)
+
+    def of(self, key: Key) -> Iterator[Record]:
+        """The records of one key, in the order in which they came."""
+        return self._read(self._places[key])
+
+    def all(self) -> Iterator[Record]:
+        """All records, in the order in which they came."""
+        return self._read(merge(*self._places.values()))
+
+    def _read(self, places: Iterable[int]) -> Iterator[Record]:
+        for place in places:
+            self._file.seek(place)
+            yield read_record(self._file.readline())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._file.close()

@@ -10,8 +10,7 @@ from typing import Any
 from fairlane.export.extras import library
 from fairlane.export.finish_reasons import openai_reason
 from fairlane.export.moments import Moments, OpenRows
-from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, as_text, plain
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, as_text, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -19,14 +18,8 @@ from fairlane.model.tokens import Usage
 DEFAULT_FOLDER = "logs"
 """Where ``inspect view`` looks."""
 
-_ROLES = frozenset({"system", "user", "assistant", "tool"})
-_STOP_REASONS: Mapping[str, str] = {
-    "stop": "stop",
-    "length": "max_tokens",
-    "tool_calls": "tool_calls",
-    "content_filter": "content_filter",
-    "function_call": "tool_calls",
-}
+_STOP_REASONS: Mapping[str, str] = {"length": "max_tokens", "function_call": "tool_calls"}
+"""Inspect's words for reasons that it calls otherwise."""
 
 
 def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
@@ -86,8 +79,9 @@ def _sample(run: ExportedRun, record: Record) -> Any:
     messages = [_message(each) for each in asked]
     output = model.ModelOutput(model=record.model)
     if record.output is not None:
-        reason = _STOP_REASONS[openai_reason(record.finish_reason, calls=False)]
-        output = model.ModelOutput.from_content(record.model, record.output, stop_reason=reason)
+        reason = openai_reason(record.finish_reason, calls=False)
+        stop_reason = _STOP_REASONS.get(reason, reason)
+        output = model.ModelOutput.from_content(record.model, record.output, stop_reason=stop_reason)
         output.usage = _usage([record.usage])
         output.time = None if record.latency_ms is None else record.latency_ms / 1000
         messages.append(output.choices[0].message)
@@ -114,15 +108,14 @@ def _sample(run: ExportedRun, record: Record) -> Any:
 
 
 def _message(message: Mapping[str, Any]) -> Any:
-    model, role = library("inspect_ai.model", "", "inspect"), str(message.get("role"))
+    model = library("inspect_ai.model", "", "inspect")
     kinds = {
-        "system": model.ChatMessageSystem,
+        "user": model.ChatMessageUser,
         "assistant": model.ChatMessageAssistant,
         "tool": model.ChatMessageTool,
     }
-    return kinds.get(role if role in _ROLES else "system", model.ChatMessageUser)(
-        content=as_text(message.get("content") or "")
-    )
+    kind = kinds.get(str(message.get("role")), model.ChatMessageSystem)
+    return kind(content=as_text(message.get("content") or ""))
 
 
 def _scores(record: Record) -> dict[str, Any]:

@@ -12,8 +12,7 @@ from typing import Any
 
 from fairlane.export.extras import library
 from fairlane.export.spool import Spool
-from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 

@@ -7,8 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 from fairlane.export.extras import library
-from fairlane.export.trackers.exported import Exported, ExportedRun, Variant, plain
-from fairlane.export.trackers.record_spool import RecordSpool
+from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 
@@ -73,7 +72,7 @@ def _example(run: ExportedRun, number: int, record: Record) -> dict[str, Any]:
     expected = run.expected(record)
     output = {} if expected is None else {"expected": expected}
     return {
-        "id": _key(number),
+        "id": f"row-{number}",
         "input": plain(record.row, BITS),
         "output": output,
         "metadata": {"row": number},
@@ -114,7 +113,3 @@ def _send(experiments: Any, experiment: str, example: str, run: ExportedRun, rec
             explanation=record.arguments.get(name),
             error=problem,
         )
-
-
-def _key(row: int) -> str:
-    return f"row-{row}"

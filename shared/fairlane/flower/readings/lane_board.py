@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from fairlane.client.deployment import Deployment
@@ -74,31 +75,30 @@ class LaneBoard:
         return errors_of([view.lane], show_text=self._show_text)(view.last_error)
 
 
-def chart(samples: Sequence[Sample], now_ms: int, step: Step) -> dict[str, list[float | None]]:
+def chart(samples: Sequence[Sample], now_ms: int, step: Step) -> dict[str, Sequence[float | None]]:
     """Columns of a chart: moments in seconds, calls a minute by what became of them, the limit, and counts.
 
     The first sample has nothing before it to count from, so its rates are unknown.
     """
-    found: dict[str, list[float | None]] = {
-        name: [] for name in ("at", "limit", "admitted", "refused", "in_flight", "waiting")
-    }
-    before_ms: int | None = None
-    for sample in samples:
-        minutes = None if before_ms is None else (sample.at_ms - before_ms) / 60_000
-        _put(found, sample, minutes)
-        before_ms = sample.at_ms
     if samples and now_ms - samples[-1].at_ms > QUIET_STEPS * step.every_ms:
-        _put(found, samples[-1]._replace(at_ms=now_ms, admitted=0, refused=0), 1)
-    return found
+        samples = [*samples, samples[-1]._replace(at_ms=now_ms, admitted=0, refused=0)]
+    return {
+        "at": [each.at_ms / 1000 for each in samples],
+        "limit": [each.limit_per_minute for each in samples],
+        "admitted": _per_minute(samples, [each.admitted for each in samples]),
+        "refused": _per_minute(samples, [each.refused for each in samples]),
+        "in_flight": [each.in_flight for each in samples],
+        "waiting": [each.waiting for each in samples],
+    }
 
 
-def _put(columns: dict[str, list[float | None]], sample: Sample, minutes: float | None) -> None:
-    columns["at"].append(sample.at_ms / 1000)
-    columns["limit"].append(sample.limit_per_minute)
-    columns["admitted"].append(round(sample.admitted / minutes, 2) if minutes else None)
-    columns["refused"].append(round(sample.refused / minutes, 2) if minutes else None)
-    columns["in_flight"].append(sample.in_flight)
-    columns["waiting"].append(sample.waiting)
+def _per_minute(samples: Sequence[Sample], counts: Sequence[int]) -> list[float | None]:
+    """The counts, each since the sample before, as rates."""
+    rates: list[float | None] = [None] * len(counts)
+    for at, (before, now) in enumerate(pairwise(samples), start=1):
+        minutes = (now.at_ms - before.at_ms) / 60_000
+        rates[at] = round(counts[at] / minutes, 2) if minutes else None
+    return rates
 
 
 def _row(

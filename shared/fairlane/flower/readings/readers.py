@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass
 from threading import Lock
 from typing import Any, TypeVar
 
@@ -53,31 +52,15 @@ class SharedReading:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
 
-@dataclass(frozen=True, slots=True)
 class Readers:
-    """One reader for each page, made once by `installing`; ``show_text`` allows rows and outputs on pages."""
+    """One reader for each page, made once by `installing`."""
 
-    deployment: Deployment
-    readings: SharedReading
-    lanes: LaneBoard
-    runs: RunList
-    run: RunPage
-    item: ItemPage
-    teams: TeamBoard
-    show_text: bool
-
-    @classmethod
-    def of(cls, deployment: Deployment, *, show_text: bool) -> Readers:
-        """Build the readers of one deployment."""
+    def __init__(self, deployment: Deployment, *, show_text: bool) -> None:
+        """``show_text`` allows rows and outputs on pages."""
         tallies = Tallies(deployment)
-        runs = RunList(deployment, tallies, show_text=show_text)
-        return cls(
-            deployment=deployment,
-            readings=SharedReading(),
-            lanes=LaneBoard(deployment, show_text=show_text),
-            runs=runs,
-            run=RunPage(deployment, runs, tallies, show_text=show_text),
-            item=ItemPage(deployment, runs, show_text=show_text),
-            teams=TeamBoard(deployment),
-            show_text=show_text,
-        )
+        self.deployment, self.readings = deployment, SharedReading()
+        self.lanes = LaneBoard(deployment, show_text=show_text)
+        self.runs = RunList(deployment, tallies, show_text=show_text)
+        self.run = RunPage(deployment, self.runs, tallies, show_text=show_text)
+        self.item = ItemPage(deployment, self.runs, show_text=show_text)
+        self.teams = TeamBoard(deployment)

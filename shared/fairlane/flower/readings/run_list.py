@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import asdict
 from threading import Lock
 from typing import Any
 
@@ -100,15 +101,4 @@ class RunList:
 
 def scores_shown(scores: Mapping[str, Scores]) -> list[dict[str, Any]]:
     """Each evaluator's mean over the items so far, with its standard error."""
-    return [
-        {
-            "name": name,
-            "mean": score.mean,
-            "standard_error": score.standard_error,
-            "count": score.count,
-            "missing": score.missing,
-            "minimum": score.minimum,
-            "maximum": score.maximum,
-        }
-        for name, score in scores.items()
-    ]
+    return [{"name": name} | asdict(score) for name, score in scores.items()]

@@ -1,23 +1,67 @@
-"""Flower's own task rows, in our words: run, item, team, lane and model in place of raw arguments."""
+"""Tasks as Flower keeps them, in our words: rows of its table, and the attempts at a job."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import pairwise
 from threading import Lock
-from typing import Any, NamedTuple
+from typing import Any
 
 from fairlane.broker.app import TASK_NAME
 from fairlane.core.errors import FairlaneError
 from fairlane.core.lru import Lru
-from fairlane.flower.tasks.attempts_seen import lane_of
+from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunSpec, cell_of
+
+LOOKED_FOR = 300
+"""A job's attempts that are looked for, from the first on."""
+
+_LANE = re.compile(r"\blane=(.*)$")
+_ENDS = ("succeeded", "failed", "retried", "rejected", "revoked")
+
+
+def attempts_seen(tasks: Mapping[str, Any], ref: RunRef, job: int) -> list[dict[str, Any]]:
+    """Attempts in order; times are seconds since the epoch, by the workers' clocks."""
+    found: list[dict[str, Any]] = []
+    for number in range(1, LOOKED_FOR + 1):
+        task = tasks.get(Attempt(ref.run, ref.team, job, number, "").id)
+        if task is not None:
+            found.append(_seen(number, task))
+    for before, after in pairwise(found):
+        if before["ended"] is not None and after["received"] is not None:
+            after["waited_s"] = max(0.0, after["received"] - before["ended"])
+    return found
+
+
+def lane_of(task: Any) -> str:
+    """The lane in an attempt's message."""
+    found = _LANE.search(task.kwargs or "")
+    return found[1].strip("'\"") if found else ""
+
+
+def _seen(number: int, task: Any) -> dict[str, Any]:
+    ended = [moment for name in _ENDS if (moment := getattr(task, name, None)) is not None]
+    return {
+        "number": number,
+        "task": task.uuid,
+        "state": task.state,
+        "outcome": (task.result or "").strip("'\""),
+        "lane": lane_of(task),
+        "worker": task.worker.hostname if task.worker else None,
+        "received": task.received,
+        "started": task.started,
+        "ended": max(ended, default=None),
+        "runtime_s": task.runtime,
+        "waited_s": None,
+    }
+
 
 COLUMNS = {"run": "Run", "item": "Item", "team": "Team", "lane": "Lane", "model": "Model"}
 DEFAULT_COLUMNS = "run,item,team,lane,model,state,result,received,runtime,worker"
 
 KEPT = 500
-"""Runs whose shape is remembered; of any other that is shown, it is read again."""
+"""Runs whose spec is remembered; of any other that is shown, it is read again."""
 
 _ID = re.compile(r"([^/]+)/([^/]+)/(\d+)/(\d+)")
 
@@ -27,28 +71,26 @@ def is_attempt(task: str) -> bool:
     return _ID.fullmatch(task) is not None
 
 
-class Shape(NamedTuple):
-    """A run's shape, which gives a job's item and model, without any text."""
+def item_of(spec: RunSpec, job: int) -> str:
+    """``"17"``, ``"17 (accuracy)"`` for what an evaluator makes of it, or a session's."""
+    if _is_of_session(spec, job):
+        return f"session job {job - spec.items * spec.steps}"
+    item, step = divmod(job, spec.steps)
+    return str(item) if step == 0 else f"{item} ({spec.evals[step - 1].name})"
 
-    steps: int
-    items: int
-    spec: RunSpec
 
-    def item_of(self, job: int) -> str:
-        """``"17"``, ``"17 (accuracy)"`` for what an evaluator makes of it, or a session's."""
-        if job >= self.items * self.steps and self.spec.session_evals:
-            return f"session job {job - self.items * self.steps}"
-        item, step = divmod(job, self.steps)
-        return str(item) if step == 0 else f"{item} ({self.spec.evals[step - 1].name})"
+def model_of(spec: RunSpec, job: int) -> str:
+    """The model as the run names it, which may be a template over the row."""
+    if _is_of_session(spec, job):
+        return ""
+    item, step = divmod(job, spec.steps)
+    if step:
+        return spec.evals[step - 1].model
+    return spec.models[cell_of(spec, item).model] if spec.models else ""
 
-    def model_of(self, job: int) -> str:
-        """The model as the run names it, which may be a template over the row."""
-        if job >= self.items * self.steps and self.spec.session_evals:
-            return ""
-        item, step = divmod(job, self.steps)
-        if step:
-            return self.spec.evals[step - 1].model
-        return self.spec.models[cell_of(self.spec, item).model] if self.spec.models else ""
+
+def _is_of_session(spec: RunSpec, job: int) -> bool:
+    return job >= spec.items * spec.steps and bool(spec.session_evals)
 
 
 class TaskRows:
@@ -56,12 +98,12 @@ class TaskRows:
 
     def __init__(self, spec_of: Callable[[RunRef], RunSpec | None]) -> None:
         self._spec_of, self._lock = spec_of, Lock()
-        self._shapes = Lru[RunRef, Shape](KEPT)
+        self._specs = Lru[RunRef, RunSpec](KEPT)
 
     def learn(self, refs: Iterable[RunRef]) -> None:
-        """Read the shapes of runs that are not known, which blocks. One that cannot be read is left out."""
+        """Read the specs of runs that are not known, which blocks. One that cannot be read is left out."""
         for ref in refs:
-            if ref in self._shapes:
+            if ref in self._specs:
                 continue
             try:
                 spec = self._spec_of(ref)
@@ -69,7 +111,7 @@ class TaskRows:
                 continue
             if spec is not None:
                 with self._lock:
-                    self._shapes.put(ref, Shape(spec.steps, spec.items, spec))
+                    self._specs.put(ref, spec)
 
     def format(self, task: Any) -> Any:
         """A task, changed so that it has our columns; another's has its name in the first of them."""
@@ -78,13 +120,13 @@ class TaskRows:
             return _with(task, dict.fromkeys(COLUMNS, "") | {"run": task.name or ""})
         ref, job = RunRef(match[1], match[2]), int(match[3])
         with self._lock:
-            shape = self._shapes.get(ref)
+            spec = self._specs.get(ref)
         shown = {
             "run": ref.run,
-            "item": shape.item_of(job) if shape else f"job {job}",
+            "item": item_of(spec, job) if spec else f"job {job}",
             "team": ref.team,
             "lane": lane_of(task),
-            "model": shape.model_of(job) if shape else "",
+            "model": model_of(spec, job) if spec else "",
         }
         _with(task, shown)
         task.args, task.kwargs = f"attempt {match[4]} of job {job}", ""

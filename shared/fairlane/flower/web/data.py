@@ -9,7 +9,7 @@ from typing import Any
 from tornado.web import HTTPError
 
 from fairlane.flower.readings.lane_board import SPANS
-from fairlane.flower.tasks.attempts_seen import attempts_seen
+from fairlane.flower.tasks.task_rows import attempts_seen
 from fairlane.flower.web.guarded import Data
 from fairlane.model.run import RunRef
 

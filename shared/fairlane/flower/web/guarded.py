@@ -48,7 +48,7 @@ def _is_local(host: str) -> bool:
 
 
 def find_handler(application: Flower, request: HTTPServerRequest, **kwargs: Any) -> HTTPMessageDelegate:
-    """In place of Flower's own, for its pages and for ours: who answers a request.
+    """Find the handler of a request, in place of Flower's own method: for its pages and for ours.
 
     Without a login a Flower on this machine's own address answers to this machine's own names alone: a page
     from elsewhere whose name was made to lead here (DNS rebinding) would be of its origin.
@@ -115,7 +115,7 @@ class Guarded(BaseHandler):
             raise HTTPError(403, "log in first")
 
     def who(self) -> str:
-        """Who asks, as far as Flower knows, for the audit log."""
+        """The name of the user, as far as Flower knows it, for the audit log."""
         if isinstance(self.current_user, str):
             return f"{self.current_user} (Flower)"
         if self.flower.options.basic_auth:
@@ -141,7 +141,7 @@ class Guarded(BaseHandler):
 
 
 class Page(Guarded):
-    """A page of HTML. Who has not logged in is led to where they can."""
+    """A page of HTML. It sends a user without a login to the login page."""
 
     section = ""
     """The entry of the navigation that the page belongs to, and whose list has what is there."""

@@ -11,7 +11,7 @@ from rich.console import Console
 
 from fairlane.client.client import Client
 from fairlane.client.deployment import Waiter
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.evaluators.builders import exact_match, llm_judge

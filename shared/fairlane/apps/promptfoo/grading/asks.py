@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, TypeAlias, TypeVar
 
 from fairlane.apps.promptfoo.subjects import CheckError, Result
-from fairlane.client.handle import Run
+from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import TemplateError
 from fairlane.export.finish_reasons import REFUSAL
