@@ -14,7 +14,7 @@ from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
@@ -60,7 +60,6 @@ class AssertionReader:
     """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
     files: Files
-    problems: Problems
     graders: Graders
     here: bool = False
 
@@ -76,16 +75,16 @@ class AssertionReader:
         here = self.here or any(options.get(name) for name in ("transform", "postprocess"))
         for raw, where in written:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
-                self.problems.add(where, "an assertion needs a type")
+                where.refuse("an assertion needs a type")
                 continue
             one = _Written(raw, kind, names, options, where, place)
             if kind == SETS:
                 found.checks.extend(self._set(one))
                 continue
             if refused := refusal_of(kind):
-                self.problems.add(where, refused)
+                where.refuse(refused)
                 continue
-            self._note_unknown(raw, where)
+            where.check_names(raw, "an assertion", _KEYS)
             by_workers = not here and not raw.get("transform")
             if by_workers and one.name in TYPES:
                 plain = self._plain(one)
@@ -102,10 +101,10 @@ class AssertionReader:
         """An ``assert-set`` with its own assertions, all of which are checked here."""
         listed = one.raw.get("assert")
         if not isinstance(listed, list):
-            self.problems.add(one.place, "an assert-set has a list of assertions under assert")
+            one.place.refuse("an assert-set has a list of assertions under assert")
             return []
         written = tuple((each, one.place / "assert" / number) for number, each in enumerate(listed))
-        inner = AssertionReader(self.files, self.problems, self.graders, here=True)
+        inner = AssertionReader(self.files, self.graders, here=True)
         checks = inner.read(written, one.names, one.options, one.test).checks
         return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
@@ -119,14 +118,10 @@ class AssertionReader:
             return False
         return one.name == SIMILAR or one.raw.get("threshold") is None
 
-    def _note_unknown(self, raw: Mapping[str, Any], where: Place) -> None:
-        for name in raw.keys() - _KEYS:
-            self.problems.unknown(where / str(name), "an assertion", _KEYS)
-
     def _plain(self, one: _Written) -> dict[str, Any] | None:
         value = self._value(one)
         if problem := value_problem(one.kind, value):
-            self.problems.add(one.place / "value", f"{one.kind}: {problem}")
+            (one.place / "value").refuse(f"{one.kind}: {problem}")
             return None
         return {"type": one.kind, "value": value, **self._common(one)}
 
@@ -145,7 +140,7 @@ class AssertionReader:
         if name == RUBRIC and value is None and (raw.get("rubricPrompt") or one.options.get("rubricPrompt")):
             value = ""
         if problem := self._problem(name, value, raw):
-            self.problems.add(place / "value" if name in TYPES else place, f"{one.kind}: {problem}")
+            (place / "value" if name in TYPES else place).refuse(f"{one.kind}: {problem}")
             return None
         check = {"type": one.kind, "value": value, **self._common(one, threshold=True)}
         if raw.get("config") is not None:
@@ -162,9 +157,7 @@ class AssertionReader:
         if isinstance(code, str) and code.startswith(FILE) and is_program(code):
             return self._program(code, place) or ""
         if not isinstance(code, str) or code.startswith(FILE):
-            self.problems.add(
-                place, "a transform is an expression in JavaScript, or a file of JavaScript or Python"
-            )
+            place.refuse("a transform is an expression in JavaScript, or a file of JavaScript or Python")
             return ""
         self._can_run("javascript", place)
         return code
@@ -172,7 +165,7 @@ class AssertionReader:
     def _can_run(self, language: str, place: Place) -> bool:
         problem = self.files.programs.problem(".py" if language == "python" else ".js")
         if problem:
-            self.problems.add(place, problem)
+            place.refuse(problem)
         return problem is None
 
     def _program(self, reference: str, place: Place) -> str | None:
@@ -203,7 +196,7 @@ class AssertionReader:
         find = self.graders.embedder if alike else self.graders.judge
         judge = find(one.raw.get("provider"), one.options, one.place, one.test)
         if not isinstance(text, str) or not text.strip():
-            self.problems.add(one.place / "value", f"{one.kind} needs a text that says what to look for")
+            (one.place / "value").refuse(f"{one.kind} needs a text that says what to look for")
             return None
         common = self._common(one)
         threshold = self._cosine(one.raw, one.place) if alike else None
@@ -215,7 +208,7 @@ class AssertionReader:
         threshold = raw.get("threshold", SIMILAR_ENOUGH)
         if isinstance(threshold, int | float) and not isinstance(threshold, bool) and -1 <= threshold <= 1:
             return float(threshold)
-        self.problems.add(place / "threshold", "the threshold of similar is a number from -1 to 1")
+        (place / "threshold").refuse("the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
 
     def _value(self, one: _Written) -> Any:
@@ -227,7 +220,7 @@ class AssertionReader:
             raw = self._of_file(path, place)
         elif isinstance(raw, list):
             raw = [self._listed(each, place / number) for number, each in enumerate(raw)]
-        value = filled(raw, one.names, place, self.problems)
+        value = filled(raw, one.names, place)
         if one.name in _JSON and isinstance(value, str):
             try:
                 return parse_yaml(value) if value.strip() else None
@@ -248,7 +241,7 @@ class AssertionReader:
         """Weight and metric, and the threshold where that is asked for; those that are there."""
         common: dict[str, Any] = {"weight": self._number(one, "weight", 0, "a weight is a number from 0 on")}
         if (metric := one.raw.get("metric")) is not None:
-            common["metric"] = str(filled(metric, one.names, one.place / "metric", self.problems))
+            common["metric"] = str(filled(metric, one.names, one.place / "metric"))
         if threshold:
             common["threshold"] = self._number(one, "threshold", -math.inf, "a threshold is a number")
         return {name: each for name, each in common.items() if each is not None}
@@ -257,7 +250,7 @@ class AssertionReader:
         value = one.raw.get(name)
         if value is None or _is_number(value, least):
             return value
-        self.problems.add(one.place / name, wanted)
+        (one.place / name).refuse(wanted)
         return None
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.grading.graders import EMBEDS
 from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 
 SIMILAR_ENOUGH = 0.75
@@ -24,7 +24,6 @@ class Graders:
 
     providers: Providers
     files: Files
-    problems: Problems
     judge_model: Provider | None
     embedding_model: Provider | None
 
@@ -59,7 +58,7 @@ class Graders:
             return self.providers.one(named, where)
         if self.judge_model is None:
             remedy = "name one in defaultTest.options.provider, or give --judge-model <connection>:<model>"
-            self.problems.add(place, f"this needs a model that judges: {remedy}")
+            place.refuse(f"this needs a model that judges: {remedy}")
         return self.judge_model
 
     def embedder(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
@@ -74,7 +73,7 @@ class Graders:
                 "name it as its provider, like openai:embedding:text-embedding-3-small, or give "
                 "--embedding-model <connection>:<model>"
             )
-            self.problems.add(place, f"this needs a model that makes embeddings: {remedy}")
+            place.refuse(f"this needs a model that makes embeddings: {remedy}")
             return None
         return self.providers.one(named, where, embeds=True)
 
@@ -91,7 +90,7 @@ class Graders:
             return own
         if isinstance(own, list | Mapping):
             return json.dumps(own, ensure_ascii=False)
-        self.problems.add(place, "a rubricPrompt is a text, or a chat")
+        place.refuse("a rubricPrompt is a text, or a chat")
         return None
 
 

@@ -10,7 +10,7 @@ from typing import Any
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
 from fairlane.apps.promptfoo.reading.providers import Provider
 
@@ -25,7 +25,6 @@ class SuiteHooks:
     """
 
     hooks: Hooks
-    problems: Problems
     place: Place
     reader: PromptReader
     prompts: Sequence[PromptText]
@@ -43,7 +42,7 @@ class SuiteHooks:
         try:
             left = self.hooks.before_all(given)
         except ProgramError as error:
-            self.problems.add(self.place, str(error))
+            self.place.refuse(str(error))
             return default, list(tests), scenarios
         self.derived = left.get("derivedMetrics")
         self.prompts = list(self._prompts(left.get("prompts")))
@@ -70,7 +69,7 @@ class SuiteHooks:
             if same is not None:
                 yield same
             elif label not in {each.label for each in self.prompts}:
-                self.problems.note(
+                self.place.note(
                     f"the prompt {label!r} that beforeAll adds is asked of no provider, as in promptfoo"
                 )
             elif isinstance(raw, str):
@@ -80,7 +79,11 @@ class SuiteHooks:
         known = {_key(described(each)): each for each in tests}
         for number, each in enumerate(left if isinstance(left, list) else []):
             same = known.get(_key(each))
-            where = tests[number].place if number < len(tests) else Place(self.place.file, ("tests", number))
+            where = (
+                tests[number].place
+                if number < len(tests)
+                else self.place.within(self.place.file) / "tests" / number
+            )
             yield same if same is not None else read(each, where)
 
 
@@ -89,7 +92,6 @@ class TestHooks:
     """Shows ``beforeEach`` each test, once for each prompt and provider that it goes to, and repetition."""
 
     hooks: Hooks
-    problems: Problems
     place: Place
     prompts: Sequence[PromptText]
     providers: Sequence[Provider]
@@ -100,13 +102,13 @@ class TestHooks:
         """Tests with one set of variables each. One that differs by prompt or provider becomes several."""
         for number, (case, written) in enumerate(made):
             if case.options.get("transformVars"):
-                self.problems.add(case.place, "beforeEach is not supported with transformVars")
+                case.place.refuse("beforeEach is not supported with transformVars")
                 return
             before = described(case, written)
             try:
                 steps = list(self._steps(case, before))
             except ProgramError as error:
-                self.problems.add(self.place, str(error))
+                self.place.refuse(str(error))
                 return
             after = {_key(test) for _, _, test in steps}
             if len(after) <= 1:
@@ -116,9 +118,7 @@ class TestHooks:
             first: dict[tuple[str, str], Mapping[str, Any]] = {}
             for prompt, provider, test in steps:
                 if _key(first.setdefault((prompt, provider), test)) != _key(test):
-                    self.problems.add(
-                        self.place, "beforeEach returns another test at each repetition: leave out repeat"
-                    )
+                    self.place.refuse("beforeEach returns another test at each repetition: leave out repeat")
                     return
             for (prompt, provider), test in first.items():
                 own = self._one(case, test, written)
@@ -132,12 +132,10 @@ class TestHooks:
                         yield prompt.label, provider.label, self.hooks.before_each(before)
 
     def _one(self, case: Case, test: Mapping[str, Any], written: Mapping[str, Any]) -> Case:
-        made = case if _key(test) == _key(described(case, written)) else self.read(test, case.place)
-        variables = made.variables
-        if made is case:
-            places = {name: place for name, (_, place) in case.variables.items()}
-            variables = {name: (value, places[name]) for name, value in written.items()}
-        return replace(made, variables=variables, options={**made.options, "disableVarExpansion": True})
+        if _key(test) == _key(described(case, written)):
+            return case.alone(written)
+        made = self.read(test, case.place)
+        return replace(made, options={**made.options, "disableVarExpansion": True})
 
 
 def described(case: Case, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:

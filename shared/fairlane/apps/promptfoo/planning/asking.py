@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.chats import chat_of
 from fairlane.apps.promptfoo.reading.files import Files
 from fairlane.apps.promptfoo.reading.parameters import ParameterReader
-from fairlane.apps.promptfoo.reading.problems import Problems
+from fairlane.apps.promptfoo.reading.problems import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import Provider
 from fairlane.apps.promptfoo.reading.templates import filled
@@ -32,7 +32,6 @@ class Asker:
     """Makes requests; what cannot be made becomes a problem."""
 
     files: Files
-    problems: Problems
 
     def ask(
         self, prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
@@ -47,7 +46,7 @@ class Asker:
             return None
         if provider.instructions:
             messages = [{"role": "system", "content": provider.instructions}, *messages]
-        own = ParameterReader(self.files, self.problems).read(prompt.label, config, prompt.place)
+        own = ParameterReader(self.files).read(prompt.label, config, prompt.place)
         return Asked({"messages": messages, **own.values}, text)
 
     def written(
@@ -60,7 +59,7 @@ class Asker:
         raw, config = made
         before, after = provider.affixes
         raw = f"{case.options.get('prefix') or ''}{raw}{case.options.get('suffix') or ''}"
-        text = self.text(f"{before}{raw}{after}", prompt, names)
+        text = _filled_in(f"{before}{raw}{after}", prompt.place, names)
         return None if text is None else (text, config)
 
     def _raw(
@@ -81,7 +80,7 @@ class Asker:
             else:
                 found = self.files.programs.file(path, function, [context], default="")
         except ProgramError as error:
-            self.problems.add(prompt.place, f"{path.name}: {error}")
+            prompt.place.refuse(f"{path.name}: {error}")
             return None
         config = prompt.config
         if isinstance(found, Mapping) and "prompt" in found:
@@ -91,22 +90,9 @@ class Asker:
         if isinstance(found, Mapping | list):
             found = json.dumps(found, ensure_ascii=False)
         if not isinstance(found, str):
-            self.problems.add(prompt.place, f"{path.name} returned no prompt")
+            prompt.place.refuse(f"{path.name} returned no prompt")
             return None
         return found, config
-
-    def text(self, raw: str, prompt: PromptText, names: Mapping[str, Any]) -> str | None:
-        """The prompt with its variables filled in: text by text, if it is JSON."""
-        try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
-            found = filled(raw, {**names, "row": names}, prompt.place, self.problems)
-            return found if isinstance(found, str) else None
-        return json.dumps(
-            filled(document, {**names, "row": names}, prompt.place, self.problems),
-            indent=2,
-            ensure_ascii=False,
-        )
 
     def _messages(self, text: str, prompt: PromptText) -> list[dict[str, Any]] | None:
         """The chat that a text is, or one message of a user."""
@@ -117,7 +103,7 @@ class Asker:
         except (ValueError, YamlError, RecursionError) as error:
             if (brackets and '"role"' in stripped) or stripped.startswith("- role:"):
                 shown = " ".join(str(error).split())
-                self.problems.add(prompt.place, f"the chat that its template makes cannot be read: {shown}")
+                prompt.place.refuse(f"the chat that its template makes cannot be read: {shown}")
                 return None
             document = None
         return chat_of(document) or [{"role": "user", "content": text}]
@@ -135,5 +121,16 @@ def text_of(request: Mapping[str, Any]) -> str:
 def asked_text(prompt: PromptText, names: Mapping[str, Any]) -> str:
     """A prompt that workers rendered, as assertions see it; its template, if only workers can fill it."""
     problems = Problems()
-    text = Asker(Files(problems), problems).text(prompt.raw, prompt, names)
-    return prompt.raw if text is None or list(problems) else text
+    text = _filled_in(prompt.raw, Place(prompt.place.file, problems), names)
+    return prompt.raw if text is None or any(problems) else text
+
+
+def _filled_in(raw: str, place: Place, names: Mapping[str, Any]) -> str | None:
+    """The prompt with its variables filled in: text by text, if it is JSON."""
+    names = {**names, "row": names}
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        found = filled(raw, names, place)
+        return found if isinstance(found, str) else None
+    return json.dumps(filled(document, names, place), indent=2, ensure_ascii=False)

@@ -11,7 +11,6 @@ from typing import Any
 from fairlane.apps.promptfoo.planning.asking import Asker
 from fairlane.apps.promptfoo.planning.rows import ASKED, PROMPT, REQUEST, STORE_AS
 from fairlane.apps.promptfoo.reading.case import Case, fits
-from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
 from fairlane.client.submitting.options import SubmitOptions
@@ -54,7 +53,6 @@ class Planner:
     names: Sequence[Mapping[str, Any]]
     rows: Sequence[Mapping[str, Any]]
     asker: Asker
-    problems: Problems
 
     def runs(self, providers: Sequence[Provider]) -> Iterator[PlannedRun]:
         """A run for providers with the same parameters and prompts, unless they are the same model twice."""
@@ -142,7 +140,7 @@ class Planner:
         if own.get("repetitions", 1) > 1:
             where = self.prompts[0].place if self.prompts else None
             if where is not None:
-                self.problems.add(where, "repeat is not supported with echo and programs: they answer once")
+                where.refuse("repeat is not supported with echo and programs: they answer once")
         if part:
             own["name"] = self._named(part)
         return own
@@ -170,10 +168,9 @@ class Planner:
         """Whether a prompt reads earlier outputs, which is a problem where it is made before the run."""
         if not (row.get(STORE_AS) or CONVERSATION in prompt.raw):
             return False
-        self.problems.add(
-            prompt.place,
+        prompt.place.refuse(
             f"this prompt is made before the run, so that neither {CONVERSATION} nor "
-            "storeOutputAs can be used: write each message, with texts alone",
+            "storeOutputAs can be used: write each message, with texts alone"
         )
         return True
 

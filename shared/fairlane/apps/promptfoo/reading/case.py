@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.problems import Place
@@ -45,6 +45,12 @@ class Case:
             default.prompts if self.prompts is None else self.prompts,
             default.providers if self.providers is None else self.providers,
         )
+
+    def alone(self, values: Mapping[str, Any]) -> Case:
+        """This test with these values of its variables, which are not spread again."""
+        places = {name: place for name, (_, place) in self.variables.items()}
+        variables = {name: (value, places.get(name, self.place)) for name, value in values.items()}
+        return replace(self, variables=variables, options={**self.options, "disableVarExpansion": True})
 
     def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
         """Whether this test is asked with a prompt of this label, of a provider of this label and id."""

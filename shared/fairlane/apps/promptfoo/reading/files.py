@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from glob import glob
 from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
 FILE = "file://"
@@ -31,21 +31,31 @@ _GLOB = frozenset("*?[")
 _DEPTH = 20
 
 
+def with_texts(value: Any, place: Place, change: Callable[[str, Place], Any]) -> Any:
+    """A document in which each text is what ``change`` makes of it."""
+    if isinstance(value, str):
+        return change(value, place)
+    if isinstance(value, list):
+        return [with_texts(each, place / number, change) for number, each in enumerate(value)]
+    if isinstance(value, Mapping):
+        return {name: with_texts(each, place / str(name), change) for name, each in value.items()}
+    return value
+
+
 class Files:
     """Reads files for one configuration; what cannot be read becomes a problem where it is named."""
 
-    def __init__(self, problems: Problems, programs: Programs | None = None) -> None:
-        self._problems = problems
-        self.programs = programs or Programs(allowed=False)
+    def __init__(self, programs: Programs) -> None:
+        self.programs = programs
 
     def program(self, reference: str, place: Place) -> tuple[Path, str | None] | None:
         """The file and the function that ``reference`` names, if it can be run here; else a problem."""
         name, function = split_reference(reference)
         path = place.file.parent / Path(name).expanduser()
         if not path.is_file():
-            self._problems.add(place, f"there is no file {name}")
+            place.refuse(f"there is no file {name}")
         elif problem := self.programs.problem(path.suffix):
-            self._problems.add(place, f"{name} is a program, and {problem}")
+            place.refuse(f"{name} is a program, and {problem}")
         else:
             return path.resolve(), function
         return None
@@ -56,7 +66,7 @@ class Files:
         found = sorted(glob(str(place.file.parent / name), recursive=True))  # noqa: PTH207  it may be absolute
         files = [Path(each).resolve() for each in found if Path(each).is_file()]
         if not files:
-            self._problems.add(place, f"no file matches {name}")
+            place.refuse(f"no file matches {name}")
         return files
 
     def base64(self, path: Path, place: Place) -> str | None:
@@ -64,9 +74,9 @@ class Files:
         try:
             if path.stat().st_size <= MOST_BYTES:
                 return b64encode(path.read_bytes()).decode()
-            self._problems.add(place, f"{path.name} is larger than {MOST_BYTES >> 20} MiB")
+            place.refuse(f"{path.name} is larger than {MOST_BYTES >> 20} MiB")
         except OSError as error:
-            self._problems.add(place, f"{path.name} cannot be read: {error.strerror}")
+            place.refuse(f"{path.name} cannot be read: {error.strerror}")
         return None
 
     def find(self, reference: str, place: Place) -> Path | None:
@@ -75,15 +85,15 @@ class Files:
         path = place.file.parent / Path(name).expanduser()
         code = next((end for end in CODE if name.endswith(end) or f"{end}:" in name), None)
         if code:
-            self._problems.add(place, f"{name} is a program, and programs are not run here")
+            place.refuse(f"{name} is a program, and programs are not run here")
         elif path.is_file():
             return path.resolve()
         elif _GLOB & set(name):
-            self._problems.add(place, f"{name} is a pattern: name each file")
+            place.refuse(f"{name} is a pattern: name each file")
         elif path.is_dir():
-            self._problems.add(place, f"{name} is a folder: name each file")
+            place.refuse(f"{name} is a folder: name each file")
         else:
-            self._problems.add(place, f"there is no file {name}")
+            place.refuse(f"there is no file {name}")
         return None
 
     def text(self, path: Path, place: Place) -> str | None:
@@ -91,9 +101,9 @@ class Files:
         try:
             return path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError:
-            self._problems.add(place, f"{path.name} is not UTF-8")
+            place.refuse(f"{path.name} is not UTF-8")
         except OSError as error:
-            self._problems.add(place, f"{path.name} cannot be read: {error.strerror}")
+            place.refuse(f"{path.name} cannot be read: {error.strerror}")
         return None
 
     def data(self, path: Path, place: Place) -> Any:
@@ -102,20 +112,20 @@ class Files:
         if text is None:
             return None
         if path.suffix not in DATA:
-            self._problems.add(place, f"{path.name} is neither YAML nor JSON")
+            place.refuse(f"{path.name} is neither YAML nor JSON")
             return None
         try:
             document = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
         except (ValueError, YamlError, RecursionError) as error:
-            self._problems.add(place, f"{path.name} cannot be read: {' '.join(str(error).split())}")
+            place.refuse(f"{path.name} cannot be read: {' '.join(str(error).split())}")
             return None
-        return self._resolved(document, document, Place(path), 0)
+        return self._resolved(document, document, place.within(path), 0)
 
     def referred(self, value: Any, place: Place) -> tuple[Any, Place]:
         """``value`` itself, or the document that it names as ``file://…`` and where that begins."""
         if isinstance(value, str) and value.startswith(FILE):
             path = self.find(value, place)
-            return (self.data(path, place), Place(path)) if path else (None, place)
+            return (self.data(path, place), place.within(path)) if path else (None, place)
         return value, place
 
     def is_pattern(self, reference: str) -> bool:
@@ -131,15 +141,13 @@ class Files:
         if isinstance(target, str) and target.startswith("#/") and depth < _DEPTH:
             found = _pointed(document, target)
             if found is None:
-                self._problems.add(place / "$ref", f"there is no {target} in this file")
+                (place / "$ref").refuse(f"there is no {target} in this file")
                 return None
             rest = {name: each for name, each in value.items() if name != "$ref"}
             merged = {**found, **rest} if rest and isinstance(found, Mapping) else found
             return self._resolved(merged, document, place, depth + 1)
         if target is not None:
-            self._problems.add(
-                place / "$ref", f"the reference {target} is not followed: only #/… of this file is"
-            )
+            (place / "$ref").refuse(f"the reference {target} is not followed: only #/… of this file is")
         return {
             str(name): self._resolved(each, document, place / str(name), depth)
             for name, each in value.items()

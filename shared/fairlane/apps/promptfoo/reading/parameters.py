@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.files import FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.tools import small, tools_of
 from fairlane.config.problems import did_you_mean
 
@@ -117,7 +117,6 @@ class ParameterReader:
     """Reads parameters for one configuration."""
 
     files: Files
-    problems: Problems
 
     def read(self, identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
         """All of a ``config``."""
@@ -144,7 +143,7 @@ class ParameterReader:
             (config[n] for n in ("transform", "transformResponse", "responseParser") if config.get(n)), None
         )
         if not isinstance(transform, str | None):
-            self.problems.add(place / "transform", "a transform is a text")
+            (place / "transform").refuse("a transform is a text")
             transform = None
         return Parameters(values, "\n".join(said) or None, transform, legacy, affixes)
 
@@ -167,7 +166,7 @@ class ParameterReader:
         if name in HARMLESS or value is None:
             return {}
         if name in CONNECTION:
-            self.problems.note(
+            place.note(
                 f"{name} of {identity} is left out: fairlane.toml says where and as whom a connection calls"
             )
             return {}
@@ -187,16 +186,16 @@ class ParameterReader:
         if known not in PARAMS:
             near = did_you_mean(name, sorted(PARAMS))
             remedy = near or "put it under passthrough to send it as it is"
-            self.problems.add(place, f"the parameter {name} is not supported: {remedy}")
+            place.refuse(f"the parameter {name} is not supported: {remedy}")
             return {}
         if isinstance(value, str) and "{{" in value:
-            self.problems.add(place, "parameters are no templates: write the value")
+            place.refuse("parameters are no templates: write the value")
             return {}
         return {known: value}
 
     def _of_file(self, reference: str, place: Place) -> Any:
         if "{{" in reference:
-            self.problems.add(place, "parameters are no templates: write the value")
+            place.refuse("parameters are no templates: write the value")
             return None
         return self.files.referred(reference, place)[0]
 
@@ -217,7 +216,7 @@ class ParameterReader:
     def _tools(self, value: Any, place: Place) -> Mapping[str, Any]:
         tools = tools_of(value)
         if tools is None:
-            self.problems.add(place, "tools are a list of objects")
+            place.refuse("tools are a list of objects")
             return {}
         return {"tools": tools} if tools else {}
 
@@ -253,7 +252,7 @@ class ParameterReader:
         if isinstance(value, str) and value.strip():
             yield value
         elif value is not None:
-            self.problems.add(place, "this is no text")
+            place.refuse("this is no text")
 
 
 def _schema(name: str, value: Any) -> Mapping[str, Any] | None:

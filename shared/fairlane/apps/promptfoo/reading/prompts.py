@@ -13,8 +13,8 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program, split_reference
 from fairlane.apps.promptfoo.reading.chats import is_chat
-from fairlane.apps.promptfoo.reading.files import CODE, DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.files import CODE, DATA, FILE, Files, with_texts
+from fairlane.apps.promptfoo.reading.problems import Place
 from fairlane.apps.promptfoo.reading.templates import compiled, translated
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
@@ -59,8 +59,8 @@ class PromptText:
 class PromptReader:
     """Reads prompts for one configuration."""
 
-    def __init__(self, files: Files, problems: Problems) -> None:
-        self._files, self._problems = files, problems
+    def __init__(self, files: Files) -> None:
+        self._files = files
 
     def all(self, raw: Any, place: Place) -> list[PromptText]:
         """Every prompt of a configuration's ``prompts``."""
@@ -74,7 +74,7 @@ class PromptReader:
             for name, label in raw.items():
                 found.extend(self._one({"raw": name, "label": str(label)}, place / name, place))
         else:
-            self._problems.add(place, "there is no prompt")
+            place.refuse("there is no prompt")
         return [each for each in found if self._compiles(each)]
 
     def text(self, raw: str, place: Place, label: Any = None) -> list[PromptText]:
@@ -86,14 +86,13 @@ class PromptReader:
         label: Any = None
         config: Any = {}
         if isinstance(raw, Mapping):
-            for name in raw.keys() - _KEYS:
-                self._problems.unknown(place / str(name), "a prompt", _KEYS)
+            place.check_names(raw, "a prompt", _KEYS)
             config, _ = self._files.referred(raw.get("config") or {}, place / "config")
             label = raw.get("label") or (raw.get("id") if "raw" in raw else None)
             key = "raw" if "raw" in raw else "id"
             raw, place = raw.get(key), said or place / key
         if not isinstance(raw, str) or not raw.strip():
-            self._problems.add(place, "this is no prompt")
+            place.refuse("this is no prompt")
             return
         own = config if isinstance(config, Mapping) else {}
         for each in self._texts(raw.strip(), raw, place, label):
@@ -118,9 +117,7 @@ class PromptReader:
         store = (
             f"prompts kept by {scheme} are not fetched" if scheme in _STORES else f"{scheme}:// is not read"
         )
-        self._problems.add(
-            place, f"the prompt {name!r} is not supported, {store}: save it as a file and name that"
-        )
+        place.refuse(f"the prompt {name!r} is not supported, {store}: save it as a file and name that")
 
     def _of_program(self, reference: str, place: Place, label: Any) -> Iterator[PromptText]:
         program = self._files.program(reference, place)
@@ -136,9 +133,9 @@ class PromptReader:
             yield from self._of_program(str(path), place, label)
             return
         if path.suffix not in TEXTS | DATA | LISTS:
-            self._problems.add(place, f"a prompt in a {path.suffix or 'nameless'} file is not supported")
+            place.refuse(f"a prompt in a {path.suffix or 'nameless'} file is not supported")
             return
-        name, where = str(label or path.name), Place(path)
+        name, where = str(label or path.name), place.within(path)
         if path.suffix == ".csv":
             listed = list(_listed(text))
         elif path.suffix == ".jsonl":
@@ -171,25 +168,21 @@ class PromptReader:
         elif isinstance(document, Mapping | list) and (
             data or is_chat(document) or isinstance(document, Mapping)
         ):
-            written = json.dumps(self._with_files(document, place), ensure_ascii=False)
+            written = json.dumps(with_texts(document, place, self._read), ensure_ascii=False)
             yield PromptText(label, written, place, raw=written, made=True)
         else:
             yield PromptText(label, text, place, raw=text)
 
-    def _with_files(self, value: Any, place: Place) -> Any:
-        """A document whose ``file://…`` texts are what these files hold."""
-        if isinstance(value, Mapping):
-            return {name: self._with_files(each, place / str(name)) for name, each in value.items()}
-        if isinstance(value, list):
-            return [self._with_files(each, place / number) for number, each in enumerate(value)]
-        if isinstance(value, str) and value.startswith(FILE) and "{{" not in value:
-            path = self._files.find(value, place)
-            return None if path is None else self._files.text(path, place)
-        return value
+    def _read(self, text: str, place: Place) -> str | None:
+        """What the file holds that a text of a chat names as ``file://…``; else the text."""
+        if not text.startswith(FILE) or "{{" in text:
+            return text
+        path = self._files.find(text, place)
+        return None if path is None else self._files.text(path, place)
 
     def _compiles(self, prompt: PromptText) -> bool:
         templates = (prompt.raw,) if prompt.made and not prompt.program else prompt.texts
-        found = [compiled(text, prompt.place, self._problems) for text in templates]
+        found = [compiled(text, prompt.place) for text in templates]
         return None not in found
 
     def _is_path(self, text: str) -> bool:
