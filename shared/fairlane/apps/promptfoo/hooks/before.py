@@ -50,7 +50,7 @@ class SuiteHooks:
         return left.get("defaultTest"), found, left.get("scenarios")
 
     def _suite(self, default: Any, tests: Sequence[Case], scenarios: Any) -> dict[str, Any]:
-        own = dict(default or {})
+        own = dict(default) if isinstance(default, Mapping) else {}
         return {
             "description": self.description,
             "prompts": [{"raw": each.raw, "label": each.label} for each in self.prompts],
