@@ -13,7 +13,6 @@ from fairlane.apps.promptfoo.grading.judges import Judges
 from fairlane.apps.promptfoo.grading.models import Graders
 from fairlane.apps.promptfoo.hooks.before import SuiteHooks, TestHooks
 from fairlane.apps.promptfoo.hooks.hooks import Hooks, read_hooks
-from fairlane.apps.promptfoo.planning.asking import Asker
 from fairlane.apps.promptfoo.planning.plans import (
     MAX_MODELS,
     MAX_PROMPTS,
@@ -24,13 +23,11 @@ from fairlane.apps.promptfoo.planning.plans import (
 )
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.reading.cases import CaseReader
-from fairlane.apps.promptfoo.reading.files import Files
+from fairlane.apps.promptfoo.reading.cases import read_test, read_tests
 from fairlane.apps.promptfoo.reading.options import read_options
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
-from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
+from fairlane.apps.promptfoo.reading.places import Place, Problems
+from fairlane.apps.promptfoo.reading.prompts import PromptText, read_prompts
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
-from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
 from fairlane.apps.promptfoo.selecting.filters import Filters
@@ -64,10 +61,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line says about a configuration.
-
-    ``rows_url`` and ``sheets_url`` are where rows of Hugging Face and spreadsheets of Google are read.
-    """
+    """What the command line says about a configuration."""
 
     connections: frozenset[str] | None = None
     provider_map: Mapping[str, str] = field(default_factory=dict)
@@ -77,8 +71,6 @@ class Wishes:
     python: str | None = None
     filters: Filters = field(default_factory=Filters)
     hooks: bool = True
-    rows_url: str = ROWS_URL
-    sheets_url: str = SHEETS_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,49 +106,45 @@ class _Reader:
     """Reads one configuration, part by part."""
 
     def __init__(self, path: Path, wishes: Wishes, programs: Programs) -> None:
-        self._path, self._wishes, self._place = path, wishes, Place(path, Problems())
-        self._files = Files(programs)
+        self._path, self._wishes, self._place = path, wishes, Place(path, Problems(), programs)
 
     def read(self) -> Evaluation:
         """The evaluation. Raises `UnsupportedError` with all problems."""
-        place, files, wishes = self._place, self._files, self._wishes
+        place, wishes = self._place, self._wishes
         config = self._config()
         _check_names(config, place)
         environment = self._environment(config.get("env"))
         options, own = read_options(config, place)
         filters = _filters(wishes.filters, own, place)
-        mapped = Providers(wishes.connections, wishes.provider_map, files)
+        mapped = Providers(wishes.connections, wishes.provider_map)
         which = "targets" if "targets" in config and "providers" not in config else "providers"
         providers = mapped.all(config.get(which), place / which, filters.has_provider)
-        prompt_reader = PromptReader(files)
-        prompts = self._chosen(prompt_reader.all(config.get("prompts"), place / "prompts"), filters)
+        prompts = self._chosen(read_prompts(config.get("prompts"), place / "prompts"), filters)
         asserting = self._asserting(mapped, providers)
         hooks = self._hooks(config.get("extensions"))
         suite = SuiteHooks(
             hooks,
             place / "extensions",
-            prompt_reader,
             prompts,
             providers,
             config.get("derivedMetrics"),
             str(config.get("description") or ""),
         )
         judges = Judges()
-        maker = RowMaker(files, asserting, judges, steps=hooks.have("afterEach", "afterAll"))
-        reader = CaseReader(files, wishes.rows_url, wishes.sheets_url)
+        maker = RowMaker(asserting, judges, steps=hooks.have("afterEach", "afterAll"))
         matching = partial(maker.matching, filters.failing or (), prompts)
-        cases = reader.all(config, place, filters, matching, suite)
+        cases = read_tests(config, place, filters, matching, suite)
         prompts = list(suite.prompts)
         providers = apart([_transforming(each, asserting) for each in providers])
         repetitions = options.get("repetitions", 1)
-        tested = TestHooks(hooks, suite.place, prompts, providers, repetitions, reader.one)
+        tested = TestHooks(hooks, suite.place, prompts, providers, repetitions, read_test)
         rows = maker.rows(cases, prompts, tested)
         evaluators = [*_plain(rows), *judges.specs()]
         self._check_sizes(prompts, providers, evaluators)
         derived = read_derived(suite.derived, place / "derivedMetrics")
         name = str(config.get("description") or self._path.stem)[:200]
         common: SubmitOptions = {**options, **_order(rows), "evaluators": evaluators, "name": name}
-        planner = Planner(name, common, prompts, maker.cases, maker.names, rows, Asker(files))
+        planner = Planner(name, common, prompts, maker.cases, maker.names, rows)
         runs = tuple(planner.runs(providers))
         place.problems.raise_if_any()
         labels = tuple(distinct([prompt.label for prompt in prompts]))
@@ -166,11 +154,11 @@ class _Reader:
 
     def _hooks(self, raw: Any) -> Hooks:
         """The hooks of ``extensions``; checked, and then none where they are not to be called."""
-        found = read_hooks(raw, self._place / "extensions", self._files)
+        found = read_hooks(raw, self._place / "extensions")
         if self._wishes.hooks or not found.extensions:
             return found
         self._place.note("extensions are not called by --check: they may change what is shown here")
-        return Hooks(self._files.programs)
+        return Hooks(self._place.programs)
 
     def _chosen(self, prompts: Sequence[PromptText], filters: Filters) -> list[PromptText]:
         found = [each for each in prompts if filters.has_prompt(each.label, each.raw)]
@@ -180,7 +168,7 @@ class _Reader:
 
     def _config(self) -> Mapping[str, Any]:
         there = self._path.is_file()
-        config = self._files.data(self._path, self._place) if there else None
+        config = self._place.data(self._path) if there else None
         if not isinstance(config, Mapping):
             self._place.refuse("this is no configuration" if there else "there is no such file")
             self._place.problems.raise_if_any()
@@ -189,7 +177,7 @@ class _Reader:
 
     def _environment(self, raw: Any) -> Mapping[str, str]:
         """What ``env`` adds to the environment of programs."""
-        raw, _ = self._files.referred(raw, self._place / "env")
+        raw, _ = (self._place / "env").referred(raw)
         if not isinstance(raw, Mapping | None):
             (self._place / "env").refuse("this is no object")
             return {}
@@ -198,7 +186,7 @@ class _Reader:
             self._place.note(
                 "env is given to programs alone: fairlane.toml describes connections and their keys"
             )
-            self._files.programs.add_environment(found)
+            self._place.programs.add_environment(found)
         return found
 
     def _asserting(self, mapped: Providers, providers: Sequence[Provider]) -> AssertionReader:
@@ -208,7 +196,7 @@ class _Reader:
             for option, model in named.items()
         )
         here = any(provider.shapes for provider in providers)
-        return AssertionReader(self._files, Graders(mapped, self._files, judge, embedder), here)
+        return AssertionReader(Graders(mapped, judge, embedder), here)
 
     def _check_sizes(
         self,

@@ -13,8 +13,7 @@ from fairlane.apps.promptfoo.checking.kinds import GRADED, RUBRIC, SIMILAR, refu
 from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
@@ -59,7 +58,6 @@ class _Written:
 class AssertionReader:
     """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
-    files: Files
     graders: Graders
     here: bool = False
 
@@ -104,7 +102,7 @@ class AssertionReader:
             one.place.refuse("an assert-set has a list of assertions under assert")
             return []
         written = tuple((each, one.place / "assert" / number) for number, each in enumerate(listed))
-        inner = AssertionReader(self.files, self.graders, here=True)
+        inner = AssertionReader(self.graders, here=True)
         checks = inner.read(written, one.names, one.options, one.test).checks
         return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
@@ -163,13 +161,13 @@ class AssertionReader:
         return code
 
     def _can_run(self, language: str, place: Place) -> bool:
-        problem = self.files.programs.problem(".py" if language == "python" else ".js")
+        problem = place.programs.problem(".py" if language == "python" else ".js")
         if problem:
             place.refuse(problem)
         return problem is None
 
     def _program(self, reference: str, place: Place) -> str | None:
-        program = self.files.program(reference, place)
+        program = place.program(reference)
         if program is None:
             return None
         path, function = program
@@ -214,7 +212,7 @@ class AssertionReader:
     def _value(self, one: _Written) -> Any:
         raw, place = one.raw.get("value"), one.place / "value"
         if isinstance(raw, str) and raw.startswith(FILE):
-            path = self.files.find(raw, place)
+            path = place.find(raw)
             if path is None:
                 return raw
             raw = self._of_file(path, place)
@@ -229,13 +227,13 @@ class AssertionReader:
         return value
 
     def _listed(self, raw: Any, place: Place) -> Any:
-        path = self.files.find(raw, place) if isinstance(raw, str) and raw.startswith(FILE) else None
+        path = place.find(raw) if isinstance(raw, str) and raw.startswith(FILE) else None
         return self._of_file(path, place) if path else raw
 
     def _of_file(self, path: Path, place: Place) -> Any:
         if path.suffix in DATA:
-            return self.files.data(path, place)
-        return (self.files.text(path, place) or "").strip()
+            return place.data(path)
+        return (place.text(path) or "").strip()
 
     def _common(self, one: _Written, *, threshold: bool = False) -> dict[str, Any]:
         """Weight and metric, and the threshold where that is asked for; those that are there."""

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.apps.promptfoo.grading.graders import EMBEDS
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 
 SIMILAR_ENOUGH = 0.75
@@ -23,7 +22,6 @@ class Graders:
     """Finds models that grade. ``judge_model`` and ``embedding_model`` do where no provider is named."""
 
     providers: Providers
-    files: Files
     judge_model: Provider | None
     embedding_model: Provider | None
 
@@ -80,10 +78,10 @@ class Graders:
     def _words(self, own: Any, name: str, place: Place) -> Any:
         """The words of a configuration: a template, or several where a grader asks twice."""
         if isinstance(own, str) and own.startswith(FILE):
-            path = self.files.find(own, place)
+            path = place.find(own)
             if path is None:
                 return None
-            own = self.files.data(path, place) if path.suffix in DATA else self.files.text(path, place)
+            own = place.data(path) if path.suffix in DATA else place.text(path)
         if isinstance(own, str):
             return own
         if name in _LISTS and isinstance(own, list | Mapping):

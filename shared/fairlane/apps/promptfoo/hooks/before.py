@@ -10,8 +10,8 @@ from typing import Any
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.problems import Place
-from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
+from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.apps.promptfoo.reading.prompts import PromptText, prompt_of
 from fairlane.apps.promptfoo.reading.providers import Provider
 
 ReadTest = Callable[[Any, Place], Case]
@@ -26,7 +26,6 @@ class SuiteHooks:
 
     hooks: Hooks
     place: Place
-    reader: PromptReader
     prompts: Sequence[PromptText]
     providers: Sequence[Provider]
     derived: Any
@@ -73,7 +72,7 @@ class SuiteHooks:
                     f"the prompt {label!r} that beforeAll adds is asked of no provider, as in promptfoo"
                 )
             elif isinstance(raw, str):
-                yield from self.reader.text(raw, self.place / "prompts" / number, label)
+                yield from prompt_of(raw, self.place / "prompts" / number, label)
 
     def _tests(self, left: Any, tests: Sequence[Case], read: ReadTest) -> Iterator[Case]:
         known = {_key(described(each)): each for each in tests}

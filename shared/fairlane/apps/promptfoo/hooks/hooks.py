@@ -10,8 +10,7 @@ from typing import Any, Literal, get_args
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import PYTHON, Programs, is_program
-from fairlane.apps.promptfoo.reading.files import FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import FILE, Place
 
 Moment = Literal["beforeAll", "beforeEach", "afterEach", "afterAll"]
 _MOMENTS: Mapping[str, Moment] = {each: each for each in get_args(Moment)}
@@ -94,7 +93,7 @@ class Hooks:
         return returned, left[0 if new else 1]
 
 
-def read_hooks(raw: Any, place: Place, files: Files) -> Hooks:
+def read_hooks(raw: Any, place: Place) -> Hooks:
     """The hooks that ``extensions`` name; what cannot be called becomes a problem."""
     if raw is not None and not isinstance(raw, list):
         place.refuse("extensions are a list of files like file://hooks.js:beforeAll")
@@ -105,12 +104,12 @@ def read_hooks(raw: Any, place: Place, files: Files) -> Hooks:
         if not (isinstance(each, str) and each.startswith(FILE) and is_program(each)):
             remedy = "name one like file://hooks.py:extension_hook"
             where.refuse(f"the extension {each!r} is no file of JavaScript or Python: {remedy}")
-        elif program := files.program(each, where):
+        elif program := where.program(each):
             path, function = program
             only = _MOMENTS.get(function or "")
             named = function or ("get_transform" if path.suffix in PYTHON else None)
             found.append(Extension(each, path, named, only))
-    return Hooks(files.programs, tuple(found))
+    return Hooks(place.programs, tuple(found))
 
 
 def _part(returned: Any, name: str, extension: Extension) -> Mapping[str, Any]:

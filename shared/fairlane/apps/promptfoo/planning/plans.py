@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.planning.asking import Asker
+from fairlane.apps.promptfoo.planning.asking import ask, written
 from fairlane.apps.promptfoo.planning.rows import ASKED, PROMPT, REQUEST, STORE_AS
 from fairlane.apps.promptfoo.reading.case import Case, fits
 from fairlane.apps.promptfoo.reading.prompts import PromptText
@@ -52,7 +52,6 @@ class Planner:
     cases: Sequence[Case]
     names: Sequence[Mapping[str, Any]]
     rows: Sequence[Mapping[str, Any]]
-    asker: Asker
 
     def runs(self, providers: Sequence[Provider]) -> Iterator[PlannedRun]:
         """A run for providers with the same parameters and prompts, unless they are the same model twice."""
@@ -161,7 +160,7 @@ class Planner:
     def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         """What a provider is asked that answers here."""
         for case, names, row, number in self._asked(provider, wanted):
-            if asked := self.asker.written(self.prompts[number], provider, case, names):
+            if asked := written(self.prompts[number], provider, case, names):
                 yield {**row, PROMPT: number, ASKED: asked[0]}
 
     def _remembers(self, row: Mapping[str, Any], prompt: PromptText) -> bool:
@@ -176,7 +175,7 @@ class Planner:
 
     def _requests(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         for case, names, row, number in self._asked(provider, wanted):
-            asked = self.asker.ask(self.prompts[number], provider, case, names)
+            asked = ask(self.prompts[number], provider, case, names)
             if asked is not None:
                 own = {REQUEST: dict(asked.request), PROMPT: number}
                 yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}

@@ -17,8 +17,7 @@ from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, MEDIA, Files
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, MEDIA, Place, is_pattern
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
 from fairlane.apps.promptfoo.selecting.earlier import variables_key
@@ -42,7 +41,6 @@ class RowMaker:
     With ``steps``, rows have their number, for hooks that see results.
     """
 
-    files: Files
     assertions: AssertionReader
     judges: Judges
     steps: bool = False
@@ -140,9 +138,9 @@ class RowMaker:
 
     def _expanded(self, value: Any, place: Place) -> Any:
         """The references that a pattern such as ``file://articles/*`` stands for; else the value."""
-        if not (isinstance(value, str) and value.startswith(FILE) and self.files.is_pattern(value)):
+        if not (isinstance(value, str) and value.startswith(FILE) and is_pattern(value)):
             return value
-        return [f"{FILE}{path}" for path in self.files.matching(value, place)] or None
+        return [f"{FILE}{path}" for path in place.matching(value)] or None
 
     def _transformed(self, case: Case, names: dict[str, Any]) -> dict[str, Any]:
         """The variables as the test's ``transformVars`` makes them."""
@@ -153,7 +151,7 @@ class RowMaker:
         code = self.assertions.transform(code, place)
         try:
             context = {"uuid": str(uuid.uuid4()), "prompt": {}}
-            found = transformed(code, names, context, self.files.programs, name="vars") if code else None
+            found = transformed(code, names, context, place.programs, name="vars") if code else None
         except ProgramError as error:
             place.refuse(f"transformVars: {error}")
             return names
@@ -169,20 +167,20 @@ class RowMaker:
             return value
         if is_program(value):
             return self._of_program(value, name, raw, prompts, place)
-        path = self.files.find(value, place)
+        path = place.find(value)
         if path is None:
             return None
         if path.suffix in DATA:
-            return self.files.data(path, place)
+            return place.data(path)
         if path.suffix.lower() in MEDIA:
-            return self.files.base64(path, place)
-        return (self.files.text(path, place) or "").strip()
+            return place.base64(path)
+        return (place.text(path) or "").strip()
 
     def _of_program(
         self, value: str, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place
     ) -> Any:
         """The ``output`` of a function that gets the variable's name, the first prompt and all variables."""
-        program = self.files.program(value, place)
+        program = place.program(value)
         if program is None:
             return None
         path, function = program
@@ -190,7 +188,7 @@ class RowMaker:
         if path.suffix == ".py":
             arguments.pop()
         try:
-            found = self.files.programs.file(path, function, arguments, default="get_var")
+            found = place.programs.file(path, function, arguments, default="get_var")
         except ProgramError as error:
             place.refuse(f"{value.removeprefix(FILE)}: {error}")
             return None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place
 
 
 @dataclass(frozen=True, slots=True)

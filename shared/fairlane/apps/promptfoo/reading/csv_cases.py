@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place
 
 _EXPECTED, _METADATA = "__expected", "__metadata:"
 _TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")

@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.client.submitting.options import SubmitOptions
 
 _IGNORED = frozenset(

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.files import FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import FILE, Place
 from fairlane.apps.promptfoo.reading.tools import small, tools_of
 from fairlane.config.problems import did_you_mean
 
@@ -112,147 +111,147 @@ class Parameters:
     affixes: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterReader:
-    """Reads parameters for one configuration."""
+def read_parameters(identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
+    """All of a ``config``."""
+    values: dict[str, Any] = {}
+    said: list[str] = []
+    affixes = ("", "")
+    for name, value in _flat(config, place):
+        if name == "prompt" and isinstance(value, Mapping):
+            affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
+        elif name in INSTRUCTIONS:
+            said.extend(_said(value, place / name))
+        elif name not in (
+            "transform",
+            "transformResponse",
+            "responseParser",
+            "functions",
+            "function_call",
+        ):
+            values.update(_one(identity, name, value, place / name))
+    legacy = "functions" in config and "tools" not in config
+    if legacy:
+        values.update(_functions(config, place))
+    transform = next(
+        (config[n] for n in ("transform", "transformResponse", "responseParser") if config.get(n)), None
+    )
+    if not isinstance(transform, str | None):
+        (place / "transform").refuse("a transform is a text")
+        transform = None
+    return Parameters(values, "\n".join(said) or None, transform, legacy, affixes)
 
-    files: Files
 
-    def read(self, identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
-        """All of a ``config``."""
-        values: dict[str, Any] = {}
-        said: list[str] = []
-        affixes = ("", "")
-        for name, value in self._flat(config, place):
-            if name == "prompt" and isinstance(value, Mapping):
-                affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
-            elif name in INSTRUCTIONS:
-                said.extend(self._said(value, place / name))
-            elif name not in (
-                "transform",
-                "transformResponse",
-                "responseParser",
-                "functions",
-                "function_call",
-            ):
-                values.update(self._one(identity, name, value, place / name))
-        legacy = "functions" in config and "tools" not in config
-        if legacy:
-            values.update(self._functions(config, place))
-        transform = next(
-            (config[n] for n in ("transform", "transformResponse", "responseParser") if config.get(n)), None
+def _flat(config: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if name in _GROUPS and isinstance(value, Mapping):
+            yield from _flat(value, place / name)
+        elif name in ("passthrough", "extra_body") and isinstance(value, Mapping):
+            yield from ((f"={inner}", each) for inner, each in value.items())
+        else:
+            yield name, value
+
+
+def _one(identity: str, name: str, value: Any, place: Place) -> Mapping[str, Any]:
+    if name.startswith("="):
+        return {name[1:]: value}
+    if name == "toolConfig" and isinstance(value, Mapping):
+        return _tool_config(value, place)
+    if name == "modalities" and value == ["text"]:
+        return {}
+    if name in HARMLESS or value is None:
+        return {}
+    if name in CONNECTION:
+        place.note(
+            f"{name} of {identity} is left out: fairlane.toml says where and as whom a connection calls"
         )
-        if not isinstance(transform, str | None):
-            (place / "transform").refuse("a transform is a text")
-            transform = None
-        return Parameters(values, "\n".join(said) or None, transform, legacy, affixes)
+        return {}
+    known = _NAMES.get(name, name)
+    if isinstance(value, str) and value.startswith(FILE):
+        value = _of_file(value, place)
+    if known == "tools":
+        return _tools(value, place)
+    if known == "tool_choice":
+        return {known: _choice(value)}
+    if (shape := _schema(name, value)) is not None:
+        return {"response_format": shape}
+    if name in ("responseMimeType", "response_mime_type"):
+        return {"response_format": {"type": "json_object"}} if value == "application/json" else {}
+    if known == "response_format":
+        value = _format(value, place)
+    if known not in PARAMS:
+        near = did_you_mean(name, sorted(PARAMS))
+        remedy = near or "put it under passthrough to send it as it is"
+        place.refuse(f"the parameter {name} is not supported: {remedy}")
+        return {}
+    if isinstance(value, str) and "{{" in value:
+        place.refuse("parameters are no templates: write the value")
+        return {}
+    return {known: value}
 
-    def _flat(self, config: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
-        for name, value in config.items():
-            if name in _GROUPS and isinstance(value, Mapping):
-                yield from self._flat(value, place / name)
-            elif name in ("passthrough", "extra_body") and isinstance(value, Mapping):
-                yield from ((f"={inner}", each) for inner, each in value.items())
-            else:
-                yield name, value
 
-    def _one(self, identity: str, name: str, value: Any, place: Place) -> Mapping[str, Any]:
-        if name.startswith("="):
-            return {name[1:]: value}
-        if name == "toolConfig" and isinstance(value, Mapping):
-            return self._tool_config(value, place)
-        if name == "modalities" and value == ["text"]:
-            return {}
-        if name in HARMLESS or value is None:
-            return {}
-        if name in CONNECTION:
-            place.note(
-                f"{name} of {identity} is left out: fairlane.toml says where and as whom a connection calls"
-            )
-            return {}
-        known = _NAMES.get(name, name)
-        if isinstance(value, str) and value.startswith(FILE):
-            value = self._of_file(value, place)
-        if known == "tools":
-            return self._tools(value, place)
-        if known == "tool_choice":
-            return {known: _choice(value)}
-        if (shape := _schema(name, value)) is not None:
-            return {"response_format": shape}
-        if name in ("responseMimeType", "response_mime_type"):
-            return {"response_format": {"type": "json_object"}} if value == "application/json" else {}
-        if known == "response_format":
-            value = self._format(value, place)
-        if known not in PARAMS:
-            near = did_you_mean(name, sorted(PARAMS))
-            remedy = near or "put it under passthrough to send it as it is"
-            place.refuse(f"the parameter {name} is not supported: {remedy}")
-            return {}
-        if isinstance(value, str) and "{{" in value:
-            place.refuse("parameters are no templates: write the value")
-            return {}
-        return {known: value}
+def _of_file(reference: str, place: Place) -> Any:
+    if "{{" in reference:
+        place.refuse("parameters are no templates: write the value")
+        return None
+    return place.referred(reference)[0]
 
-    def _of_file(self, reference: str, place: Place) -> Any:
-        if "{{" in reference:
-            place.refuse("parameters are no templates: write the value")
-            return None
-        return self.files.referred(reference, place)[0]
 
-    def _format(self, value: Any, place: Place) -> Any:
-        if isinstance(value, str):
-            return {"type": value}
-        if not isinstance(value, Mapping):
-            return value
-        schema = value.get("schema", value.get("json_schema"))
-        if isinstance(schema, str) and schema.startswith(FILE):
-            schema = self._of_file(schema, place)
-        inner = schema if isinstance(schema, Mapping) else {}
-        if value.get("type") == "json_schema" and "schema" not in inner:
-            name = str(value.get("name", "answer"))
-            return {"type": "json_schema", "json_schema": {"name": name, "schema": inner}}
-        return {"type": "json_schema", "json_schema": inner} if value.get("type") == "json_schema" else value
+def _format(value: Any, place: Place) -> Any:
+    if isinstance(value, str):
+        return {"type": value}
+    if not isinstance(value, Mapping):
+        return value
+    schema = value.get("schema", value.get("json_schema"))
+    if isinstance(schema, str) and schema.startswith(FILE):
+        schema = _of_file(schema, place)
+    inner = schema if isinstance(schema, Mapping) else {}
+    if value.get("type") == "json_schema" and "schema" not in inner:
+        name = str(value.get("name", "answer"))
+        return {"type": "json_schema", "json_schema": {"name": name, "schema": inner}}
+    return {"type": "json_schema", "json_schema": inner} if value.get("type") == "json_schema" else value
 
-    def _tools(self, value: Any, place: Place) -> Mapping[str, Any]:
-        tools = tools_of(value)
-        if tools is None:
-            place.refuse("tools are a list of objects")
-            return {}
-        return {"tools": tools} if tools else {}
 
-    def _tool_config(self, value: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """Bedrock's tools with their choice, or Gemini's choice."""
-        found: dict[str, Any] = {}
-        if "tools" in value:
-            found.update(
-                self._tools(self.files.referred(value["tools"], place / "tools")[0], place / "tools")
-            )
-        if "toolChoice" in value:
-            found["tool_choice"] = _choice(value["toolChoice"])
-        calling = value.get("functionCallingConfig", value.get("function_calling_config"))
-        if isinstance(calling, Mapping):
-            found["tool_choice"] = _MODES.get(str(calling.get("mode", "auto")).lower(), "auto")
-        return found
+def _tools(value: Any, place: Place) -> Mapping[str, Any]:
+    tools = tools_of(value)
+    if tools is None:
+        place.refuse("tools are a list of objects")
+        return {}
+    return {"tools": tools} if tools else {}
 
-    def _functions(self, config: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """OpenAI's older ``functions`` as tools."""
-        listed, _ = self.files.referred(config["functions"], place / "functions")
-        found = dict(self._tools(listed, place / "functions"))
-        if isinstance(call := config.get("function_call"), str | Mapping):
-            found["tool_choice"] = _choice(call)
-        return found
 
-    def _said(self, value: Any, place: Place) -> Iterator[str]:
-        if isinstance(value, str) and value.startswith(FILE):
-            path = self.files.find(value, place)
-            value = self.files.text(path, place) if path else None
-        if isinstance(value, Mapping):
-            parts = value.get("parts", [])
-            value = "\n".join(str(p.get("text", "")) for p in parts if isinstance(p, Mapping))
-        if isinstance(value, str) and value.strip():
-            yield value
-        elif value is not None:
-            place.refuse("this is no text")
+def _tool_config(value: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    """Bedrock's tools with their choice, or Gemini's choice."""
+    found: dict[str, Any] = {}
+    if "tools" in value:
+        found.update(_tools((place / "tools").referred(value["tools"])[0], place / "tools"))
+    if "toolChoice" in value:
+        found["tool_choice"] = _choice(value["toolChoice"])
+    calling = value.get("functionCallingConfig", value.get("function_calling_config"))
+    if isinstance(calling, Mapping):
+        found["tool_choice"] = _MODES.get(str(calling.get("mode", "auto")).lower(), "auto")
+    return found
+
+
+def _functions(config: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    """OpenAI's older ``functions`` as tools."""
+    listed, _ = (place / "functions").referred(config["functions"])
+    found = dict(_tools(listed, place / "functions"))
+    if isinstance(call := config.get("function_call"), str | Mapping):
+        found["tool_choice"] = _choice(call)
+    return found
+
+
+def _said(value: Any, place: Place) -> Iterator[str]:
+    if isinstance(value, str) and value.startswith(FILE):
+        path = place.find(value)
+        value = place.text(path) if path else None
+    if isinstance(value, Mapping):
+        parts = value.get("parts", [])
+        value = "\n".join(str(p.get("text", "")) for p in parts if isinstance(p, Mapping))
+    if isinstance(value, str) and value.strip():
+        yield value
+    elif value is not None:
+        place.refuse("this is no text")
 
 
 def _schema(name: str, value: Any) -> Mapping[str, Any] | None:

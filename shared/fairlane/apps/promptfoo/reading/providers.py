@@ -8,9 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.files import Files
-from fairlane.apps.promptfoo.reading.parameters import ParameterReader
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.parameters import read_parameters
+from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.config.problems import did_you_mean
 from fairlane.model.lane import FUNCTIONS, split_model
 
@@ -80,19 +79,18 @@ class Providers:
 
     connections: frozenset[str] | None
     given: Mapping[str, str]
-    files: Files
 
     def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool] = lambda _: True) -> list[Provider]:
         """Every provider of a configuration's ``providers`` that is ``wanted`` as it is written."""
         if not (isinstance(raw, str) and is_program(raw)):
-            raw, place = self.files.referred(raw, place)
+            raw, place = place.referred(raw)
         listed = raw if isinstance(raw, list) else [] if raw is None else [raw]
         found: list[Provider] = []
         left = 0
         for number, each in enumerate(listed):
             where = place / number if isinstance(raw, list) else place
             if not (isinstance(each, str) and (is_program(each) or each in self.given)):
-                each, where = self.files.referred(each, where)
+                each, where = where.referred(each)
             inner = each
             for one in inner if isinstance(inner, list) else [inner]:
                 if one is not None and not wanted(one):
@@ -167,10 +165,10 @@ class Providers:
             place.refuse("a provider needs an id")
             return None
         place.check_names(raw, "a provider", _KEYS)
-        config, where = self.files.referred(raw.get("config") or {}, place / "config")
+        config, where = (place / "config").referred(raw.get("config") or {})
         config = config if isinstance(config, Mapping) else {}
         answers = self._answers(identity, config, place / "id") if here and self._is_here(identity) else None
-        known = ParameterReader(self.files).read(identity, {} if answers else config, where)
+        known = read_parameters(identity, {} if answers else config, where)
         model = identity if answers else self.model(identity, place / "id", embeds=embeds)
         delay = self._delay(raw.get("delay") or 0, place / "delay")
         prompts = raw.get("prompts")
@@ -199,7 +197,7 @@ class Providers:
         """What answers for a provider that is no model; a problem, and an echo, if it cannot run here."""
         if identity == ECHO:
             return Answerer()
-        found = self.files.program(_file(identity), place)
+        found = place.program(_file(identity))
         if found is None:
             return Answerer()
         place.note(

@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import httpx
 
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.config.environment import process_environment
 
 ROWS_URL = "https://datasets-server.huggingface.co/rows"
@@ -28,7 +28,7 @@ _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _TOKENS = ("HF_TOKEN", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
-def read_huggingface(reference: str, url: str, place: Place) -> Iterator[Mapping[str, Any]]:
+def read_huggingface(reference: str, place: Place) -> Iterator[Mapping[str, Any]]:
     """The tests of ``huggingface://datasets/owner/name?split=…&config=…&limit=…``.
 
     Without a limit there may be 10,000 rows at most. A token is taken from ``HF_TOKEN``.
@@ -41,12 +41,12 @@ def read_huggingface(reference: str, url: str, place: Place) -> Iterator[Mapping
     limit = asked.pop("limit", "")
     wanted = int(limit) if limit.isdecimal() else None
     try:
-        yield from _rows(url, {"dataset": path, **asked}, wanted, place)
+        yield from _rows({"dataset": path, **asked}, wanted, place)
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
         place.refuse(f"{reference} cannot be read: {error or type(error).__name__}")
 
 
-def read_sheet(reference: str, url: str, place: Place) -> str | None:
+def read_sheet(reference: str, place: Place) -> str | None:
     """The CSV of a spreadsheet, or a problem and ``None``. It must be shared with everyone."""
     found = _SHEET.match(reference)
     if found is None:
@@ -55,7 +55,7 @@ def read_sheet(reference: str, url: str, place: Place) -> str | None:
     params = {"format": "csv", **({"gid": found["gid"]} if found["gid"] else {})}
     try:
         with _client() as client:
-            answer = client.get(f"{url}{found['id']}/export", params=params)
+            answer = client.get(f"{SHEETS_URL}{found['id']}/export", params=params)
             answer.raise_for_status()
     except (httpx.HTTPError, ValueError) as error:
         place.refuse(f"{reference} cannot be read: {error or type(error).__name__}")
@@ -77,9 +77,7 @@ def _client(headers: Mapping[str, str] | None = None) -> httpx.Client:
         raise ValueError(problem) from error
 
 
-def _rows(
-    url: str, asked: Mapping[str, str], wanted: int | None, place: Place
-) -> Iterator[Mapping[str, Any]]:
+def _rows(asked: Mapping[str, str], wanted: int | None, place: Place) -> Iterator[Mapping[str, Any]]:
     environment = process_environment()
     token = next((environment[name] for name in _TOKENS if environment.get(name)), None)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -87,7 +85,7 @@ def _rows(
     with _client(headers) as client:
         while offset < total:
             length = min(PAGE, total - offset)
-            answer = client.get(url, params={**asked, "offset": str(offset), "length": str(length)})
+            answer = client.get(ROWS_URL, params={**asked, "offset": str(offset), "length": str(length)})
             answer.raise_for_status()
             page = answer.json()
             if wanted is None:

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.files import with_texts
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place, with_texts
 from fairlane.core.errors import TemplateError
 from fairlane.templates.template import Template, check_templates
 
