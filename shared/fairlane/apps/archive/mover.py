@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
+from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
-from fairlane.apps.archive.access import Access
 from fairlane.apps.archive.rows import Entry, Finished, SessionEntry
 from fairlane.client.archive import Moved
 from fairlane.client.deployment import Deployment
@@ -22,6 +22,9 @@ from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.runs.archive_stub import ArchiveStubs, StubOutcome
 from fairlane.store.write.runs.runs import Runs
 
+if TYPE_CHECKING:
+    from fairlane.apps.archive.opening import Archive
+
 
 class RunMover:
     """Moves runs from a deployment into an archive. An interrupted move can be repeated."""
@@ -29,7 +32,7 @@ class RunMover:
     def __init__(
         self,
         deployment: Deployment,
-        archive: Access,
+        archive: Archive,
         keep_on: Callable[[], None] = lambda: None,
         auditor: Auditor = UNNAMED,
     ) -> None:
@@ -103,8 +106,7 @@ class RunMover:
     def _entries(self, run: Finished, batch: list[Record]) -> list[Entry]:
         steps = run.spec.steps
         jobs = [range(record.item * steps + 1, (record.item + 1) * steps) for record in batch]
-        stored = self._results(run, jobs)
-        return [Entry(*each) for each in zip(batch, stored, strict=True)]
+        return list(map(Entry, batch, self._results(run, jobs)))
 
     def _session_entries(
         self, run: Finished, numbered: list[tuple[int, SessionRecord]]

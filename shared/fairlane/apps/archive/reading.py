@@ -1,4 +1,4 @@
-"""Reads runs from the archive: how they ended, their records, and what Redis had stored of them."""
+"""Reads runs from the archive: how they ended, and their records."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Table, and_, select
 
 from fairlane.apps.archive.database import Database
-from fairlane.apps.archive.rows import record_of, results_of, session_record_of
+from fairlane.apps.archive.rows import record_of, session_record_of
 from fairlane.apps.archive.schema import records, runs, sessions
 from fairlane.core.errors import RunNotFound
 from fairlane.model.record import Record
@@ -67,17 +67,6 @@ class ArchiveReader:
             return [found[number, cell] for number in numbers for cell in range(spec.cells_per_row)]
         except KeyError:
             raise RunNotFound(ref.run) from None
-
-    def results(self, ref: RunRef, spec: RunSpec, items: Sequence[int]) -> dict[int, list[bytes | None]]:
-        """What Redis had stored of ``items``: each one's task and evaluations, ``None`` where it had nothing.
-
-        A task that never ran is described by its item's record. Items that are not there are left out.
-        """
-        columns = (records.c.item, records.c.record, records.c.evaluations)
-        return {
-            item: results_of(spec, record_of(record), evaluations)
-            for item, record, evaluations in self._fetch(records, ref, columns, _among(items))
-        }
 
     def _fetch(
         self, table: Table, ref: RunRef, columns: Iterable[ColumnElement[Any]], condition: ColumnElement[bool]
