@@ -5,15 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.checking.checks import PROGRAMS, SETS, VALUELESS
-from fairlane.apps.promptfoo.checking.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
+from fairlane.apps.promptfoo.checking.checks import (
+    GRADED,
+    PROGRAMS,
+    RUBRIC,
+    SETS,
+    SIMILAR,
+    VALUELESS,
+    refusal_of,
+)
 from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
+from fairlane.apps.promptfoo.reading.case import Written
+from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
@@ -38,23 +45,6 @@ class Asserted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
-
-    raw: Mapping[str, Any]
-    kind: str
-    names: Mapping[str, Any]
-    options: Mapping[str, Any]
-    place: Place
-    test: Place
-
-    @property
-    def name(self) -> str:
-        """Its type without ``not-``."""
-        return self.kind.removeprefix(NOT)
-
-
-@dataclass(frozen=True, slots=True)
 class AssertionReader:
     """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
@@ -75,7 +65,7 @@ class AssertionReader:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
                 where.refuse("an assertion needs a type")
                 continue
-            one = _Written(raw, kind, names, options, where, place)
+            one = Written(raw, kind, names, options, where, place)
             if kind == SETS:
                 found.checks.extend(self._set(one))
                 continue
@@ -95,7 +85,7 @@ class AssertionReader:
                 found.checks.extend([check] if check else [])
         return found
 
-    def _set(self, one: _Written) -> list[dict[str, Any]]:
+    def _set(self, one: Written) -> list[dict[str, Any]]:
         """An ``assert-set`` with its own assertions, all of which are checked here."""
         listed = one.raw.get("assert")
         if not isinstance(listed, list):
@@ -106,7 +96,7 @@ class AssertionReader:
         checks = inner.read(written, one.names, one.options, one.test).checks
         return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
-    def _is_simple(self, one: _Written) -> bool:
+    def _is_simple(self, one: Written) -> bool:
         """Whether a worker can ask the judge: for a yes or no, in our words, or for one cosine."""
         if (
             one.raw.get("rubricPrompt")
@@ -116,14 +106,14 @@ class AssertionReader:
             return False
         return one.name == SIMILAR or one.raw.get("threshold") is None
 
-    def _plain(self, one: _Written) -> dict[str, Any] | None:
+    def _plain(self, one: Written) -> dict[str, Any] | None:
         value = self._value(one)
         if problem := value_problem(one.kind, value):
             (one.place / "value").refuse(f"{one.kind}: {problem}")
             return None
         return {"type": one.kind, "value": value, **self._common(one)}
 
-    def _check(self, one: _Written) -> dict[str, Any] | None:
+    def _check(self, one: Written) -> dict[str, Any] | None:
         raw, name, place = one.raw, one.name, one.place
         written = raw.get("value")
         program = isinstance(written, str) and written.startswith(FILE) and is_program(written)
@@ -147,7 +137,7 @@ class AssertionReader:
             if code := raw.get(key):
                 check[key] = self.transform(code, place / key)
         if name in GRADED:
-            check |= self.graders.read(name, raw, one.options, place, one.test)
+            check |= self.graders.read(one)
         return check
 
     def transform(self, code: Any, place: Place) -> str:
@@ -188,11 +178,11 @@ class AssertionReader:
             return "it needs a text that says what to look for"
         return None
 
-    def _rubric(self, one: _Written) -> Rubric | None:
+    def _rubric(self, one: Written) -> Rubric | None:
         text = self._value(one)
         alike = one.name == SIMILAR
         find = self.graders.embedder if alike else self.graders.judge
-        judge = find(one.raw.get("provider"), one.options, one.place, one.test)
+        judge = find(one)
         if not isinstance(text, str) or not text.strip():
             (one.place / "value").refuse(f"{one.kind} needs a text that says what to look for")
             return None
@@ -204,18 +194,18 @@ class AssertionReader:
 
     def _cosine(self, raw: Mapping[str, Any], place: Place) -> float:
         threshold = raw.get("threshold", SIMILAR_ENOUGH)
-        if isinstance(threshold, int | float) and not isinstance(threshold, bool) and -1 <= threshold <= 1:
+        if is_number(threshold) and -1 <= threshold <= 1:
             return float(threshold)
         (place / "threshold").refuse("the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
 
-    def _value(self, one: _Written) -> Any:
+    def _value(self, one: Written) -> Any:
         raw, place = one.raw.get("value"), one.place / "value"
         if isinstance(raw, str) and raw.startswith(FILE):
             path = place.find(raw)
             if path is None:
                 return raw
-            raw = self._of_file(path, place)
+            raw = place.contents(path)
         elif isinstance(raw, list):
             raw = [self._listed(each, place / number) for number, each in enumerate(raw)]
         value = filled(raw, one.names, place)
@@ -228,14 +218,9 @@ class AssertionReader:
 
     def _listed(self, raw: Any, place: Place) -> Any:
         path = place.find(raw) if isinstance(raw, str) and raw.startswith(FILE) else None
-        return self._of_file(path, place) if path else raw
+        return place.contents(path) if path else raw
 
-    def _of_file(self, path: Path, place: Place) -> Any:
-        if path.suffix in DATA:
-            return place.data(path)
-        return (place.text(path) or "").strip()
-
-    def _common(self, one: _Written, *, threshold: bool = False) -> dict[str, Any]:
+    def _common(self, one: Written, *, threshold: bool = False) -> dict[str, Any]:
         """Weight and metric, and the threshold where that is asked for; those that are there."""
         common: dict[str, Any] = {"weight": self._number(one, "weight", 0, "a weight is a number from 0 on")}
         if (metric := one.raw.get("metric")) is not None:
@@ -244,13 +229,9 @@ class AssertionReader:
             common["threshold"] = self._number(one, "threshold", -math.inf, "a threshold is a number")
         return {name: each for name, each in common.items() if each is not None}
 
-    def _number(self, one: _Written, name: str, least: float, wanted: str) -> float | None:
+    def _number(self, one: Written, name: str, least: float, wanted: str) -> float | None:
         value = one.raw.get(name)
-        if value is None or _is_number(value, least):
+        if value is None or (is_number(value) and least <= value < math.inf):
             return value
         (one.place / name).refuse(wanted)
         return None
-
-
-def _is_number(value: Any, least: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf

@@ -10,7 +10,7 @@ from typing import Any, Literal, get_args
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import PYTHON, Programs, is_program
-from fairlane.apps.promptfoo.reading.places import FILE, Place
+from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number
 
 Moment = Literal["beforeAll", "beforeEach", "afterEach", "afterAll"]
 _MOMENTS: Mapping[str, Moment] = {each: each for each in get_args(Moment)}
@@ -123,5 +123,5 @@ def _numbers(scores: Any) -> dict[str, float]:
     return {
         str(name): float(each)
         for name, each in (scores.items() if isinstance(scores, Mapping) else ())
-        if isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each)
+        if is_number(each) and math.isfinite(each)
     }

@@ -10,14 +10,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.apps.promptfoo.checking.assertions import AssertionReader
-from fairlane.apps.promptfoo.checking.checks import COMPARES
-from fairlane.apps.promptfoo.checking.kinds import SIMILAR
+from fairlane.apps.promptfoo.checking.checks import COMPARES, SIMILAR
 from fairlane.apps.promptfoo.grading.judges import Judges, Rubric
 from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.places import DATA, FILE, MEDIA, Place, is_pattern
+from fairlane.apps.promptfoo.reading.places import FILE, MEDIA, Place, is_pattern
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
 from fairlane.apps.promptfoo.selecting.earlier import variables_key
@@ -170,11 +169,7 @@ class RowMaker:
         path = place.find(value)
         if path is None:
             return None
-        if path.suffix in DATA:
-            return place.data(path)
-        if path.suffix.lower() in MEDIA:
-            return place.base64(path)
-        return (place.text(path) or "").strip()
+        return place.base64(path) if path.suffix.lower() in MEDIA else place.contents(path)
 
     def _of_program(
         self, value: str, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place

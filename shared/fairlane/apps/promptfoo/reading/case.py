@@ -1,4 +1,4 @@
-"""A test as a configuration has it, before anything of it is rendered."""
+"""A test and an assertion as a configuration has them, before anything of them is rendered."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.evaluators.assertions import NOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +61,31 @@ class Case:
         return asked and (
             self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
+
+    raw: Mapping[str, Any]
+    kind: str
+    names: Mapping[str, Any]
+    options: Mapping[str, Any]
+    place: Place
+    test: Place
+
+    @property
+    def name(self) -> str:
+        """Its type without ``not-``."""
+        return self.kind.removeprefix(NOT)
+
+    @property
+    def provider(self) -> tuple[Any, Place]:
+        """The provider that it names, else that of its test, and where it is written."""
+        own = self.raw.get("provider")
+        if own is None and self.options.get("provider") is not None:
+            return self.options["provider"], self.test / "options" / "provider"
+        return own, self.place / "provider"
 
 
 def fits(wanted: str, label: str) -> bool:

@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.csv_cases import read_csv
-from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_pattern, with_texts
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number, is_pattern, with_texts
 from fairlane.apps.promptfoo.reading.remote import SHEETS, read_huggingface, read_sheet
 from fairlane.apps.promptfoo.selecting.filters import Filters
 
@@ -253,7 +253,7 @@ def _options(raw: Any, place: Place) -> Mapping[str, Any]:
 
 
 def _threshold(raw: Any, place: Place) -> float | None:
-    if raw is None or (isinstance(raw, int | float) and not isinstance(raw, bool)):
+    if raw is None or is_number(raw):
         return raw
     place.refuse("a threshold is a number")
     return None

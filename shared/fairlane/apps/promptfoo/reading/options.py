@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.apps.promptfoo.reading.places import Place, is_number
 from fairlane.client.submitting.options import SubmitOptions
 
 _IGNORED = frozenset(
@@ -63,7 +63,7 @@ def _take(found: SubmitOptions, name: str, value: Any, place: Place) -> None:
         found["cache"] = "read_write" if value else "off"
     elif name not in ("maxConcurrency", "repeat", "delay", "timeoutMs", "maxEvalTimeMs"):
         place.refuse(f"the option {name} is not supported")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+    elif not is_number(value) or not 0 <= value < math.inf:
         place.refuse(f"{name} is a number")
     elif name in ("maxConcurrency", "repeat"):
         if int(value) != value or value < 1:

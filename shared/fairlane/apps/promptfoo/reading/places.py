@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from glob import glob
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_yaml
@@ -194,12 +194,21 @@ class Place:
             return None
         return _resolved(document, document, self.within(path), 0)
 
+    def contents(self, path: Path) -> Any:
+        """A YAML or JSON file's document; another file's text without blanks around it."""
+        return self.data(path) if path.suffix in DATA else (self.text(path) or "").strip()
+
     def referred(self, value: Any) -> tuple[Any, Place]:
         """``value`` itself, or the document that it names as ``file://…`` and where that begins."""
         if isinstance(value, str) and value.startswith(FILE):
             path = self.find(value)
             return (self.data(path), self.within(path)) if path else (None, self)
         return value, self
+
+
+def is_number(value: object) -> TypeGuard[int | float]:
+    """Whether a value is a number; a truth value is none."""
+    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def is_pattern(reference: str) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fairlane.apps.promptfoo.checking.kinds import RUBRIC, SIMILAR
+from fairlane.apps.promptfoo.checking.checks import RUBRIC, SIMILAR
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, RUBRICS, THRESHOLD
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
