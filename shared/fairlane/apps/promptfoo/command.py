@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -109,7 +110,8 @@ def evaluate(
             else:
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
-    _report(tally, runner.ids, as_json=as_json)
+    document = _document(tally, runner.ids)
+    emit(document, lambda: _print(tally, document), as_json=as_json)
     broken = evaluation.results is not None and evaluation.results.failed
     if not (_enough_passed(tally, fail_on_error) and runner.completed) or broken:
         raise typer.Exit(FAILED)
@@ -163,33 +165,18 @@ def _describe(evaluation: Evaluation) -> None:
         print_line(f"run {number}: {what} × {models} × {repetitions} = {items:,} items")
 
 
-def _report(tally: Tally, runs: Sequence[str], *, as_json: bool) -> None:
-    emit(_document(tally, runs), lambda: _print(tally), as_json=as_json)
-
-
-def _print(tally: Tally) -> None:
-    print_table(
-        ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score"),
-        (
-            (
-                cell.prompt,
-                cell.provider,
-                standing.outcomes["passed"],
-                standing.outcomes["failed"],
-                standing.outcomes["error"],
-                f"{standing.pass_rate:.0%}",
-                f"{standing.mean_score:.2f}",
-            )
-            for cell, standing in tally.standings.items()
-        ),
+def _print(tally: Tally, document: Mapping[str, Any]) -> None:
+    results = (
+        each | {"pass_rate": f"{each['pass_rate']:.0%}", "score": f"{each['score']:.2f}"}
+        for each in document["results"]
     )
-    if tally.metrics:
-        rows = [
-            (metric, cell.prompt, cell.provider, f"{score / weight if weight else 0.0:.2f}")
-            for (metric, cell), (score, weight) in sorted(tally.metrics.items(), key=lambda each: each[0][0])
-        ]
+    heads = ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score")
+    print_table(heads, (tuple(each.values()) for each in results))
+    if document["metrics"]:
+        metrics = sorted(document["metrics"], key=itemgetter("metric"))
+        shares = (each | {"share": f"{each['share']:.2f}"} for each in metrics)
         print_line("")
-        print_table(("metric", "prompt", "provider", ">share"), rows)
+        print_table(("metric", "prompt", "provider", ">share"), (tuple(each.values()) for each in shares))
     for failure in tally.failures[:SHOWN_FAILURES]:
         named = f" ({failure.description})" if failure.description else ""
         reasons = clip("; ".join(failure.reasons), SHOWN_REASONS)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
@@ -18,16 +18,10 @@ from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as ``submit`` takes it from a row, and the prompt as a text."""
-
-    request: Mapping[str, Any]
-    text: str
-
-
-def ask(prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]) -> Asked | None:
-    """What a provider is asked for one row; ``None`` after a problem."""
+def ask(
+    prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
+) -> tuple[dict[str, Any], str] | None:
+    """A request as ``submit`` takes it from a row, and the prompt as a text; ``None`` after a problem."""
     made = written(prompt, provider, case, names)
     if made is None:
         return None
@@ -38,7 +32,7 @@ def ask(prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, 
     if provider.instructions:
         messages = [{"role": "system", "content": provider.instructions}, *messages]
     own = read_parameters(prompt.label, config, prompt.place)
-    return Asked({"messages": messages, **own.values}, text)
+    return {"messages": messages, **own.values}, text
 
 
 def written(

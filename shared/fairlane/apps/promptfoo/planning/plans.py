@@ -58,16 +58,12 @@ class Planner:
         groups: list[tuple[str, list[Provider]]] = []
         for provider in providers:
             key = self._key(provider)
-            alike = (
-                group
-                for known, group in groups
-                if known == key and all(each.model != provider.model for each in group)
-            )
-            group = next(alike, None)
-            if group is None:
-                groups.append((key, [provider]))
+            for known, group in groups:
+                if known == key and all(each.model != provider.model for each in group):
+                    group.append(provider)
+                    break
             else:
-                group.append(provider)
+                groups.append((key, [provider]))
         for number, (_, group) in enumerate(groups, start=1):
             part = f" ({number} of {len(groups)})" if len(groups) > 1 else ""
             yield self._run(group, part)
@@ -177,8 +173,9 @@ class Planner:
         for case, names, row, number in self._asked(provider, wanted):
             asked = ask(self.prompts[number], provider, case, names)
             if asked is not None:
-                own = {REQUEST: dict(asked.request), PROMPT: number}
-                yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}
+                request, text = asked
+                own = {REQUEST: request, PROMPT: number}
+                yield {**row, **own, **({ASKED: text} if len(text) <= MOST_ASKED else {})}
 
 
 def _content(prompt: PromptText, instructions: str | None) -> Any:

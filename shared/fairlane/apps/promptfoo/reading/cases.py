@@ -110,23 +110,18 @@ def _of_file(reference: str, place: Place, config: Any = None) -> Iterator[Case]
     if scheme == "huggingface" and separator:
         for number, each in enumerate(read_huggingface(reference, place)):
             yield read_test(each, place / number)
-        return
-    if reference.startswith(SHEETS):
+    elif reference.startswith(SHEETS):
         text = read_sheet(reference, place)
         for line, each in read_csv(text or "", place):
             yield read_test(each, place / f"line {line}")
-        return
-    if separator and f"{scheme}://" != FILE:
+    elif separator and f"{scheme}://" != FILE:
         place.refuse(f"tests from {scheme}:// are not supported: save them as a file")
-        return
-    if is_program(reference):
+    elif is_program(reference):
         yield from _of_program(reference, place, config)
-        return
-    if is_pattern(reference):
+    elif is_pattern(reference):
         for path in place.matching(reference):
             yield from _of_path(path, place)
-        return
-    if found := place.find(reference):
+    elif found := place.find(reference):
         yield from _of_path(found, place)
 
 
@@ -140,7 +135,7 @@ def _of_program(reference: str, place: Place, config: Any) -> Iterator[Case]:
         arguments = (
             [] if config is None else [with_texts(config, place, lambda text, where: where.referred(text)[0])]
         )
-        found = place.programs.values(path, function, arguments, default="generate_tests")
+        found = place.programs.file(path, function, arguments, default="generate_tests", values=True)
     except ProgramError as error:
         place.refuse(f"{reference}: {error}")
         return

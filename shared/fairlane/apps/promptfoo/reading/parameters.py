@@ -66,6 +66,7 @@ _GROUPS = frozenset(
 )
 """Objects that hold parameters."""
 
+_TRANSFORMS = ("transform", "transformResponse", "responseParser")
 _MODES = {"any": "required", "none": "none", "auto": "auto"}
 
 INSTRUCTIONS = frozenset(("instructions", "systemPrompt", "system", "systemInstruction", "system_prompt"))
@@ -121,20 +122,12 @@ def read_parameters(identity: str, config: Mapping[str, Any], place: Place) -> P
             affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
         elif name in INSTRUCTIONS:
             said.extend(_said(value, place / name))
-        elif name not in (
-            "transform",
-            "transformResponse",
-            "responseParser",
-            "functions",
-            "function_call",
-        ):
+        elif name not in (*_TRANSFORMS, "functions", "function_call"):
             values.update(_one(identity, name, value, place / name))
     legacy = "functions" in config and "tools" not in config
     if legacy:
         values.update(_functions(config, place))
-    transform = next(
-        (config[n] for n in ("transform", "transformResponse", "responseParser") if config.get(n)), None
-    )
+    transform = next((config[name] for name in _TRANSFORMS if config.get(name)), None)
     if not isinstance(transform, str | None):
         (place / "transform").refuse("a transform is a text")
         transform = None

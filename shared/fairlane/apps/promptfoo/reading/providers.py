@@ -91,8 +91,7 @@ class Providers:
             where = place / number if isinstance(raw, list) else place
             if not (isinstance(each, str) and (is_program(each) or each in self.given)):
                 each, where = where.referred(each)
-            inner = each
-            for one in inner if isinstance(inner, list) else [inner]:
+            for one in each if isinstance(each, list) else [each]:
                 if one is not None and not wanted(one):
                     left += 1
                 elif one is not None and (provider := self.one(one, where, here=True)):

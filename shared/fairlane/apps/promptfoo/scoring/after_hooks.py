@@ -102,10 +102,7 @@ class ResultHooks:
 def _result(
     cell: Cell, record: Record, verdict: Verdict, test: Mapping[str, Any], number: int
 ) -> dict[str, Any]:
-    named: dict[str, float] = {}
-    for part in verdict.parts:
-        if part.metric is not None and part.score is not None:
-            named[part.metric] = named.get(part.metric, 0.0) + part.score
+    named = verdict.named_scores
     usage = record.usage
     tokens = {"prompt": usage.input_tokens or 0, "completion": usage.output_tokens or 0}
     passed, reason = verdict.outcome == "passed", "; ".join(verdict.reasons)

@@ -188,17 +188,13 @@ class Scorer:
 
     def _overridden(self, scoring: str, verdict: Verdict, draft: Draft) -> Verdict:
         """The verdict of the test's own scoring function."""
-        named: dict[str, float] = {}
-        for part in verdict.parts:
-            if part.metric is not None and part.score is not None:
-                named[part.metric] = named.get(part.metric, 0.0) + part.score
         components = [
             {"pass": part.passed, "score": part.score, "reason": part.sentence} for part in verdict.parts
         ]
         context = {**_threshold(draft.record.row), "componentResults": components}
         path, function = located(scoring)
         try:
-            said = self.programs.file(path, function, [named, context], default="get_score")
+            said = self.programs.file(path, function, [verdict.named_scores, context], default="get_score")
             result = graded(said, None)
         except ProgramError as error:
             return Verdict("failed", 0.0, (f"the scoring function failed: {error}",), verdict.parts)

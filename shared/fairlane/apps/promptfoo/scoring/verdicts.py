@@ -45,6 +45,15 @@ class Verdict:
     reasons: tuple[str, ...]
     parts: tuple[Part, ...] = ()
 
+    @property
+    def named_scores(self) -> dict[str, float]:
+        """The sum of scores of each named metric."""
+        named: dict[str, float] = {}
+        for part in self.parts:
+            if part.metric is not None and part.score is not None:
+                named[part.metric] = named.get(part.metric, 0.0) + part.score
+        return named
+
 
 def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:
     """The verdict on one item. Assertions of weight 0 count for their metrics alone.
