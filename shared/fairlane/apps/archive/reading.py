@@ -16,7 +16,6 @@ from fairlane.apps.archive.schema import records, runs, sessions
 from fairlane.core.errors import RunNotFound
 from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
-from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.read.overviews import Overview
 from fairlane.store.run_queries import RunFields
@@ -36,13 +35,9 @@ class ArchiveReader:
             return Overview(RunFields(fields).status(ref, name), _spec_of(plan))
         raise RunNotFound(ref.run)
 
-    def status(self, ref: RunRef) -> RunStatus:
-        """How the run ended. Raises `RunNotFound`."""
-        return self.overview(ref).status
-
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
         """How the run ended, and up to ``count`` items from the ``start``-th that ended, in that order."""
-        state = self.status(ref).state
+        state = self.overview(ref).status.state
         stretch = and_(records.c.place >= start, records.c.place < start + count)
         found = self._fetch(records, ref, (records.c.place, records.c.item), stretch)
         return state, [item for _, item in sorted(found)]

@@ -25,7 +25,7 @@ from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, S
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.cases import read_test, read_tests
 from fairlane.apps.promptfoo.reading.options import read_options
-from fairlane.apps.promptfoo.reading.places import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place, Problems, names
 from fairlane.apps.promptfoo.reading.prompts import PromptText, read_prompts
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
@@ -40,12 +40,9 @@ ASSERTED = "assertions"
 
 MAX_EVALUATORS = 50
 
-_KEYS = frozenset(
-    (
-        *("prompts", "providers", "targets", "tests", "defaultTest", "description", "scenarios"),
-        *("evaluateOptions", "commandLineOptions", "assertionTemplates", "$schema"),
-        *("tags", "metadata", "derivedMetrics", "env", "extensions"),
-    )
+_KEYS = names(
+    "prompts providers targets tests defaultTest description scenarios evaluateOptions commandLineOptions",
+    "assertionTemplates $schema tags metadata derivedMetrics env extensions",
 )
 _NOTED = {
     "outputPath": "outputPath is left out: give --output",

@@ -20,17 +20,14 @@ from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Written
-from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number
+from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number, names
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
 
 _JSON = frozenset(("is-json", "contains-json"))
-_KEYS = frozenset(
-    (
-        *("type", "value", "weight", "threshold", "metric", "provider", "config", "transform"),
-        *("rubricPrompt", "contextTransform", "assert"),
-    )
+_KEYS = names(
+    "type value weight threshold metric provider config transform rubricPrompt contextTransform assert",
 )
 _THRESHOLDS = frozenset(("cost", "latency"))
 

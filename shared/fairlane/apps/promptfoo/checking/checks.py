@@ -12,6 +12,7 @@ from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import GRADERS
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.places import names
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
 from fairlane.evaluators.assertions import NOT, TYPES, AssertionsError, check
 
@@ -46,13 +47,10 @@ LOCAL: Mapping[str, Callable[[Check, Subject], Result]] = {
 }
 """The check of each assertion that needs no program and no model, and that workers do not know."""
 
-VALUELESS = frozenset(
-    (
-        *("is-refusal", "is-xml", "contains-xml", "is-html", "contains-html", "empty", "cost", "latency"),
-        *("is-valid-openai-tools-call", "is-valid-function-call", "is-valid-openai-function-call"),
-        *("is-json", "contains-json", "answer-relevance", "context-relevance", "context-faithfulness"),
-        *("max-score", "min-length", "max-length"),
-    )
+VALUELESS = names(
+    "is-refusal is-xml contains-xml is-html contains-html empty cost latency is-valid-openai-tools-call",
+    "is-valid-function-call is-valid-openai-function-call is-json contains-json answer-relevance",
+    "context-relevance context-faithfulness max-score min-length max-length",
 )
 """Assertions that may have no value."""
 

@@ -132,10 +132,9 @@ class Planner:
         own.pop("conversation", None)
         own.pop("store_output_as", None)
         own.pop("delay", None)
-        if own.get("repetitions", 1) > 1:
-            where = self.prompts[0].place if self.prompts else None
-            if where is not None:
-                where.refuse("repeat is not supported with echo and programs: they answer once")
+        if own.get("repetitions", 1) > 1 and self.prompts:
+            problem = "repeat is not supported with echo and programs: they answer once"
+            self.prompts[0].place.refuse(problem)
         if part:
             own["name"] = self._named(part)
         return own

@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.apps.promptfoo.reading.places import Place, names
 
 _EXPECTED, _METADATA = "__expected", "__metadata:"
 _TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")
@@ -17,20 +17,14 @@ _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
 _CONFIG = re.compile(r"__config:__expected(?P<number>\d*):threshold")
 _LISTS = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
 
-KNOWN = frozenset(
-    (
-        *("agent-rubric", "answer-relevance", "bleu", "classifier", "contains", "contains-all"),
-        *("contains-any", "contains-html", "contains-json", "contains-sql", "contains-xml"),
-        *("context-faithfulness", "context-recall", "context-relevance", "cost", "equals"),
-        *("factuality", "finish-reason", "g-eval", "gleu", "guardrails", "icontains"),
-        *("icontains-all", "icontains-any", "is-html", "is-json", "is-refusal", "is-sql"),
-        *("is-valid-function-call", "is-valid-openai-function-call"),
-        *("is-valid-openai-tools-call", "is-xml", "javascript", "latency", "levenshtein"),
-        *("llm-rubric", "meteor", "model-graded-closedqa", "model-graded-factuality"),
-        *("moderation", "perplexity", "perplexity-score", "pi", "python", "regex", "rouge-n"),
-        *("ruby", "search-rubric", "select-best", "similar", "starts-with"),
-        *("webhook", "word-count"),
-    )
+KNOWN = names(
+    "agent-rubric answer-relevance bleu classifier contains contains-all contains-any contains-html",
+    "contains-json contains-sql contains-xml context-faithfulness context-recall context-relevance cost",
+    "equals factuality finish-reason g-eval gleu guardrails icontains icontains-all icontains-any is-html",
+    "is-json is-refusal is-sql is-valid-function-call is-valid-openai-function-call",
+    "is-valid-openai-tools-call is-xml javascript latency levenshtein llm-rubric meteor",
+    "model-graded-closedqa model-graded-factuality moderation perplexity perplexity-score pi python regex",
+    "rouge-n ruby search-rubric select-best similar starts-with webhook word-count",
 )
 """The assertions there are; any other text before a colon is part of what the output must equal."""
 

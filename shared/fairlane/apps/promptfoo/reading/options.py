@@ -6,14 +6,12 @@ import math
 from collections.abc import Mapping
 from typing import Any, cast
 
-from fairlane.apps.promptfoo.reading.places import Place, is_number
+from fairlane.apps.promptfoo.reading.places import Place, is_number, names
 from fairlane.client.submitting.options import SubmitOptions
 
-_IGNORED = frozenset(
-    (
-        *("showProgressBar", "generateSuggestions", "silent", "verbose", "table"),
-        *("tableCellMaxLength", "progressBar", "share", "write", "output", "grader"),
-    )
+_IGNORED = names(
+    "showProgressBar generateSuggestions silent verbose table tableCellMaxLength progressBar share write",
+    "output grader",
 )
 
 _FILTERS: Mapping[str, tuple[str, type]] = {

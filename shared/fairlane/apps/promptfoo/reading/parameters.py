@@ -6,63 +6,51 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.places import FILE, Place
+from fairlane.apps.promptfoo.reading.places import FILE, Place, names
 from fairlane.apps.promptfoo.reading.tools import small, tools_of
 from fairlane.config.problems import did_you_mean
 
-PARAMS = frozenset(
-    (
-        *("temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "min_p"),
-        *("stop", "stop_sequences", "seed", "frequency_penalty", "presence_penalty"),
-        *("repetition_penalty", "response_format", "user", "reasoning_effort", "reasoning"),
-        *("verbosity", "logit_bias", "thinking", "service_tier", "tools", "tool_choice"),
-        *("parallel_tool_calls", "logprobs", "top_logprobs", "web_search_options", "metadata", "store"),
-        *("prediction", "search_domain_filter", "search_recency_filter", "search_mode", "return_citations"),
-        *("return_images", "return_related_questions", "search_context_size", "safety_settings", "num_ctx"),
-        *("num_predict", "num_gpu", "num_thread", "keep_alive", "do_sample", "length_penalty", "truncation"),
-        *("guided_json", "guided_choice", "guided_regex"),
-        *("chat_template_kwargs", "typical_p", "search_parameters"),
-        *("thinkingConfig", "thinking_config", "reasoning_format", "enable_thinking", "cachedContent"),
-    )
+PARAMS = names(
+    "temperature max_tokens max_completion_tokens top_p top_k min_p stop stop_sequences seed",
+    "frequency_penalty presence_penalty repetition_penalty response_format user reasoning_effort reasoning",
+    "verbosity logit_bias thinking service_tier tools tool_choice parallel_tool_calls logprobs top_logprobs",
+    "web_search_options metadata store prediction search_domain_filter search_recency_filter search_mode",
+    "return_citations return_images return_related_questions search_context_size safety_settings num_ctx",
+    "num_predict num_gpu num_thread keep_alive do_sample length_penalty truncation guided_json guided_choice",
+    "guided_regex chat_template_kwargs typical_p search_parameters thinkingConfig thinking_config",
+    "reasoning_format enable_thinking cachedContent",
 )
 """What of a provider's ``config`` is sent with each call."""
 
-_NAMES = {
-    "max_output_tokens": "max_tokens",
-    "maxOutputTokens": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "max_gen_len": "max_tokens",
-    "max_length": "max_tokens",
-    "maxTokenCount": "max_tokens",
-    "usage_tier": "service_tier",
-    "serviceTier": "service_tier",
-    "max_tokens_to_sample": "max_tokens",
-    "maxTokens": "max_tokens",
-    "maxCompletionTokens": "max_completion_tokens",
-    "topP": "top_p",
-    "topK": "top_k",
-    "p": "top_p",
-    "k": "top_k",
-    "stopSequences": "stop",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-    "repetitionPenalty": "repetition_penalty",
-    "responseFormat": "response_format",
-    "reasoningEffort": "reasoning_effort",
-    "toolChoice": "tool_choice",
-    "logitBias": "logit_bias",
-    "logProbs": "logprobs",
-    "topLogProbs": "top_logprobs",
-    "searchParameters": "search_parameters",
-    "safetySettings": "safety_settings",
+_ALSO = {
+    "max_tokens": (
+        "max_output_tokens maxOutputTokens max_new_tokens max_gen_len max_length maxTokenCount "
+        "max_tokens_to_sample maxTokens"
+    ),
+    "service_tier": "usage_tier serviceTier",
+    "max_completion_tokens": "maxCompletionTokens",
+    "top_p": "topP p",
+    "top_k": "topK k",
+    "stop": "stopSequences",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
+    "repetition_penalty": "repetitionPenalty",
+    "response_format": "responseFormat",
+    "reasoning_effort": "reasoningEffort",
+    "tool_choice": "toolChoice",
+    "logit_bias": "logitBias",
+    "logprobs": "logProbs",
+    "top_logprobs": "topLogProbs",
+    "search_parameters": "searchParameters",
+    "safety_settings": "safetySettings",
 }
 """Other providers' names of the same parameters."""
 
-_GROUPS = frozenset(
-    (
-        *("inferenceConfig", "generationConfig", "generation_config", "parameters", "textGenerationConfig"),
-        *("interfaceConfig", "additionalModelRequestFields"),
-    )
+_NAMES = {other: name for name, others in _ALSO.items() for other in others.split()}
+
+_GROUPS = names(
+    "inferenceConfig generationConfig generation_config parameters textGenerationConfig interfaceConfig",
+    "additionalModelRequestFields",
 )
 """Objects that hold parameters."""
 
@@ -72,31 +60,21 @@ _MODES = {"any": "required", "none": "none", "auto": "auto"}
 INSTRUCTIONS = frozenset(("instructions", "systemPrompt", "system", "systemInstruction", "system_prompt"))
 """What is said to a model before each prompt."""
 
-CONNECTION = frozenset(
-    (
-        *("apiKey", "apiKeyEnvar", "apiKeyRequired", "apiBaseUrl", "apiHost", "organization", "headers"),
-        *("baseUrl", "baseURL", "basePath", "apiVersion", "deploymentId", "region", "projectId", "host"),
-        *("accountId", "accessKeyId", "secretAccessKey", "sessionToken"),
-        *("profile", "credentials", "endpoint"),
-        *("apiType", "azureClientId", "azureClientSecret", "azureTenantId", "tenantId", "workspaceUrl"),
-        *("isPayPerToken", "publisher", "anthropicVersion"),
-        *("anthropic_version", "apiKeySecret", "keyFilename"),
-        *("inferenceModelType", "modelType", "contentType", "acceptType"),
-        *("useOpenApi", "accountName", "timeout"),
-        *("adaline", "apiBase", "requestTimeout", "providerType", "gateway", "authToken", "awsRegion"),
-        *("apiEndpoint", "projectUrl", "deploymentName", "spaceId", "modelId", "projectName"),
-    )
+CONNECTION = names(
+    "apiKey apiKeyEnvar apiKeyRequired apiBaseUrl apiHost organization headers baseUrl baseURL basePath",
+    "apiVersion deploymentId region projectId host accountId accessKeyId secretAccessKey sessionToken",
+    "profile credentials endpoint apiType azureClientId azureClientSecret azureTenantId tenantId",
+    "workspaceUrl isPayPerToken publisher anthropicVersion anthropic_version apiKeySecret keyFilename",
+    "inferenceModelType modelType contentType acceptType useOpenApi accountName timeout adaline apiBase",
+    "requestTimeout providerType gateway authToken awsRegion apiEndpoint projectUrl deploymentName spaceId",
+    "modelId projectName",
 )
 """What says where and as whom a provider is called."""
 
-HARMLESS = frozenset(
-    (
-        *("cost", "inputCost", "outputCost", "maxRetries"),
-        *("showThinking", "omitDefaults", "debug", "verbose"),
-        *("timeoutMs", "websocketTimeout", "delay", "retries", "stream", "label", "tags", "usage", "cache"),
-        *("enableStreaming", "includeUsage", "callApi", "workflowId", "workflow_id", "telemetry"),
-        *("isReasoningModel", "usageContext", "strict_mode", "maxConcurrency"),
-    )
+HARMLESS = names(
+    "cost inputCost outputCost maxRetries showThinking omitDefaults debug verbose timeoutMs websocketTimeout",
+    "delay retries stream label tags usage cache enableStreaming includeUsage callApi workflowId workflow_id",
+    "telemetry isReasoningModel usageContext strict_mode maxConcurrency",
 )
 """What changes no answer."""
 

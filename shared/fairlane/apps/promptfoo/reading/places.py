@@ -20,15 +20,16 @@ from fairlane.core.errors import UnsupportedError
 
 Key = str | int
 
+
+def names(*lines: str) -> frozenset[str]:
+    """The words of these lines."""
+    return frozenset(word for line in lines for word in line.split())
+
+
 FILE = "file://"
 DATA = frozenset((".yaml", ".yml", ".json"))
 CODE = frozenset((".js", ".cjs", ".mjs", ".ts", ".cts", ".mts", ".py", ".rb", ".sh", ".go"))
-MEDIA = frozenset(
-    (
-        *(".jpg", ".jpeg", ".png", ".gif", ".webp", ".bmp", ".wav"),
-        *(".mp3", ".ogg", ".m4a", ".flac", ".mp4", ".webm"),
-    )
-)
+MEDIA = names(".jpg .jpeg .png .gif .webp .bmp .wav .mp3 .ogg .m4a .flac .mp4 .webm")
 """Files whose variables hold their bytes as base64."""
 
 MOST_BYTES = 32 * 1024 * 1024

@@ -138,7 +138,7 @@ def _of_path(path: Path, place: Place, label: Any) -> Iterator[PromptText]:
     elif path.suffix == ".jsonl":
         listed = [("", line) for line in text.splitlines() if line.strip()]
     else:
-        parts = _split(text) if path.suffix == ".txt" or path.suffix in TEXTS else [text]
+        parts = _split(text) if path.suffix in TEXTS else [text]
         listed = [("", part) for part in parts]
     for number, (own, part) in enumerate(listed, start=1):
         shown = own or (name if len(listed) == 1 else f"{name} #{number}")
@@ -163,9 +163,7 @@ def _prompt(label: str, text: str, place: Place, *, data: bool = False) -> Itera
     elif is_chat(document) and all(_is_plain(each) for each in document):
         messages = tuple({"role": str(m["role"]), "content": m["content"]} for m in document)
         yield PromptText(label, messages, place, raw=json.dumps(document, ensure_ascii=False))
-    elif isinstance(document, Mapping | list) and (
-        data or is_chat(document) or isinstance(document, Mapping)
-    ):
+    elif isinstance(document, Mapping) or is_chat(document) or (data and isinstance(document, list)):
         written = json.dumps(with_texts(document, place, _contents), ensure_ascii=False)
         yield PromptText(label, written, place, raw=written, made=True)
     else:

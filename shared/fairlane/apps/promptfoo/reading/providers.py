@@ -9,19 +9,16 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.parameters import read_parameters
-from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.apps.promptfoo.reading.places import Place, names
 from fairlane.config.problems import did_you_mean
 from fairlane.model.lane import FUNCTIONS, split_model
 
 _KEYS = frozenset(("id", "label", "config", "delay", "prompts", "transform", "env"))
 _CHAT = frozenset(("chat", "messages", "responses", "text-generation", "converse"))
 _EMBEDS = frozenset(("embedding", "embeddings"))
-_OTHER = frozenset(
-    (
-        *("completion", "embedding", "embeddings", "image", "realtime"),
-        *("moderation", "transcription", "speech", "tts", "video", "assistant", "agents"),
-        *("agent", "codex", "codex-sdk", "live"),
-    )
+_OTHER = names(
+    "completion embedding embeddings image realtime moderation transcription speech tts video assistant",
+    "agents agent codex codex-sdk live",
 )
 _CODE = frozenset(("exec", "python", "javascript", "file", "package", "golang", "ruby", "browser", "script"))
 ECHO = "echo"
