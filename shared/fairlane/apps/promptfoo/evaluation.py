@@ -23,7 +23,7 @@ from fairlane.apps.promptfoo.planning.plans import (
 )
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.reading.cases import read_test, read_tests
+from fairlane.apps.promptfoo.reading.cases import read_tests
 from fairlane.apps.promptfoo.reading.options import read_options
 from fairlane.apps.promptfoo.reading.places import Place, Problems, names
 from fairlane.apps.promptfoo.reading.prompts import PromptText, read_prompts
@@ -134,7 +134,7 @@ class _Reader:
         prompts = list(suite.prompts)
         providers = apart([_transforming(each, asserting) for each in providers])
         repetitions = options.get("repetitions", 1)
-        tested = TestHooks(hooks, suite.place, prompts, providers, repetitions, read_test)
+        tested = TestHooks(hooks, suite.place, prompts, providers, repetitions)
         rows = maker.rows(cases, prompts, tested)
         evaluators = [*_plain(rows), *judges.specs()]
         self._check_sizes(prompts, providers, evaluators)

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
+from fairlane.apps.promptfoo.reading.cases import read_test
 from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.apps.promptfoo.reading.prompts import PromptText, prompt_of
 from fairlane.apps.promptfoo.reading.providers import Provider
-
-ReadTest = Callable[[Any, Place], Case]
 
 
 @dataclass(slots=True)
@@ -31,9 +30,7 @@ class SuiteHooks:
     derived: Any
     description: str
 
-    def __call__(
-        self, default: Any, tests: Sequence[Case], scenarios: Any, read: ReadTest
-    ) -> tuple[Any, list[Case], Any]:
+    def __call__(self, default: Any, tests: Sequence[Case], scenarios: Any) -> tuple[Any, list[Case], Any]:
         """``defaultTest``, tests and scenarios as the hooks leave them."""
         if not self.hooks.have("beforeAll"):
             return default, list(tests), scenarios
@@ -45,7 +42,7 @@ class SuiteHooks:
             return default, list(tests), scenarios
         self.derived = left.get("derivedMetrics")
         self.prompts = list(self._prompts(left.get("prompts")))
-        found = list(self._tests(left.get("tests"), tests, read))
+        found = list(self._tests(left.get("tests"), tests))
         return left.get("defaultTest"), found, left.get("scenarios")
 
     def _suite(self, default: Any, tests: Sequence[Case], scenarios: Any) -> dict[str, Any]:
@@ -74,7 +71,7 @@ class SuiteHooks:
             elif isinstance(raw, str):
                 yield from prompt_of(raw, self.place / "prompts" / number, label)
 
-    def _tests(self, left: Any, tests: Sequence[Case], read: ReadTest) -> Iterator[Case]:
+    def _tests(self, left: Any, tests: Sequence[Case]) -> Iterator[Case]:
         known = {_key(described(each)): each for each in tests}
         for number, each in enumerate(left if isinstance(left, list) else []):
             same = known.get(_key(each))
@@ -83,7 +80,7 @@ class SuiteHooks:
                 if number < len(tests)
                 else self.place.within(self.place.file) / "tests" / number
             )
-            yield same if same is not None else read(each, where)
+            yield same if same is not None else read_test(each, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +92,6 @@ class TestHooks:
     prompts: Sequence[PromptText]
     providers: Sequence[Provider]
     repetitions: int
-    read: ReadTest
 
     def cases(self, made: Iterable[tuple[Case, Mapping[str, Any]]]) -> Iterator[Case]:
         """Tests with one set of variables each. One that differs by prompt or provider becomes several."""
@@ -133,7 +129,7 @@ class TestHooks:
     def _one(self, case: Case, test: Mapping[str, Any], written: Mapping[str, Any]) -> Case:
         if _key(test) == _key(described(case, written)):
             return case.alone(written)
-        made = self.read(test, case.place)
+        made = read_test(test, case.place)
         return replace(made, options={**made.options, "disableVarExpansion": True})
 
 

@@ -33,18 +33,17 @@ class Case:
 
     def after(self, default: Case) -> Case:
         """This one with what it leaves to the default."""
-        own = {} if self.options.get("disableDefaultAsserts") else {"assertions": default.assertions}
-        return Case(
-            self.place,
-            self.description,
-            {**default.variables, **self.variables},
-            (*own.get("assertions", ()), *self.assertions),
-            {**default.options, **self.options},
-            default.threshold if self.threshold is None else self.threshold,
-            {**default.metadata, **self.metadata},
-            self.scoring or default.scoring,
-            default.prompts if self.prompts is None else self.prompts,
-            default.providers if self.providers is None else self.providers,
+        inherited = () if self.options.get("disableDefaultAsserts") else default.assertions
+        return replace(
+            self,
+            variables={**default.variables, **self.variables},
+            assertions=(*inherited, *self.assertions),
+            options={**default.options, **self.options},
+            threshold=default.threshold if self.threshold is None else self.threshold,
+            metadata={**default.metadata, **self.metadata},
+            scoring=self.scoring or default.scoring,
+            prompts=default.prompts if self.prompts is None else self.prompts,
+            providers=default.providers if self.providers is None else self.providers,
         )
 
     def alone(self, values: Mapping[str, Any]) -> Case:

@@ -36,12 +36,12 @@ def read_tests(
     place: Place,
     filters: Filters,
     matching: Callable[[Sequence[Case], Case], Sequence[Case]],
-    before: Callable[..., tuple[Any, list[Case], Any]],
+    before: Callable[[Any, Sequence[Case], Any], tuple[Any, list[Case], Any]],
 ) -> list[Case]:
     """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
 
     ``matching`` keeps those of earlier results, which may need what ``defaultTest`` has. ``before`` may
-    change ``defaultTest``, tests and scenarios; its last argument reads a test.
+    change ``defaultTest``, tests and scenarios.
     """
     raw, scenarios = config.get("tests"), config.get("scenarios")
     default, where = (place / "defaultTest").referred(config.get("defaultTest") or {})
@@ -55,7 +55,7 @@ def read_tests(
     found = (replace(filters, range=None) if scenarios else filters).tests(
         found, lambda tests: matching(tests, first)
     )
-    default, found, scenarios = before(default, found, scenarios, read_test)
+    default, found, scenarios = before(default, found, scenarios)
     first = read_test(default, where)
     found.extend(_scenarios(scenarios, place / "scenarios", filters))
     found = filters.ranged(found) if scenarios else found

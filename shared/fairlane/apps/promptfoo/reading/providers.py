@@ -77,7 +77,7 @@ class Providers:
     connections: frozenset[str] | None
     given: Mapping[str, str]
 
-    def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool] = lambda _: True) -> list[Provider]:
+    def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool]) -> list[Provider]:
         """Every provider of a configuration's ``providers`` that is ``wanted`` as it is written."""
         if not (isinstance(raw, str) and is_program(raw)):
             raw, place = place.referred(raw)

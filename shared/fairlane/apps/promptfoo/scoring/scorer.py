@@ -28,7 +28,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
-from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, met, shaped, transformed
 from fairlane.export.finish_reasons import is_filtered
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
@@ -247,10 +247,7 @@ def _highest(group: Sequence[Draft], verdict: Callable[[Draft], Verdict]) -> int
 
 def _set_best(group: Sequence[Draft], place: tuple[int, ...], best: int, kind: str) -> None:
     for number, draft in enumerate(group):
-        chosen = number == best
-        draft.outcomes[place] = Result(
-            chosen, float(chosen), "" if chosen else f"{kind} chose another output"
-        )
+        draft.outcomes[place] = met(number == best, f"{kind} chose another output")
 
 
 def _fail(group: Sequence[Draft], place: tuple[int, ...], error: CheckError) -> None:
