@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
-from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
+from fairlane.apps.archive.access import Access
 from fairlane.apps.archive.rows import Entry, Finished, SessionEntry
 from fairlane.client.archive import Moved
 from fairlane.client.deployment import Deployment
@@ -22,9 +22,6 @@ from fairlane.store.write.audit import UNNAMED, Auditor
 from fairlane.store.write.runs.archive_stub import ArchiveStubs, StubOutcome
 from fairlane.store.write.runs.runs import Runs
 
-if TYPE_CHECKING:
-    from fairlane.apps.archive.opening import Archive
-
 
 class RunMover:
     """Moves runs from a deployment into an archive. An interrupted move can be repeated."""
@@ -32,7 +29,7 @@ class RunMover:
     def __init__(
         self,
         deployment: Deployment,
-        archive: Archive,
+        archive: Access,
         keep_on: Callable[[], None] = lambda: None,
         auditor: Auditor = UNNAMED,
     ) -> None:

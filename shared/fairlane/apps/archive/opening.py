@@ -1,18 +1,13 @@
-"""The archive in a database: what client and scheduler ask of it. It loads SQLAlchemy on first use."""
+"""The archive in a database: what client and scheduler ask of it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING
 
-from pydantic import SecretStr
-
+from fairlane.apps.archive.access import Access
 from fairlane.apps.archive.mover import RunMover
-from fairlane.client.archive import FIELD
 from fairlane.client.deployment import Deployment
-from fairlane.core.errors import ConfigurationError, RunNotFound
-from fairlane.core.redaction import MASK
+from fairlane.core.errors import RunNotFound
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
@@ -24,16 +19,11 @@ from fairlane.store.read.reading import RecordReader, RunReader
 from fairlane.store.read.session_reading import SessionReader
 from fairlane.store.write.audit import UNNAMED, Auditor
 
-if TYPE_CHECKING:
-    from fairlane.apps.archive.database import Database
-    from fairlane.apps.archive.reading import ArchiveReader
-    from fairlane.apps.archive.writing import ArchiveWriter
-
 
 class EitherRuns(RunReader):
     """Reads a run from Redis first. A run that is in neither is not found."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, archive: Access) -> None:
         super().__init__(redis, keys)
         self._archive = archive
 
@@ -66,7 +56,7 @@ class EitherRuns(RunReader):
 class EitherRecords(RecordReader):
     """Reads records from Redis until they are no longer there; a run may be moved while it is read."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Access) -> None:
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 
@@ -83,7 +73,7 @@ class EitherRecords(RecordReader):
 class EitherSessions(SessionReader):
     """Reads records of sessions, as `EitherRecords` does those of items."""
 
-    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Archive) -> None:
+    def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Access) -> None:
         super().__init__(redis, keys, spec)
         self._archive, self._moved = archive, False
 
@@ -97,52 +87,8 @@ class EitherSessions(SessionReader):
         return self._archive.reader.sessions(self._ref, self._spec, sessions)
 
 
-class Archive:
-    """Reads and writes finished runs of one deployment in a database. May be shared by threads.
-
-    ``reader`` and ``writer`` raise `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
-    URL is none. No error and no text of it has the URL.
-    """
-
-    def __init__(self, url: SecretStr, deployment: str) -> None:
-        self._url, self._deployment = url, deployment
-
-    @cached_property
-    def _database(self) -> Database:
-        try:
-            from fairlane.apps.archive.database import Database
-        except ImportError as error:
-            if (error.name or "").partition(".")[0] != "sqlalchemy":
-                raise
-            problem = "needs SQLAlchemy, which is not installed"
-            remedy = "pip install 'fairlane[archive]'; for an image, name it in PACKAGES of its build."
-            raise ConfigurationError(FIELD, MASK, problem, remedy) from None
-        return Database(self._url)
-
-    @cached_property
-    def reader(self) -> ArchiveReader:
-        """Reads archived runs."""
-        database = self._database
-        from fairlane.apps.archive.reading import ArchiveReader
-
-        return ArchiveReader(database, self._deployment)
-
-    @cached_property
-    def writer(self) -> ArchiveWriter:
-        """Writes runs into the archive."""
-        database = self._database
-        from fairlane.apps.archive.writing import ArchiveWriter
-
-        return ArchiveWriter(database, self._deployment)
-
-    def require_writable(self) -> None:
-        """Raise `ConfigurationError` where the URL or its driver is wrong."""
-        _ = self.writer
-
-    def close(self) -> None:
-        """Close connections to the database, if any were opened."""
-        if "_database" in self.__dict__:
-            self._database.close()
+class Archive(Access):
+    """Finished runs of one deployment in a database. May be shared by threads."""
 
     def runs(self, redis: RedisClient, keys: Keys) -> RunReader:
         """Reads runs from Redis first, then from the database."""

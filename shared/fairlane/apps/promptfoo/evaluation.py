@@ -24,13 +24,13 @@ from fairlane.apps.promptfoo.planning.plans import (
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.cases import read_tests
+from fairlane.apps.promptfoo.reading.filters import Filters
 from fairlane.apps.promptfoo.reading.options import read_options
 from fairlane.apps.promptfoo.reading.places import Place, Problems, names
 from fairlane.apps.promptfoo.reading.prompts import PromptText, read_prompts
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
-from fairlane.apps.promptfoo.selecting.filters import Filters
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec

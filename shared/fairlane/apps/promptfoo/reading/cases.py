@@ -12,9 +12,9 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.csv_cases import read_csv
+from fairlane.apps.promptfoo.reading.filters import Filters
 from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number, is_pattern, names, with_texts
 from fairlane.apps.promptfoo.reading.remote import SHEETS, read_huggingface, read_sheet
-from fairlane.apps.promptfoo.selecting.filters import Filters
 
 KEYS = names(
     "description vars assert options threshold metadata assertScoringFunction prompts providers provider",
