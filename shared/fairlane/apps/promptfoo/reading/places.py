@@ -91,7 +91,7 @@ class Place:
     line: int | None = None
 
     def __truediv__(self, key: Key) -> Place:
-        return replace(self, keys=(*self.keys, key))
+        return Place(self.file, self.problems, self.programs, (*self.keys, key), self.line)
 
     def __str__(self) -> str:
         """``promptfooconfig.yaml:12: tests[0].assert[1]``."""
