@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 from redis import Redis
+from sqlalchemy import select
 
 from fairlane.apps.archive import mover
+from fairlane.apps.archive.database import Database
 from fairlane.apps.archive.mover import RunMover
-from fairlane.apps.archive.rows import SessionEntry
+from fairlane.apps.archive.rows import SessionEntry, record_of
+from fairlane.apps.archive.schema import records
 from fairlane.client.archive import Moved
 from fairlane.client.outputs import Run
 from fairlane.core.errors import RunArchived, RunNotFound, SubmissionError
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import JobState
-from fairlane.model.results import JudgeResult, TaskResult
+from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.read.reading import RecordReader
@@ -278,15 +281,18 @@ def test_the_archive_has_the_results_that_redis_had(stage: ArchivedStage) -> Non
     run = submit(stage, 3, evaluators=[JUDGE])
     stage.answer(run.id, 3, scores={"exact": 1.0}, finish_reason="length", latency_ms=5)
     stage.judge(run.id, 3, score=0.5)
-    spec, ref = stage.spec(run.id), stage.ref(run)
-    stored = stage.redis.hgetall(stage.keys.results(ref))
+    before, stored = list(run.results()), stage.redis.hgetall(stage.keys.results(stage.ref(run)))
     assert stage.move(run) is Moved.MOVED
-    found = stage.archive.reader.results(ref, spec, [2, 0, 7])
-    assert sorted(found) == [0, 2]
-    for item, (task, judged) in found.items():
-        assert JudgeResult.from_json(judged or "") == JudgeResult.from_json(stored[b"%d" % (2 * item + 1)])
-        shown = TaskResult.from_json(task or "")
-        assert replace(shown, model=None) == TaskResult.from_json(stored[b"%d" % (2 * item)])
+    assert list(run.results()) == before
+    with Database(stage.url).reading() as connection:
+        assert connection is not None
+        found = connection.execute(select(records.c.item, records.c.record, records.c.evaluations)).all()
+    assert sorted(item for item, _, _ in found) == [0, 1, 2]
+    for item, record, evaluations in found:
+        (judged,) = json.loads(evaluations)
+        expected = JudgeResult.from_json(stored[b"%d" % (2 * item + 1)])
+        assert JudgeResult.from_json(json.dumps(judged)) == expected
+        assert record_of(record) == before[item]
 
 
 def test_sessions_are_in_the_archive_cell_by_cell(stage: ArchivedStage) -> None:

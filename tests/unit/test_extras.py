@@ -8,7 +8,7 @@ import sys
 import pytest
 from pydantic import SecretStr
 
-from fairlane.apps.archive.access import Access
+from fairlane.apps.archive.opening import Archive
 from fairlane.core.errors import ConfigurationError
 
 EXTRAS = (
@@ -36,7 +36,7 @@ def test_an_archive_without_its_library_names_the_remedy_on_a_machine_and_in_an_
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     monkeypatch.delitem(sys.modules, "fairlane.apps.archive.database", raising=False)
     with pytest.raises(ConfigurationError) as caught:
-        Access(SecretStr("sqlite:////x.db"), "main").require_writable()
+        Archive(SecretStr("sqlite:////x.db"), "main").require_writable()
     words = str(caught.value)
     assert "pip install 'fairlane[archive]'; for an image, name it in PACKAGES of its build." in words
     assert "SecretStr" not in words

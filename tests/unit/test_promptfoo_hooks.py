@@ -13,6 +13,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict
+from fairlane.core.errors import UnsupportedError
 from fairlane.model.record import Record
 from tests.support.promptfoo import KNOWN, Folder, config, record
 
@@ -42,6 +43,19 @@ def read(tmp_path: Path, programs: Programs, *functions: str, check: bool = Fals
     path = tmp_path / "promptfooconfig.json"
     path.write_text(config(tests=TESTS, extensions=[f"file://hooks.py:{name}" for name in functions]))
     return read_evaluation(path, Wishes(KNOWN, hooks=not check), programs)
+
+
+@pytest.mark.parametrize("default", [True, "a text", ["a list"]])
+def test_a_default_that_is_no_test_is_named_also_where_hooks_are_called(
+    tmp_path: Path, default: object
+) -> None:
+    folder = Folder(tmp_path)
+    folder.write("hooks.py", HOOKS)
+    text = config(defaultTest=default, extensions=["file://hooks.py:all_of_them"])
+    with Programs() as programs:
+        path = folder.write("promptfooconfig.json", text)
+        with pytest.raises(UnsupportedError, match="defaultTest: this is no test"):
+            read_evaluation(path, Wishes(KNOWN), programs)
 
 
 def test_hooks_that_come_before_change_the_suite_and_its_tests(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import complain, print_json, say
 from fairlane.cli.runs.selection import RunCommand, find_run
-from fairlane.client.archive import Moved, Mover, require_archive
+from fairlane.client.archive import Moved, require_archive
 from fairlane.client.deployment import Deployment
 from fairlane.model.run import RunRef
 
@@ -59,15 +59,12 @@ def _move(deployment: Deployment, wanted: Iterable[str], *, finished: bool) -> d
     """Move runs and return the result for each."""
     mover = require_archive(deployment.archive).mover(deployment, lambda: None, deployment.auditor)
     results: dict[str, Moved] = {}
-    for ref in _finished(deployment, mover) if finished else _named(deployment, wanted):
+    team = deployment.settings.team
+    if finished:
+        refs = list(mover.due(team, deployment.now_ms()))
+    else:
+        refs = [RunRef(team, find_run(deployment, each).id) for each in wanted]
+    for ref in refs:
         results[ref.run] = moved = mover.move(ref)
         say(f"run {ref.run} {SAID[moved]}")
     return results
-
-
-def _finished(deployment: Deployment, mover: Mover) -> list[RunRef]:
-    return list(mover.due(deployment.settings.team, deployment.now_ms()))
-
-
-def _named(deployment: Deployment, wanted: Iterable[str]) -> list[RunRef]:
-    return [RunRef(deployment.settings.team, find_run(deployment, each).id) for each in wanted]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import quote
 
 from pydantic import SecretStr
@@ -61,18 +62,7 @@ class Database:
     def _engine(self) -> Engine:
         try:
             # Parameters are people's data: they are no part of an error.
-            if self._url.get_backend_name() != "sqlite":
-                engine = create_engine(self._url, hide_parameters=True, pool_size=2, pool_pre_ping=True)
-            elif self._url.database in (None, "", ":memory:"):
-                one = {"check_same_thread": False}
-                engine = create_engine(
-                    self._url, hide_parameters=True, poolclass=StaticPool, connect_args=one
-                )
-            else:
-                patient = {"timeout": BUSY_S}
-                engine = create_engine(
-                    self._url, hide_parameters=True, poolclass=NullPool, connect_args=patient
-                )
+            engine = create_engine(self._url, hide_parameters=True, **_options(self._url))
         except ImportError as missing:
             name = missing.name or "its driver"
             problem = f"needs the package {name}, which is not installed"
@@ -97,6 +87,15 @@ class Database:
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return f"{type(cause).__name__}: {mask_text(text)}"
+
+
+def _options(url: URL) -> dict[str, Any]:
+    """How connections are kept: one for a database in memory, none for a file of SQLite, else two."""
+    if url.get_backend_name() != "sqlite":
+        return {"pool_size": 2, "pool_pre_ping": True}
+    if url.database in (None, "", ":memory:"):
+        return {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+    return {"poolclass": NullPool, "connect_args": {"timeout": BUSY_S}}
 
 
 def _parsed(url: SecretStr) -> URL:

@@ -103,8 +103,7 @@ class RunMover:
     def _entries(self, run: Finished, batch: list[Record]) -> list[Entry]:
         steps = run.spec.steps
         jobs = [range(record.item * steps + 1, (record.item + 1) * steps) for record in batch]
-        stored = self._results(run, jobs)
-        return [Entry(*each) for each in zip(batch, stored, strict=True)]
+        return list(map(Entry, batch, self._results(run, jobs)))
 
     def _session_entries(
         self, run: Finished, numbered: list[tuple[int, SessionRecord]]

@@ -39,7 +39,7 @@ class EitherRuns(RunReader):
         try:
             return super().status(ref, spec)
         except RunNotFound:
-            return self._archive.reader.status(ref)
+            return self._archive.reader.overview(ref).status
 
     def is_archived(self, ref: RunRef) -> bool:
         """Whether Redis has a stub of the run or nothing at all: for a run that `overview` finds."""

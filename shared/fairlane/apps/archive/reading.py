@@ -1,4 +1,4 @@
-"""Reads runs from the archive: how they ended, their records, and what Redis had stored of them."""
+"""Reads runs from the archive: how they ended, and their records."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ from pydantic import ValidationError
 from sqlalchemy import ColumnElement, Table, and_, select
 
 from fairlane.apps.archive.database import Database
-from fairlane.apps.archive.rows import record_of, results_of, session_record_of
+from fairlane.apps.archive.rows import record_of, session_record_of
 from fairlane.apps.archive.schema import records, runs, sessions
 from fairlane.core.errors import RunNotFound
 from fairlane.model.record import Record
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
-from fairlane.model.run_status import RunStatus
 from fairlane.model.sessions import SessionRecord
 from fairlane.store.read.overviews import Overview
 from fairlane.store.run_queries import RunFields
@@ -36,13 +35,9 @@ class ArchiveReader:
             return Overview(RunFields(fields).status(ref, name), _spec_of(plan))
         raise RunNotFound(ref.run)
 
-    def status(self, ref: RunRef) -> RunStatus:
-        """How the run ended. Raises `RunNotFound`."""
-        return self.overview(ref).status
-
     def finished(self, ref: RunRef, start: int, count: int) -> tuple[RunState, list[int]]:
         """How the run ended, and up to ``count`` items from the ``start``-th that ended, in that order."""
-        state = self.status(ref).state
+        state = self.overview(ref).status.state
         stretch = and_(records.c.place >= start, records.c.place < start + count)
         found = self._fetch(records, ref, (records.c.place, records.c.item), stretch)
         return state, [item for _, item in sorted(found)]
@@ -67,17 +62,6 @@ class ArchiveReader:
             return [found[number, cell] for number in numbers for cell in range(spec.cells_per_row)]
         except KeyError:
             raise RunNotFound(ref.run) from None
-
-    def results(self, ref: RunRef, spec: RunSpec, items: Sequence[int]) -> dict[int, list[bytes | None]]:
-        """What Redis had stored of ``items``: each one's task and evaluations, ``None`` where it had nothing.
-
-        A task that never ran is described by its item's record. Items that are not there are left out.
-        """
-        columns = (records.c.item, records.c.record, records.c.evaluations)
-        return {
-            item: results_of(spec, record_of(record), evaluations)
-            for item, record, evaluations in self._fetch(records, ref, columns, _among(items))
-        }
 
     def _fetch(
         self, table: Table, ref: RunRef, columns: Iterable[ColumnElement[Any]], condition: ColumnElement[bool]

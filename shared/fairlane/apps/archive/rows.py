@@ -11,15 +11,11 @@ from typing import Any, NamedTuple
 from pydantic import TypeAdapter
 
 from fairlane.model.record import Record
-from fairlane.model.results import TaskResult, long_form
+from fairlane.model.results import long_form
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import SessionRecord
-from fairlane.model.tokens import NO_UNKEPT
 
 _RECORD, _SESSION = TypeAdapter(Record), TypeAdapter(SessionRecord)
-_RECORD_FIELDS = frozenset(field.name for field in dataclasses.fields(Record))
-_SESSION_FIELDS = frozenset(field.name for field in dataclasses.fields(SessionRecord))
-_TASK_FIELDS = frozenset(field.name for field in dataclasses.fields(TaskResult))
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,38 +71,17 @@ def record_text(record: Record | SessionRecord) -> str:
 
 def record_of(text: str) -> Record:
     """The record that was written; fields that a newer version added are left out."""
-    data = json.loads(text)
-    return _RECORD.validate_python({name: value for name, value in data.items() if name in _RECORD_FIELDS})
+    return _RECORD.validate_python(json.loads(text))
 
 
 def session_record_of(text: str) -> SessionRecord:
     """As `record_of`, of a session."""
-    data = json.loads(text)
-    return _SESSION.validate_python({name: value for name, value in data.items() if name in _SESSION_FIELDS})
+    return _SESSION.validate_python(json.loads(text))
 
 
 def evaluations_text(stored: Sequence[bytes | str | None]) -> str:
     """Stored evaluation results as one JSON array, ``null`` for those that are missing."""
     return plain_json([None if each is None else long_form(each) for each in stored])
-
-
-def results_of(spec: RunSpec, record: Record, evaluations: str) -> list[bytes | None]:
-    """An item's results as Redis had them: its task's, then its evaluations'."""
-    named = {step.name for step in spec.evals}
-    values = {name: getattr(record, name) for name in _TASK_FIELDS & _RECORD_FIELDS}
-    values |= {
-        "model": record.model or None,
-        "scores": _besides(record.scores, named),
-        "score_errors": _besides(record.score_errors, named),
-        "unkept": record.unkept.get("task", NO_UNKEPT),
-    }
-    task = TaskResult(**values)
-    stored = [None if each is None else json.dumps(each).encode() for each in json.loads(evaluations)]
-    return [task.to_json().encode(), *stored]
-
-
-def _besides(found: Mapping[str, Any], named: set[str]) -> dict[str, Any]:
-    return {name: value for name, value in found.items() if name not in named}
 
 
 def _as_object(value: Any) -> Any:

@@ -41,30 +41,14 @@ class ArchiveWriter:
     def add(self, ref: RunRef, place: int, entries: Sequence[Entry]) -> None:
         """Write records; the first of them was the ``place``-th to end."""
         rows = [
-            {
-                **self._name(ref),
-                "item": entry.record.item,
-                "place": place + number,
-                "state": str(entry.record.state),
-                "record": record_text(entry.record),
-                "evaluations": evaluations_text(entry.evaluations),
-            }
+            self._row(ref, entry, item=entry.record.item, place=place + number, state=str(entry.record.state))
             for number, entry in enumerate(entries)
         ]
         self._write(records, rows)
 
     def add_sessions(self, ref: RunRef, entries: Sequence[SessionEntry]) -> None:
         """Write records of sessions."""
-        rows = [
-            {
-                **self._name(ref),
-                "session": entry.session,
-                "cell": entry.cell,
-                "record": record_text(entry.record),
-                "evaluations": evaluations_text(entry.evaluations),
-            }
-            for entry in entries
-        ]
+        rows = [self._row(ref, entry, session=entry.session, cell=entry.cell) for entry in entries]
         self._write(sessions, rows)
 
     def finish(self, run: Finished, now_ms: int) -> None:
@@ -82,6 +66,10 @@ class ArchiveWriter:
         if rows:
             with self._database.writing() as connection:
                 connection.execute(upsert(self._database.dialect, table), rows)
+
+    def _row(self, ref: RunRef, entry: Entry | SessionEntry, **fields: Any) -> dict[str, Any]:
+        texts = {"record": record_text(entry.record), "evaluations": evaluations_text(entry.evaluations)}
+        return {**self._name(ref), **fields, **texts}
 
     def _head(self, run: Finished) -> dict[str, Any]:
         return {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -26,60 +27,43 @@ from fairlane.model.run import RunState
 
 app = typer.Typer()
 
+BESIDE = "beside the output, ….errors.jsonl, if there are any"
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The options that say what is asked, and which files are written."""
+
+    output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE")]
+    """File for the answers. It appears once it is complete."""
+
+    requests: Annotated[Path | None, typer.Argument(metavar="FILE")] = None
+    """Lines of custom_id, method, url and body. Not with --run."""
+
+    model: Annotated[str | None, typer.Option("--model", "-m", metavar="MODEL")] = None
+    """"<connection>:<model>" for all lines, or a template for it over a line's body."""
+
+    connection: Annotated[str | None, typer.Option(metavar="NAME")] = None
+    """Ask each line's own body.model, through this connection."""
+
+    errors: Annotated[Path | None, typer.Option(metavar="FILE", show_default=BESIDE)] = None
+    """File for requests without an answer."""
+
+    run: Annotated[str | None, typer.Option("--run", metavar="RUN")] = None
+    """Write the files of a batch that was submitted earlier; waits for its end."""
+
+    param: Annotated[list[str] | None, options.call_option(metavar="K=V")] = None
+    """A parameter for lines whose body does not set it. Repeatable."""
+
+    name: Annotated[str | None, options.call_option(metavar="TEXT", show_default="the file's name")] = None
+    """Name of the run."""
+
 
 @app.command(cls=FailingCommand)
 @with_settings
 def batch(
     invocation: Invocation,
-    output: Annotated[
-        Path,
-        typer.Option(
-            "--output", "-o", metavar="FILE", help="File for the answers. It appears once it is complete."
-        ),
-    ],
-    requests: Annotated[
-        Path | None,
-        typer.Argument(metavar="FILE", help="Lines of custom_id, method, url and body. Not with --run."),
-    ] = None,
-    model: Annotated[
-        str | None,
-        typer.Option(
-            "--model",
-            "-m",
-            metavar="MODEL",
-            help='"<connection>:<model>" for all lines, or a template for it over a line\'s body.',
-        ),
-    ] = None,
-    connection: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Ask each line's own body.model, through this connection."),
-    ] = None,
-    errors: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="File for requests without an answer.",
-            show_default="beside the output, ….errors.jsonl, if there are any",
-        ),
-    ] = None,
-    run: Annotated[
-        str | None,
-        typer.Option(
-            "--run",
-            metavar="RUN",
-            help="Write the files of a batch that was submitted earlier; waits for its end.",
-        ),
-    ] = None,
-    param: Annotated[
-        list[str] | None,
-        options.call_option(
-            metavar="K=V", help="A parameter for lines whose body does not set it. Repeatable."
-        ),
-    ] = None,
-    name: Annotated[
-        str | None,
-        options.call_option(metavar="TEXT", help="Name of the run.", show_default="the file's name"),
-    ] = None,
+    given: Batch,
     priority: options.PriorityOption = 0,
     timeout: options.TimeoutOption = None,
     max_attempts: options.MaxAttemptsOption = None,
@@ -92,25 +76,26 @@ def batch(
     it, the run continues, and --run writes its files later. Ends with 1 if a request failed, or if the
     run did not complete.
     """
-    if errors is None and place_of(output).direct:
+    output, requests, run = given.output, given.requests, given.run
+    if given.errors is None and place_of(output).direct:
         raise typer.BadParameter(f"{output} is no file beside which errors can go: give --errors FILE")
-    bad = errors or default_errors(output)
-    _check_files(requests, output, bad)
+    errors = given.errors or default_errors(output)
+    _check_files(requests, output, errors)
     if (requests is None) == (run is None):
         raise typer.BadParameter("give a file of requests, or --run RUN for one that was submitted before")
-    asked = None if requests is None else _model(model, connection)
-    if requests is None and (model or connection):
+    asked = None if requests is None else _model(given.model, given.connection)
+    if requests is None and (given.model or given.connection):
         raise typer.BadParameter("--run has its models already: leave out --model and --connection")
     with invocation.deployment() as deployment:
         if requests is not None:
-            own_models = connection is not None
+            own_models = given.connection is not None
             count = check_batch(requests, own_models=own_models)
             batch_run = Client.over(deployment).submit(
                 read_batch(requests, own_models=own_models),
                 request=REQUEST_FIELD,
                 model=asked,
-                params=read_params("--param", param or ()),
-                name=requests.name if name is None else name,
+                params=read_params("--param", given.param or ()),
+                name=requests.name if given.name is None else given.name,
                 priority=priority,
                 timeout=timeout,
                 retry=options.retry_of(max_attempts),
@@ -119,7 +104,7 @@ def batch(
             say(f"run {batch_run.id}: {counted(count, 'request')}")
         else:
             batch_run = find_run(deployment, str(run))
-        _write(deployment, batch_run, output, bad, fail_on_error, always=errors is not None)
+        _write(deployment, batch_run, output, errors, fail_on_error, always=given.errors is not None)
 
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:

@@ -90,20 +90,15 @@ def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, s
     """Lines that are not blank. One that is no text ends them: it is added to ``problems``."""
     number = 0
     with _opened(path) as file:
-        lines = numbered_lines(file)
-        while True:
-            try:
-                number, line = next(lines)
-            except StopIteration:
-                return
-            except Broken as error:
-                problems.append((number + 1, f"{error}. {error.remedy}"))
-                return
-            except OSError as error:
-                problem = f"cannot be read after line {number}: {error.strerror}"
-                raise SubmissionError("batch", str(path), problem) from None
-            if not line.isspace():
-                yield number, line
+        try:
+            for number, line in numbered_lines(file):
+                if not line.isspace():
+                    yield number, line
+        except Broken as error:
+            problems.append((number + 1, f"{error}. {error.remedy}"))
+        except OSError as error:
+            problem = f"cannot be read after line {number}: {error.strerror}"
+            raise SubmissionError("batch", str(path), problem) from None
 
 
 def _opened(path: Path) -> BinaryIO:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Annotated, Any
 
 import typer
@@ -21,7 +22,19 @@ from fairlane.why.reasons import IN_SHORT
 
 app = typer.Typer()
 
+LONGEST = "the longest that the parameters allow"
 _LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The options that say what the caller knows of the dataset and of the answers."""
+
+    rows: Annotated[int | None, typer.Option(min=1, metavar="N")] = None
+    """How many rows there are: then only the first ones are read."""
+
+    answer_tokens: Annotated[int | None, typer.Option(min=1, metavar="N", show_default=LONGEST)] = None
+    """Expected tokens of an answer."""
 
 
 @app.command()
@@ -35,19 +48,7 @@ def estimate(
     scored: Scored,
     max_concurrent: MaxConcurrentOption = None,
     option: MoreOption = None,
-    rows: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="How many rows there are: then only the first ones are read."),
-    ] = None,
-    answer_tokens: Annotated[
-        int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Expected tokens of an answer.",
-            show_default="the longest that the parameters allow",
-        ),
-    ] = None,
+    expected: Expected,
     as_json: JsonOption = False,
 ) -> None:
     """Estimate a run's calls, tokens, cost and time, from a sample of rows and the lanes' state.
@@ -58,8 +59,8 @@ def estimate(
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
             _Rows(portion_of(open_dataset(dataset), limit, None, 0)),
-            rows=rows,
-            answer_tokens=answer_tokens,
+            rows=expected.rows,
+            answer_tokens=expected.answer_tokens,
             evaluators=evaluators,
             max_concurrent=max_concurrent,
             **calls,

@@ -5,6 +5,7 @@ A row's earlier turns are as many as there are in its conversation, each like an
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from itertools import cycle, islice, product
@@ -35,18 +36,18 @@ class Use:
     input: float = 0.0
     output: float = 0.0
 
-    def add(self, tokens: Estimate, times: float) -> None:
-        """Add ``times`` calls of so many tokens each."""
-        self.calls += times
-        self.input += tokens.input * times
-        self.output += tokens.output * times
+    def __iadd__(self, other: Use) -> Use:
+        self.calls += other.calls
+        self.input += other.input
+        self.output += other.output
+        return self
 
 
 @dataclass(slots=True)
 class Tally:
     """What was counted, for the whole run; ``uses`` by model, and the lane where the run states one."""
 
-    uses: dict[tuple[str, str | None], Use] = field(default_factory=dict)
+    uses: dict[tuple[str, str | None], Use] = field(default_factory=lambda: defaultdict(Use))
     tasks: float = 0.0
     evaluations: float = 0.0
     invalid: float = 0.0
@@ -137,10 +138,9 @@ class Counting:
             self._book(call.model, call.tokens, step.lane, times)
             self._tally.evaluations += times
 
-    def _book(self, model: str, tokens: Estimate, lane: str | None, times: float) -> Estimate:
+    def _book(self, model: str, tokens: Estimate, lane: str | None, times: float) -> None:
         expected = self._answer(tokens)
-        self._tally.uses.setdefault((model, lane), Use()).add(expected, times)
-        return expected
+        self._tally.uses[model, lane] += Use(times, expected.input * times, expected.output * times)
 
     def _answer(self, tokens: Estimate) -> Estimate:
         if self._answer_tokens is None:

@@ -5,6 +5,7 @@ How long a lane needs follows from what it allows now; notes say what the number
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -61,15 +62,14 @@ def estimate(
     rendering = Rendering(plan)
     tally = Counting(rendering, sample, answer_tokens).count()
     lanes_by_model = deployment.directory()
-    by_lane: dict[str, Use] = {}
-    by_model: dict[str, Use] = {}
+    by_lane, by_model = defaultdict[str, Use](Use), defaultdict[str, Use](Use)
     for (model, stated), use in tally.uses.items():
-        _merge(by_lane, lanes_by_model.lane_of(model, stated) or model, use)
-        _merge(by_model, model, use)
+        by_lane[lanes_by_model.lane_of(model, stated) or model] += use
+        by_model[model] += use
     lanes, views, slots = _lanes(deployment, by_lane, spec.bounds.delay * 1000, spec.team)
     models = tuple(_model(model, use, deployment.settings.prices) for model, use in sorted(by_model.items()))
     seconds = _whole(spec, tally, sample, lanes, views)
-    plain = Forecast(
+    forecast = Forecast(
         rows=sample.count,
         items=sample.count * spec.cells_per_row,
         sampled=tally.sampled,
@@ -81,7 +81,7 @@ def estimate(
         seconds=seconds,
         notes=(),
     )
-    return replace(plain, notes=notes_on(plain, spec, views, slots))
+    return replace(forecast, notes=(*_of_run(forecast, spec, slots), *_of_lanes(forecast.lanes, views)))
 
 
 def _lanes(
@@ -139,13 +139,6 @@ def _model(model: str, use: Use, prices: Mapping[str, Price]) -> ModelForecast:
     )
 
 
-def _merge(uses: dict[str, Use], name: str, use: Use) -> None:
-    found = uses.setdefault(name, Use())
-    found.calls += use.calls
-    found.input += use.input
-    found.output += use.output
-
-
 def forecast_lane(view: LaneView, use: Use, slots: int, queued: int, gap_ms: float) -> LaneForecast:
     """Forecast ``use`` of a lane; ``slots`` are its workers', 0 where there is none yet."""
     factor = view.limits.output_factor
@@ -196,11 +189,6 @@ def _seconds(view: LaneView, calls: float, cost: Cost, slots: int, gap_ms: float
     if last.at_ms is None:
         return None
     return (max(0, last.at_ms - view.now_ms) + (view.latency_ms or 0.0)) / 1000
-
-
-def notes_on(forecast: Forecast, spec: RunSpec, views: Mapping[str, LaneView], slots: int) -> tuple[str, ...]:
-    """Sentences, those about the whole run first."""
-    return (*_of_run(forecast, spec, slots), *_of_lanes(forecast.lanes, views))
 
 
 def _of_run(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:

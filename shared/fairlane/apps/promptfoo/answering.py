@@ -11,6 +11,7 @@ from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.planning.rows import ASKED, DESCRIPTION
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.places import is_number
 from fairlane.apps.promptfoo.reading.providers import ANSWER, CALLED, Provider
 from fairlane.apps.promptfoo.subjects import as_text
 from fairlane.model.job import JobState
@@ -83,11 +84,7 @@ def _called(provider: Provider, row: Mapping[str, Any], programs: Programs) -> t
         "prompt": usage.get("prompt"),
         "completion": usage.get("completion"),
     }
-    return found["output"], {**known, **{name: each for name, each in numbers.items() if _is_number(each)}}
-
-
-def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    return found["output"], {**known, **{name: each for name, each in numbers.items() if is_number(each)}}
 
 
 def _record(

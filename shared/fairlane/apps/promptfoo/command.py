@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,42 +32,38 @@ SHOWN_REASONS = 160
 """Characters of a failure's reasons."""
 
 
+@dataclass(frozen=True, slots=True)
+class Given:
+    """The options that say what is evaluated, with which models and programs."""
+
+    file: Annotated[Path, typer.Argument(metavar="FILE")] = Path("promptfooconfig.yaml")
+    """A promptfoo configuration."""
+
+    map_provider: Annotated[list[str] | None, typer.Option(metavar="ID=MODEL")] = None
+    """Which "<connection>:<model>" a provider's id means. Repeatable."""
+
+    judge_model: Annotated[str | None, typer.Option(metavar="MODEL")] = None
+    """Model that judges an llm-rubric that names no provider."""
+
+    embedding_model: Annotated[str | None, typer.Option(metavar="MODEL")] = None
+    """Model that makes embeddings where no provider is named for them."""
+
+    no_programs: Annotated[bool, typer.Option("--no-programs")] = False
+    """Refuse JavaScript and Python of the configuration."""
+
+    python: Annotated[str | None, typer.Option(metavar="PATH")] = None
+    """Interpreter of the configuration's Python; else this one."""
+
+    output: Annotated[Path | None, typer.Option("--output", "-o", metavar="FILE")] = None
+    """File for records: .jsonl, .csv or .parquet."""
+
+
 @app.command("eval", cls=FailingCommand)
 @with_settings
 def evaluate(
     invocation: Invocation,
     *,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A promptfoo configuration.")] = Path(
-        "promptfooconfig.yaml"
-    ),
-    map_provider: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="ID=MODEL",
-            help='Which "<connection>:<model>" a provider\'s id means. Repeatable.',
-        ),
-    ] = None,
-    judge_model: Annotated[
-        str | None,
-        typer.Option(metavar="MODEL", help="Model that judges an llm-rubric that names no provider."),
-    ] = None,
-    embedding_model: Annotated[
-        str | None,
-        typer.Option(
-            metavar="MODEL", help="Model that makes embeddings where no provider is named for them."
-        ),
-    ] = None,
-    no_programs: Annotated[
-        bool, typer.Option("--no-programs", help="Refuse JavaScript and Python of the configuration.")
-    ] = False,
-    python: Annotated[
-        str | None,
-        typer.Option(metavar="PATH", help="Interpreter of the configuration's Python; else this one."),
-    ] = None,
-    output: Annotated[
-        Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="File for records: .jsonl, .csv or .parquet."),
-    ] = None,
+    given: Given,
     max_concurrent: MaxConcurrentOption = None,
     on_refusal: OnRefusalOption = "fail",
     chosen: Chosen,
@@ -81,26 +79,26 @@ def evaluate(
     with 2. It ends with 1 if an output did not pass, or more than --fail-on-error allows. JavaScript and
     Python of the configuration run here, in child processes, never on workers.
     """
+    output = given.output
     if output is not None:
         format_of(output)
-    given = _read_map(map_provider or [])
-    filters = chosen.filters()
+    provider_map, filters = _read_map(given.map_provider or []), chosen.filters()
     if filters.failing == []:
         say("no result of that file asks for another try: nothing was run")
         return
     with invocation.deployment() as deployment:
         wishes = Wishes(
             deployment.known_connections(),
-            given,
-            judge_model,
-            embedding_model,
-            not no_programs,
-            python,
+            provider_map,
+            given.judge_model,
+            given.embedding_model,
+            not given.no_programs,
+            given.python,
             filters,
             hooks=not check,
         )
-        with Programs(python=python, allowed=not no_programs) as programs:
-            evaluation = _read(file, wishes, programs)
+        with Programs(python=wishes.python, allowed=wishes.programs) as programs:
+            evaluation = _read(given.file, wishes, programs)
             if check:
                 _describe(evaluation)
                 return
@@ -112,7 +110,8 @@ def evaluate(
             else:
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
-    _report(tally, runner.ids, as_json=as_json)
+    document = _document(tally, runner.ids)
+    emit(document, lambda: _print(tally, document), as_json=as_json)
     broken = evaluation.results is not None and evaluation.results.failed
     if not (_enough_passed(tally, fail_on_error) and runner.completed) or broken:
         raise typer.Exit(FAILED)
@@ -166,33 +165,18 @@ def _describe(evaluation: Evaluation) -> None:
         print_line(f"run {number}: {what} × {models} × {repetitions} = {items:,} items")
 
 
-def _report(tally: Tally, runs: Sequence[str], *, as_json: bool) -> None:
-    emit(_document(tally, runs), lambda: _print(tally), as_json=as_json)
-
-
-def _print(tally: Tally) -> None:
-    print_table(
-        ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score"),
-        (
-            (
-                cell.prompt,
-                cell.provider,
-                standing.outcomes["passed"],
-                standing.outcomes["failed"],
-                standing.outcomes["error"],
-                f"{standing.pass_rate:.0%}",
-                f"{standing.mean_score:.2f}",
-            )
-            for cell, standing in tally.standings.items()
-        ),
+def _print(tally: Tally, document: Mapping[str, Any]) -> None:
+    results = (
+        each | {"pass_rate": f"{each['pass_rate']:.0%}", "score": f"{each['score']:.2f}"}
+        for each in document["results"]
     )
-    if tally.metrics:
-        rows = [
-            (metric, cell.prompt, cell.provider, f"{score / weight if weight else 0.0:.2f}")
-            for (metric, cell), (score, weight) in sorted(tally.metrics.items(), key=lambda each: each[0][0])
-        ]
+    heads = ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score")
+    print_table(heads, (tuple(each.values()) for each in results))
+    if document["metrics"]:
+        metrics = sorted(document["metrics"], key=itemgetter("metric"))
+        shares = (each | {"share": f"{each['share']:.2f}"} for each in metrics)
         print_line("")
-        print_table(("metric", "prompt", "provider", ">share"), rows)
+        print_table(("metric", "prompt", "provider", ">share"), (tuple(each.values()) for each in shares))
     for failure in tally.failures[:SHOWN_FAILURES]:
         named = f" ({failure.description})" if failure.description else ""
         reasons = clip("; ".join(failure.reasons), SHOWN_REASONS)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -12,8 +13,6 @@ from fairlane.apps.promptfoo.grading.judges import Judges
 from fairlane.apps.promptfoo.grading.models import Graders
 from fairlane.apps.promptfoo.hooks.before import SuiteHooks, TestHooks
 from fairlane.apps.promptfoo.hooks.hooks import Hooks, read_hooks
-from fairlane.apps.promptfoo.planning.asking import Asker
-from fairlane.apps.promptfoo.planning.matching import Earlier
 from fairlane.apps.promptfoo.planning.plans import (
     MAX_MODELS,
     MAX_PROMPTS,
@@ -24,16 +23,14 @@ from fairlane.apps.promptfoo.planning.plans import (
 )
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.reading.cases import CaseReader
-from fairlane.apps.promptfoo.reading.files import Files
+from fairlane.apps.promptfoo.reading.cases import read_tests
+from fairlane.apps.promptfoo.reading.filters import Filters
 from fairlane.apps.promptfoo.reading.options import read_options
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
-from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
+from fairlane.apps.promptfoo.reading.places import Place, Problems, names
+from fairlane.apps.promptfoo.reading.prompts import PromptText, read_prompts
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
-from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS_URL
 from fairlane.apps.promptfoo.scoring.after_hooks import ResultHooks
 from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
-from fairlane.apps.promptfoo.selecting.filters import Filters
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
@@ -43,12 +40,9 @@ ASSERTED = "assertions"
 
 MAX_EVALUATORS = 50
 
-_KEYS = frozenset(
-    (
-        *("prompts", "providers", "targets", "tests", "defaultTest", "description", "scenarios"),
-        *("evaluateOptions", "commandLineOptions", "assertionTemplates", "$schema"),
-        *("tags", "metadata", "derivedMetrics", "env", "extensions"),
-    )
+_KEYS = names(
+    "prompts providers targets tests defaultTest description scenarios evaluateOptions commandLineOptions",
+    "assertionTemplates $schema tags metadata derivedMetrics env extensions",
 )
 _NOTED = {
     "outputPath": "outputPath is left out: give --output",
@@ -64,10 +58,7 @@ _REMEDIES = {
 
 @dataclass(frozen=True, slots=True)
 class Wishes:
-    """What the command line says about a configuration.
-
-    ``rows_url`` and ``sheets_url`` are where rows of Hugging Face and spreadsheets of Google are read.
-    """
+    """What the command line says about a configuration."""
 
     connections: frozenset[str] | None = None
     provider_map: Mapping[str, str] = field(default_factory=dict)
@@ -77,8 +68,6 @@ class Wishes:
     python: str | None = None
     filters: Filters = field(default_factory=Filters)
     hooks: bool = True
-    rows_url: str = ROWS_URL
-    sheets_url: str = SHEETS_URL
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +81,7 @@ class Evaluation:
     notes: tuple[str, ...] = ()
     texts: tuple[PromptText, ...] = ()
     derived: tuple[Derived, ...] = ()
-    common: SubmitOptions = field(default_factory=lambda: SubmitOptions())
+    common: SubmitOptions = field(default_factory=SubmitOptions)
     environment: Mapping[str, str] = field(default_factory=dict)
     results: ResultHooks | None = None
 
@@ -114,113 +103,87 @@ class _Reader:
     """Reads one configuration, part by part."""
 
     def __init__(self, path: Path, wishes: Wishes, programs: Programs) -> None:
-        self._path, self._wishes, self._place = path, wishes, Place(path)
-        self._problems = Problems()
-        self._files = Files(self._problems, programs)
+        self._path, self._wishes, self._place = path, wishes, Place(path, Problems(), programs)
 
     def read(self) -> Evaluation:
         """The evaluation. Raises `UnsupportedError` with all problems."""
-        problems, place = self._problems, self._place
+        place, wishes = self._place, self._wishes
         config = self._config()
-        notes = list(_unknown(config, place, problems))
-        environment = self._environment(config.get("env"), notes)
-        options, own = read_options(config, place, problems, notes)
-        wishes = self._wishes
-        filters = _filters(wishes.filters, own, place, problems)
-        mapped = Providers(wishes.connections, wishes.provider_map, self._files, problems)
+        _check_names(config, place)
+        environment = self._environment(config.get("env"))
+        options, own = read_options(config, place)
+        filters = _filters(wishes.filters, own, place)
+        mapped = Providers(wishes.connections, wishes.provider_map)
         which = "targets" if "targets" in config and "providers" not in config else "providers"
         providers = mapped.all(config.get(which), place / which, filters.has_provider)
-        prompts = PromptReader(self._files, problems).all(config.get("prompts"), place / "prompts")
-        prompts = self._chosen(prompts, filters)
-        judges = Judges()
+        prompts = self._chosen(read_prompts(config.get("prompts"), place / "prompts"), filters)
         asserting = self._asserting(mapped, providers)
-        reader = CaseReader(self._files, problems, wishes.rows_url, wishes.sheets_url)
-        hooks = self._hooks(config.get("extensions"), notes)
+        hooks = self._hooks(config.get("extensions"))
         suite = SuiteHooks(
             hooks,
-            problems,
             place / "extensions",
-            PromptReader(self._files, problems),
             prompts,
             providers,
             config.get("derivedMetrics"),
             str(config.get("description") or ""),
         )
-        unheard = Problems()
-        matcher = RowMaker(Files(unheard, self._files.programs), unheard, asserting, judges)
-        earlier = Earlier(filters.failing or (), lambda case: matcher.combinations(case, prompts))
-        cases = reader.all(
-            config.get("tests"),
-            config.get("defaultTest"),
-            place,
-            config.get("scenarios"),
-            filters=filters,
-            earlier=earlier.kept,
-            before=suite,
-        )
+        judges = Judges()
+        maker = RowMaker(asserting, judges, steps=hooks.have("afterEach", "afterAll"))
+        matching = partial(maker.matching, filters.failing or (), prompts)
+        cases = read_tests(config, place, filters, matching, suite)
         prompts = list(suite.prompts)
         providers = apart([_transforming(each, asserting) for each in providers])
         repetitions = options.get("repetitions", 1)
-        tested = TestHooks(hooks, problems, suite.place, prompts, providers, repetitions, reader.one)
-        maker = RowMaker(
-            self._files,
-            problems,
-            asserting,
-            judges,
-            tested if hooks.have("beforeEach") else None,
-            hooks.have("afterEach", "afterAll"),
-        )
-        rows = maker.rows(cases, prompts)
+        tested = TestHooks(hooks, suite.place, prompts, providers, repetitions)
+        rows = maker.rows(cases, prompts, tested)
         evaluators = [*_plain(rows), *judges.specs()]
         self._check_sizes(prompts, providers, evaluators)
-        derived = read_derived(suite.derived, place / "derivedMetrics", problems)
+        derived = read_derived(suite.derived, place / "derivedMetrics")
         name = str(config.get("description") or self._path.stem)[:200]
         common: SubmitOptions = {**options, **_order(rows), "evaluators": evaluators, "name": name}
-        asker = Asker(self._files, problems)
-        planner = Planner(name, common, prompts, maker.cases, maker.names, rows, asker, problems)
+        planner = Planner(name, common, prompts, maker.cases, maker.names, rows)
         runs = tuple(planner.runs(providers))
-        problems.raise_if_any()
+        place.problems.raise_if_any()
         labels = tuple(distinct([prompt.label for prompt in prompts]))
-        said = (*notes, *problems.notes)
         results = ResultHooks(hooks, maker.cases, maker.names) if maker.steps else None
-        texts = tuple(prompts)
-        return Evaluation(name, rows, labels, runs, said, texts, derived, options, environment, results)
+        notes, texts = place.problems.notes, tuple(prompts)
+        return Evaluation(name, rows, labels, runs, notes, texts, derived, options, environment, results)
 
-    def _hooks(self, raw: Any, notes: list[str]) -> Hooks:
+    def _hooks(self, raw: Any) -> Hooks:
         """The hooks of ``extensions``; checked, and then none where they are not to be called."""
-        found = read_hooks(raw, self._place / "extensions", self._files, self._problems)
+        found = read_hooks(raw, self._place / "extensions")
         if self._wishes.hooks or not found.extensions:
             return found
-        notes.append("extensions are not called by --check: they may change what is shown here")
-        return Hooks(self._files.programs)
+        self._place.note("extensions are not called by --check: they may change what is shown here")
+        return Hooks(self._place.programs)
 
     def _chosen(self, prompts: Sequence[PromptText], filters: Filters) -> list[PromptText]:
         found = [each for each in prompts if filters.has_prompt(each.label, each.raw)]
         if prompts and not found:
-            self._problems.add(
-                self._place / "prompts", f"no prompt matches --filter-prompts {filters.prompts}"
-            )
+            (self._place / "prompts").refuse(f"no prompt matches --filter-prompts {filters.prompts}")
         return found
 
     def _config(self) -> Mapping[str, Any]:
-        config = self._files.data(self._path, self._place) if self._path.is_file() else None
+        there = self._path.is_file()
+        config = self._place.data(self._path) if there else None
         if not isinstance(config, Mapping):
-            there = self._path.is_file()
-            self._problems.add(self._place, "this is no configuration" if there else "there is no such file")
-            self._problems.raise_if_any()
+            self._place.refuse("this is no configuration" if there else "there is no such file")
+            self._place.problems.raise_if_any()
             raise TypeError(f"{self._path} is no configuration")
         return config
 
-    def _environment(self, raw: Any, notes: list[str]) -> Mapping[str, str]:
+    def _environment(self, raw: Any) -> Mapping[str, str]:
         """What ``env`` adds to the environment of programs."""
-        raw, _ = self._files.referred(raw, self._place / "env")
+        raw, _ = (self._place / "env").referred(raw)
         if not isinstance(raw, Mapping | None):
-            self._problems.add(self._place / "env", "this is no object")
+            (self._place / "env").refuse("this is no object")
             return {}
         found = {str(name): str(value) for name, value in (raw or {}).items()}
         if found:
-            notes.append("env is given to programs alone: fairlane.toml describes connections and their keys")
-            self._files.programs.add_environment(found)
+            self._place.note(
+                "env is given to programs alone: fairlane.toml describes connections and their keys"
+            )
+            self._place.programs.add_environment(found)
         return found
 
     def _asserting(self, mapped: Providers, providers: Sequence[Provider]) -> AssertionReader:
@@ -229,9 +192,8 @@ class _Reader:
             mapped.one(model, self._place / option, embeds=option == "--embedding-model") if model else None
             for option, model in named.items()
         )
-        graders = Graders(mapped, self._files, self._problems, judge, embedder)
         here = any(provider.shapes for provider in providers)
-        return AssertionReader(self._files, self._problems, graders, here)
+        return AssertionReader(Graders(mapped, judge, embedder), here)
 
     def _check_sizes(
         self,
@@ -239,26 +201,24 @@ class _Reader:
         providers: Sequence[Provider],
         evaluators: Sequence[EvaluatorSpec],
     ) -> None:
-        place, problems = self._place, self._problems
+        place = self._place
         if len(prompts) > MAX_PROMPTS:
-            problems.add(
-                place / "prompts", f"there are {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed"
-            )
+            problem = f"there are {len(prompts)} prompts, at most {MAX_PROMPTS} are allowed"
+            (place / "prompts").refuse(problem)
         if len(providers) > MAX_MODELS:
-            problems.add(place / "providers", f"at most {MAX_MODELS} providers are allowed")
+            (place / "providers").refuse(f"at most {MAX_MODELS} providers are allowed")
         if len(evaluators) > MAX_EVALUATORS:
-            problems.add(
-                place / "tests", f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test"
-            )
+            problem = f"the rubrics need more than {MAX_EVALUATORS} judges: use fewer a test"
+            (place / "tests").refuse(problem)
 
 
-def _filters(given: Filters, own: Mapping[str, Any], place: Place, problems: Problems) -> Filters:
+def _filters(given: Filters, own: Mapping[str, Any], place: Place) -> Filters:
     """The command line's filters, with those that the configuration has and the command line leaves out."""
     left = {name: value for name, value in own.items() if getattr(given, name) is None}
     try:
         return replace(given, **left)
     except SubmissionError as error:
-        problems.add(place, str(error))
+        place.refuse(str(error))
         return given
 
 
@@ -270,15 +230,14 @@ def _transforming(provider: Provider, asserting: AssertionReader) -> Provider:
     return replace(provider, transform=(asserting.transform(code, place), place))
 
 
-def _unknown(config: Mapping[str, Any], place: Place, problems: Problems) -> Iterator[str]:
+def _check_names(config: Mapping[str, Any], place: Place) -> None:
     for name in config:
         if name in _NOTED:
-            yield _NOTED[name]
-        elif name not in _KEYS:
-            if remedy := _REMEDIES.get(name):
-                problems.add(place / name, f"{name} is not supported: {remedy}")
-            else:
-                problems.unknown(place / str(name), "a configuration", _KEYS)
+            place.note(_NOTED[name])
+        elif name in _REMEDIES:
+            (place / name).refuse(f"{name} is not supported: {_REMEDIES[name]}")
+        else:
+            place.check_names([name], "a configuration", _KEYS)
 
 
 def _plain(rows: Sequence[Mapping[str, Any]]) -> list[EvaluatorSpec]:

@@ -57,13 +57,13 @@ class Subject:
     def context(self, config: Any = None) -> dict[str, Any]:
         """What programs get beside the output."""
         record = self.record
-        usage = {"prompt": record.usage.input_tokens, "completion": record.usage.output_tokens}
+        usage = record.usage
+        tokens = {"prompt": usage.input_tokens, "completion": usage.output_tokens, "total": usage.total}
         response = {
             "output": self.answered,
             "raw": record.output,
             "cached": record.cached,
-            "tokenUsage": {name: each or 0 for name, each in usage.items()}
-            | {"total": record.usage.total or 0},
+            "tokenUsage": {name: each or 0 for name, each in tokens.items()},
             "finishReason": record.finish_reason,
             **({"cost": self.cost} if self.cost is not None else {}),
         }
@@ -130,9 +130,8 @@ def _as_provider(said: str, calls: list[dict[str, Any]], provider: Provider) -> 
         return [*([{"text": said}] if said else []), *parts]
     if kind == "anthropic":
         used = [{"type": "tool_use", "name": call["name"], "input": call["arguments"]} for call in calls]
-        return "\n\n".join(
-            [*([said] if said else []), *(json.dumps(each, ensure_ascii=False) for each in used)]
-        )
+        written = [json.dumps(each, ensure_ascii=False) for each in used]
+        return "\n\n".join([said, *written] if said else written)
     functions = [{"name": call["name"], "arguments": as_text(call["arguments"])} for call in calls]
     if provider.legacy:
         return functions[0]

@@ -148,15 +148,8 @@ def _mark(svg: Element, bins: Sequence[Bin], mark: Mark, width: float) -> None:
             x = LEFT + (number + within) * width
             line = _add(svg, "line", "mark", x1=x, x2=x, y1=TOP, y2=TOP + _INNER_HEIGHT)
             SubElement(line, "title").text = mark.label
-            near_end = x > WIDTH - 90
-            _text(
-                svg,
-                x - 4 if near_end else x + 4,
-                TOP + 10,
-                mark.label,
-                "note",
-                "end" if near_end else "start",
-            )
+            at, anchor = (x - 4, "end") if x > WIDTH - 90 else (x + 4, "start")
+            _text(svg, at, TOP + 10, mark.label, "note", anchor)
             return
 
 

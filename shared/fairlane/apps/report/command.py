@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -17,31 +18,29 @@ from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_en
 app = typer.Typer()
 
 
+@dataclass(frozen=True, slots=True)
+class Page:
+    """The options that say what is in the page, and where it is written."""
+
+    html: Annotated[
+        Path | None, typer.Option("--html", "-o", metavar="FILE", show_default="the run's id and .html")
+    ] = None
+    """File to write. It appears once it is complete."""
+
+    examples: Annotated[int, typer.Option(min=0, max=MOST_EXAMPLES, metavar="N")] = 0
+    """Show rows and outputs of N items, and the prompts."""
+
+    against: Annotated[str | None, typer.Option(metavar="RUN")] = None
+    """Also compare the scores with those of this run, item by item."""
+
+
 @app.command(cls=RunCommand)
 @with_settings
 def report(
     invocation: Invocation,
     run: RunArgument = LATEST,
-    html: Annotated[
-        Path | None,
-        typer.Option(
-            "--html",
-            "-o",
-            metavar="FILE",
-            help="File to write. It appears once it is complete.",
-            show_default="the run's id and .html",
-        ),
-    ] = None,
-    examples: Annotated[
-        int,
-        typer.Option(
-            min=0, max=MOST_EXAMPLES, metavar="N", help="Show rows and outputs of N items, and the prompts."
-        ),
-    ] = 0,
-    against: Annotated[
-        str | None,
-        typer.Option(metavar="RUN", help="Also compare the scores with those of this run, item by item."),
-    ] = None,
+    *,
+    page: Page,
 ) -> None:
     """Write a self-contained HTML page: scores, cost, throughput, failures. Waits for the end.
 
@@ -49,9 +48,9 @@ def report(
     refused.
     """
     with invocation.deployment() as deployment:
-        other = None if against is None else find_ended(deployment, against)
+        other = None if page.against is None else find_ended(deployment, page.against)
         found = find_ended(deployment, run)
-        path = html or Path(f"{found.id}.html")
+        path = page.html or Path(f"{found.id}.html")
         with failing():
-            count = found.report(path, examples=examples, against=other)
+            count = found.report(path, examples=page.examples, against=other)
     say(f"the report on run {found.id} is in {path}: it sums up {counted(count, 'record')}")

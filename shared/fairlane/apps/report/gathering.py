@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import math
 from array import array
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from fairlane.client.views.summary import TASK
@@ -96,7 +96,9 @@ class Gathering:
             self.latencies_ms.append(latency_ms)
         if record.usage.output_tokens is not None and not record.cached:
             self.output_tokens.append(record.usage.output_tokens)
-        _add_scores(self.scores, record.scores)
+        for name, value in record.scores.items():
+            if value is not None:
+                self.scores.setdefault(name, _numbers()).append(value)
         self._rows.add(record.item, [] if cell is None else cell.values(record))
         if cell is not None:
             _add(cell, record, latency_ms)
@@ -142,9 +144,3 @@ def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
         cell.usage += record.unkept[TASK].usage
     if latency_ms is not None and record.state is JobState.SUCCEEDED:
         cell.latencies_ms.append(latency_ms)
-
-
-def _add_scores(sums: dict[str, array[float]], scores: Mapping[str, float | None]) -> None:
-    for name, value in scores.items():
-        if value is not None:
-            sums.setdefault(name, _numbers()).append(value)

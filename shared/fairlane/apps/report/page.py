@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
@@ -92,7 +93,8 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    for each in (words.number, words.change, words.error, words.percent, dollars, words.clipped):
+    named = (words.number, words.change, words.error, words.percent, words.moment, words.clipped, dollars)
+    for each in named:
         environment.filters[each.__name__] = each
     return environment.get_template("report.html.j2")
 
@@ -106,44 +108,30 @@ def _contents(source: ReportSource, summary: Summary, gathering: Gathering) -> d
     texts = gathering.examples > 0
     failures = failures_of(summary.failures, texts=texts)
     return {
-        "status": source.status,
+        "source": source,
         "spec": source.spec,
         "summary": summary,
-        "state": str(summary.state).replace("_", " "),
         "good": summary.state is RunState.COMPLETED,
-        "made_at": words.moment(source.now_ms),
-        "submitted_at": words.moment(source.status.submitted_ms),
         "version": __version__,
-        "states": [
-            (str(state), count, round(100 * count / summary.items, 2))
-            for state, count in sorted(summary.by_state.items(), key=lambda each: -each[1])
-            if count
-        ],
+        "states": [(state, count) for state, count in Counter(summary.by_state).most_common() if count],
         "figures": list(_figures(source, summary, gathering)),
         "scores": [
             _score_chart(name, scores, gathering.scores.get(name, ()))
             for name, scores in summary.scores.items()
         ],
-        "session_scores": summary.session_scores,
         "cells": _compared(gathering, source.prices),
         "cell_scores": [name for name, scores in summary.scores.items() if scores.count],
         "more_cells": gathering.more_cells or len(gathering.cells) > MOST_ROWS,
-        "comparison": source.comparison,
         "lanes": [_lane_chart(each) for each in source.activity],
         "times": list(_times(source.status)),
         "latency": _latency_chart(gathering),
         "tokens": _tokens_chart(gathering),
         "failures": failures[:FAILURES_SHOWN],
         "more_failures": len(failures) - FAILURES_SHOWN,
-        "spending": [
-            (role, each)
-            for role, some in (("task", summary.tasks), ("evaluation", summary.evaluations))
-            for each in some
-        ],
         "configuration": list(configuration_of(source.spec, texts=texts)),
         "evaluators": evaluators_of(source.spec, texts=texts),
         "prompts": source.spec.prompts if texts else (),
-        "examples": [_example(record) for record in gathering.chosen()],
+        "examples": gathering.chosen(),
     }
 
 
@@ -278,20 +266,3 @@ def _cell(
 def _cost(cell: CellSums, prices: Mapping[str, Price]) -> float | None:
     price = price_of(cell.model, prices)
     return None if price is None else cost_usd(cell.usage, price)
-
-
-def _example(record: Record) -> dict[str, Any]:
-    return {
-        "item": record.item,
-        "model": record.model,
-        "prompt": record.prompt + 1,
-        "state": str(record.state),
-        "row": [(str(name), words.clipped(str(value))) for name, value in record.row.items()],
-        "output": None if record.output is None else words.clipped(record.output),
-        "error": record.error,
-        "scores": [
-            (name, "–" if value is None else words.number(value)) for name, value in record.scores.items()
-        ],
-        "arguments": [(name, words.clipped(said)) for name, said in record.arguments.items()],
-        "score_errors": [(name, words.clipped(why)) for name, why in record.score_errors.items()],
-    }

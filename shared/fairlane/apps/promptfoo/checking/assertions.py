@@ -5,26 +5,29 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.checking.checks import PROGRAMS, SETS, VALUELESS
-from fairlane.apps.promptfoo.checking.kinds import GRADED, RUBRIC, SIMILAR, refusal_of
+from fairlane.apps.promptfoo.checking.checks import (
+    GRADED,
+    PROGRAMS,
+    RUBRIC,
+    SETS,
+    SIMILAR,
+    VALUELESS,
+    refusal_of,
+)
 from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.case import Written
+from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number, names
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 from fairlane.evaluators.assertions import NOT, TYPES, value_problem
 
 _JSON = frozenset(("is-json", "contains-json"))
-_KEYS = frozenset(
-    (
-        *("type", "value", "weight", "threshold", "metric", "provider", "config", "transform"),
-        *("rubricPrompt", "contextTransform", "assert"),
-    )
+_KEYS = names(
+    "type value weight threshold metric provider config transform rubricPrompt contextTransform assert",
 )
 _THRESHOLDS = frozenset(("cost", "latency"))
 
@@ -39,28 +42,9 @@ class Asserted:
 
 
 @dataclass(frozen=True, slots=True)
-class _Written:
-    """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
-
-    raw: Mapping[str, Any]
-    kind: str
-    names: Mapping[str, Any]
-    options: Mapping[str, Any]
-    place: Place
-    test: Place
-
-    @property
-    def name(self) -> str:
-        """Its type without ``not-``."""
-        return self.kind.removeprefix(NOT)
-
-
-@dataclass(frozen=True, slots=True)
 class AssertionReader:
     """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
 
-    files: Files
-    problems: Problems
     graders: Graders
     here: bool = False
 
@@ -76,16 +60,16 @@ class AssertionReader:
         here = self.here or any(options.get(name) for name in ("transform", "postprocess"))
         for raw, where in written:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
-                self.problems.add(where, "an assertion needs a type")
+                where.refuse("an assertion needs a type")
                 continue
-            one = _Written(raw, kind, names, options, where, place)
+            one = Written(raw, kind, names, options, where, place)
             if kind == SETS:
                 found.checks.extend(self._set(one))
                 continue
             if refused := refusal_of(kind):
-                self.problems.add(where, refused)
+                where.refuse(refused)
                 continue
-            self._note_unknown(raw, where)
+            where.check_names(raw, "an assertion", _KEYS)
             by_workers = not here and not raw.get("transform")
             if by_workers and one.name in TYPES:
                 plain = self._plain(one)
@@ -98,18 +82,18 @@ class AssertionReader:
                 found.checks.extend([check] if check else [])
         return found
 
-    def _set(self, one: _Written) -> list[dict[str, Any]]:
+    def _set(self, one: Written) -> list[dict[str, Any]]:
         """An ``assert-set`` with its own assertions, all of which are checked here."""
         listed = one.raw.get("assert")
         if not isinstance(listed, list):
-            self.problems.add(one.place, "an assert-set has a list of assertions under assert")
+            one.place.refuse("an assert-set has a list of assertions under assert")
             return []
         written = tuple((each, one.place / "assert" / number) for number, each in enumerate(listed))
-        inner = AssertionReader(self.files, self.problems, self.graders, here=True)
+        inner = AssertionReader(self.graders, here=True)
         checks = inner.read(written, one.names, one.options, one.test).checks
         return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
-    def _is_simple(self, one: _Written) -> bool:
+    def _is_simple(self, one: Written) -> bool:
         """Whether a worker can ask the judge: for a yes or no, in our words, or for one cosine."""
         if (
             one.raw.get("rubricPrompt")
@@ -119,18 +103,14 @@ class AssertionReader:
             return False
         return one.name == SIMILAR or one.raw.get("threshold") is None
 
-    def _note_unknown(self, raw: Mapping[str, Any], where: Place) -> None:
-        for name in raw.keys() - _KEYS:
-            self.problems.unknown(where / str(name), "an assertion", _KEYS)
-
-    def _plain(self, one: _Written) -> dict[str, Any] | None:
+    def _plain(self, one: Written) -> dict[str, Any] | None:
         value = self._value(one)
         if problem := value_problem(one.kind, value):
-            self.problems.add(one.place / "value", f"{one.kind}: {problem}")
+            (one.place / "value").refuse(f"{one.kind}: {problem}")
             return None
         return {"type": one.kind, "value": value, **self._common(one)}
 
-    def _check(self, one: _Written) -> dict[str, Any] | None:
+    def _check(self, one: Written) -> dict[str, Any] | None:
         raw, name, place = one.raw, one.name, one.place
         written = raw.get("value")
         program = isinstance(written, str) and written.startswith(FILE) and is_program(written)
@@ -145,7 +125,7 @@ class AssertionReader:
         if name == RUBRIC and value is None and (raw.get("rubricPrompt") or one.options.get("rubricPrompt")):
             value = ""
         if problem := self._problem(name, value, raw):
-            self.problems.add(place / "value" if name in TYPES else place, f"{one.kind}: {problem}")
+            (place / "value" if name in TYPES else place).refuse(f"{one.kind}: {problem}")
             return None
         check = {"type": one.kind, "value": value, **self._common(one, threshold=True)}
         if raw.get("config") is not None:
@@ -154,7 +134,7 @@ class AssertionReader:
             if code := raw.get(key):
                 check[key] = self.transform(code, place / key)
         if name in GRADED:
-            check |= self.graders.read(name, raw, one.options, place, one.test)
+            check |= self.graders.read(one)
         return check
 
     def transform(self, code: Any, place: Place) -> str:
@@ -162,21 +142,19 @@ class AssertionReader:
         if isinstance(code, str) and code.startswith(FILE) and is_program(code):
             return self._program(code, place) or ""
         if not isinstance(code, str) or code.startswith(FILE):
-            self.problems.add(
-                place, "a transform is an expression in JavaScript, or a file of JavaScript or Python"
-            )
+            place.refuse("a transform is an expression in JavaScript, or a file of JavaScript or Python")
             return ""
         self._can_run("javascript", place)
         return code
 
     def _can_run(self, language: str, place: Place) -> bool:
-        problem = self.files.programs.problem(".py" if language == "python" else ".js")
+        problem = place.programs.problem(".py" if language == "python" else ".js")
         if problem:
-            self.problems.add(place, problem)
+            place.refuse(problem)
         return problem is None
 
     def _program(self, reference: str, place: Place) -> str | None:
-        program = self.files.program(reference, place)
+        program = place.program(reference)
         if program is None:
             return None
         path, function = program
@@ -197,13 +175,13 @@ class AssertionReader:
             return "it needs a text that says what to look for"
         return None
 
-    def _rubric(self, one: _Written) -> Rubric | None:
+    def _rubric(self, one: Written) -> Rubric | None:
         text = self._value(one)
         alike = one.name == SIMILAR
         find = self.graders.embedder if alike else self.graders.judge
-        judge = find(one.raw.get("provider"), one.options, one.place, one.test)
+        judge = find(one)
         if not isinstance(text, str) or not text.strip():
-            self.problems.add(one.place / "value", f"{one.kind} needs a text that says what to look for")
+            (one.place / "value").refuse(f"{one.kind} needs a text that says what to look for")
             return None
         common = self._common(one)
         threshold = self._cosine(one.raw, one.place) if alike else None
@@ -213,21 +191,21 @@ class AssertionReader:
 
     def _cosine(self, raw: Mapping[str, Any], place: Place) -> float:
         threshold = raw.get("threshold", SIMILAR_ENOUGH)
-        if isinstance(threshold, int | float) and not isinstance(threshold, bool) and -1 <= threshold <= 1:
+        if is_number(threshold) and -1 <= threshold <= 1:
             return float(threshold)
-        self.problems.add(place / "threshold", "the threshold of similar is a number from -1 to 1")
+        (place / "threshold").refuse("the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
 
-    def _value(self, one: _Written) -> Any:
+    def _value(self, one: Written) -> Any:
         raw, place = one.raw.get("value"), one.place / "value"
         if isinstance(raw, str) and raw.startswith(FILE):
-            path = self.files.find(raw, place)
+            path = place.find(raw)
             if path is None:
                 return raw
-            raw = self._of_file(path, place)
+            raw = place.contents(path)
         elif isinstance(raw, list):
             raw = [self._listed(each, place / number) for number, each in enumerate(raw)]
-        value = filled(raw, one.names, place, self.problems)
+        value = filled(raw, one.names, place)
         if one.name in _JSON and isinstance(value, str):
             try:
                 return parse_yaml(value) if value.strip() else None
@@ -236,30 +214,21 @@ class AssertionReader:
         return value
 
     def _listed(self, raw: Any, place: Place) -> Any:
-        path = self.files.find(raw, place) if isinstance(raw, str) and raw.startswith(FILE) else None
-        return self._of_file(path, place) if path else raw
+        path = place.find(raw) if isinstance(raw, str) and raw.startswith(FILE) else None
+        return place.contents(path) if path else raw
 
-    def _of_file(self, path: Path, place: Place) -> Any:
-        if path.suffix in DATA:
-            return self.files.data(path, place)
-        return (self.files.text(path, place) or "").strip()
-
-    def _common(self, one: _Written, *, threshold: bool = False) -> dict[str, Any]:
+    def _common(self, one: Written, *, threshold: bool = False) -> dict[str, Any]:
         """Weight and metric, and the threshold where that is asked for; those that are there."""
         common: dict[str, Any] = {"weight": self._number(one, "weight", 0, "a weight is a number from 0 on")}
         if (metric := one.raw.get("metric")) is not None:
-            common["metric"] = str(filled(metric, one.names, one.place / "metric", self.problems))
+            common["metric"] = str(filled(metric, one.names, one.place / "metric"))
         if threshold:
             common["threshold"] = self._number(one, "threshold", -math.inf, "a threshold is a number")
         return {name: each for name, each in common.items() if each is not None}
 
-    def _number(self, one: _Written, name: str, least: float, wanted: str) -> float | None:
+    def _number(self, one: Written, name: str, least: float, wanted: str) -> float | None:
         value = one.raw.get(name)
-        if value is None or _is_number(value, least):
+        if value is None or (is_number(value) and least <= value < math.inf):
             return value
-        self.problems.add(one.place / name, wanted)
+        (one.place / name).refuse(wanted)
         return None
-
-
-def _is_number(value: Any, least: float) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and least <= value < math.inf

@@ -74,24 +74,19 @@ def is_tool_call(subject: Subject) -> Result:
         output = output["tool_calls"]
     if not isinstance(output, list) or not output:
         return met(False, "no tool is called")
-    return _all_valid(
-        [each.get("function") if isinstance(each, Mapping) else None for each in output], subject
-    )
+    calls = [each.get("function") if isinstance(each, Mapping) else None for each in output]
+    return _all_valid(calls, subject)
 
 
 def is_function_call(subject: Subject) -> Result:
     """Whether an output calls a function of the provider: as OpenAI once had it, or as Gemini has it."""
     output = subject.output
     if isinstance(output, list):
-        calls = [
-            each.get("functionCall")
-            for each in output
-            if isinstance(each, Mapping) and "functionCall" in each
-        ]
+        parts = [each for each in output if isinstance(each, Mapping)]
         made = [
-            {"name": each.get("name"), "arguments": each.get("args")}
-            for each in calls
-            if isinstance(each, Mapping)
+            {"name": call.get("name"), "arguments": call.get("args")}
+            for each in parts
+            if isinstance(call := each.get("functionCall"), Mapping)
         ]
         return _all_valid(made, subject) if made else met(False, "no function is called")
     return _all_valid([output], subject)

@@ -48,12 +48,9 @@ def asked(model: Mapping[str, Any], template: str, names: Mapping[str, Any]) -> 
     ``model`` has ``model`` and ``params``.
     """
     try:
-        document = json.loads(template)
+        document = _rendered(json.loads(template), names)
     except (ValueError, RecursionError):
-        text = render(template, names)
-        document = [{"role": "user", "content": text}]
-    else:
-        document = _rendered(document, names)
+        document = None
     if not (
         isinstance(document, list) and all(isinstance(each, Mapping) and "role" in each for each in document)
     ):

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.apps.promptfoo.grading.graders import EMBEDS
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.case import Written
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 
 SIMILAR_ENOUGH = 0.75
@@ -23,48 +23,40 @@ class Graders:
     """Finds models that grade. ``judge_model`` and ``embedding_model`` do where no provider is named."""
 
     providers: Providers
-    files: Files
-    problems: Problems
     judge_model: Provider | None
     embedding_model: Provider | None
 
-    def read(
-        self,
-        name: str,
-        raw: Mapping[str, Any],
-        options: Mapping[str, Any],
-        place: Place,
-        test: Place,
-    ) -> dict[str, Any]:
+    def read(self, one: Written) -> dict[str, Any]:
         """What a grader needs beside its assertion: its models, its words, its points."""
         found: dict[str, Any] = {}
-        if name not in ("similar", "similar:cosine"):
-            found["judge"] = _described(self.judge(raw.get("provider"), options, place, test))
-        if name in EMBEDS:
-            found["embedder"] = _described(self.embedder(raw.get("provider"), options, place, test))
-        own = raw.get("rubricPrompt", options.get("rubricPrompt"))
-        if own is not None and name not in ("similar", "similar:cosine"):
-            where = place / "rubricPrompt" if "rubricPrompt" in raw else test / "options" / "rubricPrompt"
-            found["rubricPrompt"] = self._words(own, name, where)
-        if name.endswith("factuality") and isinstance(options.get("factuality"), Mapping):
-            found["factuality"] = dict(options["factuality"])
+        compares = one.name in ("similar", "similar:cosine")
+        if not compares:
+            found["judge"] = _described(self.judge(one))
+        if one.name in EMBEDS:
+            found["embedder"] = _described(self.embedder(one))
+        own = one.raw.get("rubricPrompt", one.options.get("rubricPrompt"))
+        if own is not None and not compares:
+            where = one.place if "rubricPrompt" in one.raw else one.test / "options"
+            found["rubricPrompt"] = self._words(own, one.name, where / "rubricPrompt")
+        if one.name.endswith("factuality") and isinstance(one.options.get("factuality"), Mapping):
+            found["factuality"] = dict(one.options["factuality"])
         return found
 
-    def judge(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
+    def judge(self, one: Written) -> Provider | None:
         """The model that judges, or a problem and ``None``."""
-        named, where = _named(named, options, place, test)
+        named, where = one.provider
         if isinstance(named, Mapping) and "id" not in named and {"text", "embedding"} & named.keys():
             named, where = named.get("text"), where / "text"
         if named is not None:
             return self.providers.one(named, where)
         if self.judge_model is None:
             remedy = "name one in defaultTest.options.provider, or give --judge-model <connection>:<model>"
-            self.problems.add(place, f"this needs a model that judges: {remedy}")
+            one.place.refuse(f"this needs a model that judges: {remedy}")
         return self.judge_model
 
-    def embedder(self, named: Any, options: Mapping[str, Any], place: Place, test: Place) -> Provider | None:
+    def embedder(self, one: Written) -> Provider | None:
         """The model that makes embeddings, or a problem and ``None``."""
-        named, where = _named(named, options, place, test)
+        named, where = one.provider
         if isinstance(named, Mapping) and "id" not in named:
             named, where = named.get("embedding"), where / "embedding"
         if self.embedding_model is not None and not _embeds(named):
@@ -74,32 +66,25 @@ class Graders:
                 "name it as its provider, like openai:embedding:text-embedding-3-small, or give "
                 "--embedding-model <connection>:<model>"
             )
-            self.problems.add(place, f"this needs a model that makes embeddings: {remedy}")
+            one.place.refuse(f"this needs a model that makes embeddings: {remedy}")
             return None
         return self.providers.one(named, where, embeds=True)
 
     def _words(self, own: Any, name: str, place: Place) -> Any:
         """The words of a configuration: a template, or several where a grader asks twice."""
         if isinstance(own, str) and own.startswith(FILE):
-            path = self.files.find(own, place)
+            path = place.find(own)
             if path is None:
                 return None
-            own = self.files.data(path, place) if path.suffix in DATA else self.files.text(path, place)
+            own = place.data(path) if path.suffix in DATA else place.text(path)
         if isinstance(own, str):
             return own
         if name in _LISTS and isinstance(own, list | Mapping):
             return own
         if isinstance(own, list | Mapping):
             return json.dumps(own, ensure_ascii=False)
-        self.problems.add(place, "a rubricPrompt is a text, or a chat")
+        place.refuse("a rubricPrompt is a text, or a chat")
         return None
-
-
-def _named(own: Any, options: Mapping[str, Any], place: Place, test: Place) -> tuple[Any, Place]:
-    """The provider of an assertion, else that of its test, and where it is written."""
-    if own is None and options.get("provider") is not None:
-        return options["provider"], test / "options" / "provider"
-    return own, place / "provider"
 
 
 def _described(provider: Provider | None) -> dict[str, Any] | None:

@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from fairlane.apps.promptfoo.hooks.hooks import Hooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
-from fairlane.apps.promptfoo.reading.prompts import PromptReader, PromptText
+from fairlane.apps.promptfoo.reading.cases import read_test
+from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.apps.promptfoo.reading.prompts import PromptText, prompt_of
 from fairlane.apps.promptfoo.reading.providers import Provider
-
-ReadTest = Callable[[Any, Place], Case]
 
 
 @dataclass(slots=True)
@@ -25,17 +24,13 @@ class SuiteHooks:
     """
 
     hooks: Hooks
-    problems: Problems
     place: Place
-    reader: PromptReader
     prompts: Sequence[PromptText]
     providers: Sequence[Provider]
     derived: Any
     description: str
 
-    def __call__(
-        self, default: Any, tests: Sequence[Case], scenarios: Any, read: ReadTest
-    ) -> tuple[Any, list[Case], Any]:
+    def __call__(self, default: Any, tests: Sequence[Case], scenarios: Any) -> tuple[Any, list[Case], Any]:
         """``defaultTest``, tests and scenarios as the hooks leave them."""
         if not self.hooks.have("beforeAll"):
             return default, list(tests), scenarios
@@ -43,15 +38,15 @@ class SuiteHooks:
         try:
             left = self.hooks.before_all(given)
         except ProgramError as error:
-            self.problems.add(self.place, str(error))
+            self.place.refuse(str(error))
             return default, list(tests), scenarios
         self.derived = left.get("derivedMetrics")
         self.prompts = list(self._prompts(left.get("prompts")))
-        found = list(self._tests(left.get("tests"), tests, read))
+        found = list(self._tests(left.get("tests"), tests))
         return left.get("defaultTest"), found, left.get("scenarios")
 
     def _suite(self, default: Any, tests: Sequence[Case], scenarios: Any) -> dict[str, Any]:
-        own = dict(default or {})
+        own = dict(default) if isinstance(default, Mapping) else {}
         return {
             "description": self.description,
             "prompts": [{"raw": each.raw, "label": each.label} for each in self.prompts],
@@ -70,18 +65,22 @@ class SuiteHooks:
             if same is not None:
                 yield same
             elif label not in {each.label for each in self.prompts}:
-                self.problems.note(
+                self.place.note(
                     f"the prompt {label!r} that beforeAll adds is asked of no provider, as in promptfoo"
                 )
             elif isinstance(raw, str):
-                yield from self.reader.text(raw, self.place / "prompts" / number, label)
+                yield from prompt_of(raw, self.place / "prompts" / number, label)
 
-    def _tests(self, left: Any, tests: Sequence[Case], read: ReadTest) -> Iterator[Case]:
+    def _tests(self, left: Any, tests: Sequence[Case]) -> Iterator[Case]:
         known = {_key(described(each)): each for each in tests}
         for number, each in enumerate(left if isinstance(left, list) else []):
             same = known.get(_key(each))
-            where = tests[number].place if number < len(tests) else Place(self.place.file, ("tests", number))
-            yield same if same is not None else read(each, where)
+            where = (
+                tests[number].place
+                if number < len(tests)
+                else self.place.within(self.place.file) / "tests" / number
+            )
+            yield same if same is not None else read_test(each, where)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,24 +88,22 @@ class TestHooks:
     """Shows ``beforeEach`` each test, once for each prompt and provider that it goes to, and repetition."""
 
     hooks: Hooks
-    problems: Problems
     place: Place
     prompts: Sequence[PromptText]
     providers: Sequence[Provider]
     repetitions: int
-    read: ReadTest
 
     def cases(self, made: Iterable[tuple[Case, Mapping[str, Any]]]) -> Iterator[Case]:
         """Tests with one set of variables each. One that differs by prompt or provider becomes several."""
         for number, (case, written) in enumerate(made):
             if case.options.get("transformVars"):
-                self.problems.add(case.place, "beforeEach is not supported with transformVars")
+                case.place.refuse("beforeEach is not supported with transformVars")
                 return
             before = described(case, written)
             try:
                 steps = list(self._steps(case, before))
             except ProgramError as error:
-                self.problems.add(self.place, str(error))
+                self.place.refuse(str(error))
                 return
             after = {_key(test) for _, _, test in steps}
             if len(after) <= 1:
@@ -116,9 +113,7 @@ class TestHooks:
             first: dict[tuple[str, str], Mapping[str, Any]] = {}
             for prompt, provider, test in steps:
                 if _key(first.setdefault((prompt, provider), test)) != _key(test):
-                    self.problems.add(
-                        self.place, "beforeEach returns another test at each repetition: leave out repeat"
-                    )
+                    self.place.refuse("beforeEach returns another test at each repetition: leave out repeat")
                     return
             for (prompt, provider), test in first.items():
                 own = self._one(case, test, written)
@@ -132,12 +127,10 @@ class TestHooks:
                         yield prompt.label, provider.label, self.hooks.before_each(before)
 
     def _one(self, case: Case, test: Mapping[str, Any], written: Mapping[str, Any]) -> Case:
-        made = case if _key(test) == _key(described(case, written)) else self.read(test, case.place)
-        variables = made.variables
-        if made is case:
-            places = {name: place for name, (_, place) in case.variables.items()}
-            variables = {name: (value, places[name]) for name, value in written.items()}
-        return replace(made, variables=variables, options={**made.options, "disableVarExpansion": True})
+        if _key(test) == _key(described(case, written)):
+            return case.alone(written)
+        made = read_test(test, case.place)
+        return replace(made, options={**made.options, "disableVarExpansion": True})
 
 
 def described(case: Case, variables: Mapping[str, Any] | None = None) -> dict[str, Any]:

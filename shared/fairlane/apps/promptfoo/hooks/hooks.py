@@ -6,20 +6,14 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import PYTHON, Programs, is_program
-from fairlane.apps.promptfoo.reading.files import FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number
 
 Moment = Literal["beforeAll", "beforeEach", "afterEach", "afterAll"]
-_MOMENTS: Mapping[str, Moment] = {
-    "beforeAll": "beforeAll",
-    "beforeEach": "beforeEach",
-    "afterEach": "afterEach",
-    "afterAll": "afterAll",
-}
+_MOMENTS: Mapping[str, Moment] = {each: each for each in get_args(Moment)}
 
 _SUITE = ("prompts", "tests", "scenarios", "defaultTest", "derivedMetrics")
 """What ``beforeAll`` may change of the suite."""
@@ -99,23 +93,23 @@ class Hooks:
         return returned, left[0 if new else 1]
 
 
-def read_hooks(raw: Any, place: Place, files: Files, problems: Problems) -> Hooks:
+def read_hooks(raw: Any, place: Place) -> Hooks:
     """The hooks that ``extensions`` name; what cannot be called becomes a problem."""
     if raw is not None and not isinstance(raw, list):
-        problems.add(place, "extensions are a list of files like file://hooks.js:beforeAll")
+        place.refuse("extensions are a list of files like file://hooks.js:beforeAll")
         raw = []
     found = []
     for number, each in enumerate(raw or []):
         where = place / number
         if not (isinstance(each, str) and each.startswith(FILE) and is_program(each)):
             remedy = "name one like file://hooks.py:extension_hook"
-            problems.add(where, f"the extension {each!r} is no file of JavaScript or Python: {remedy}")
-        elif program := files.program(each, where):
+            where.refuse(f"the extension {each!r} is no file of JavaScript or Python: {remedy}")
+        elif program := where.program(each):
             path, function = program
             only = _MOMENTS.get(function or "")
             named = function or ("get_transform" if path.suffix in PYTHON else None)
             found.append(Extension(each, path, named, only))
-    return Hooks(files.programs, tuple(found))
+    return Hooks(place.programs, tuple(found))
 
 
 def _part(returned: Any, name: str, extension: Extension) -> Mapping[str, Any]:
@@ -129,5 +123,5 @@ def _numbers(scores: Any) -> dict[str, float]:
     return {
         str(name): float(each)
         for name, each in (scores.items() if isinstance(scores, Mapping) else ())
-        if isinstance(each, int | float) and not isinstance(each, bool) and math.isfinite(each)
+        if is_number(each) and math.isfinite(each)
     }

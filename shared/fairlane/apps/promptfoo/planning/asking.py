@@ -4,123 +4,97 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.chats import chat_of
-from fairlane.apps.promptfoo.reading.files import Files
-from fairlane.apps.promptfoo.reading.parameters import ParameterReader
-from fairlane.apps.promptfoo.reading.problems import Problems
+from fairlane.apps.promptfoo.reading.parameters import read_parameters
+from fairlane.apps.promptfoo.reading.places import Place, Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import Provider
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
 
-@dataclass(frozen=True, slots=True)
-class Asked:
-    """A request as ``submit`` takes it from a row, and the prompt as a text."""
+def ask(
+    prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
+) -> tuple[dict[str, Any], str] | None:
+    """A request as ``submit`` takes it from a row, and the prompt as a text; ``None`` after a problem."""
+    made = written(prompt, provider, case, names)
+    if made is None:
+        return None
+    text, config = made
+    messages = _messages(text, prompt)
+    if messages is None:
+        return None
+    if provider.instructions:
+        messages = [{"role": "system", "content": provider.instructions}, *messages]
+    own = read_parameters(prompt.label, config, prompt.place)
+    return {"messages": messages, **own.values}, text
 
-    request: Mapping[str, Any]
-    text: str
+
+def written(
+    prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]] | None:
+    """The prompt for one row as a text, and its own parameters; ``None`` after a problem."""
+    made = _raw(prompt, provider, names)
+    if made is None:
+        return None
+    raw, config = made
+    before, after = provider.affixes
+    raw = f"{case.options.get('prefix') or ''}{raw}{case.options.get('suffix') or ''}"
+    text = _filled_in(f"{before}{raw}{after}", prompt.place, names)
+    return None if text is None else (text, config)
 
 
-@dataclass(frozen=True, slots=True)
-class Asker:
-    """Makes requests; what cannot be made becomes a problem."""
+def _raw(
+    prompt: PromptText, provider: Provider, names: Mapping[str, Any]
+) -> tuple[str, Mapping[str, Any]] | None:
+    """The template, and parameters: as they are written, or as a program makes them."""
+    if prompt.program is None:
+        return prompt.raw, prompt.config
+    context = {
+        "vars": dict(names),
+        "provider": {"id": provider.identity, "label": provider.label},
+        "config": dict(prompt.config),
+    }
+    path, function = prompt.program
+    try:
+        if path.suffix == ".py" and function is None:
+            found: Any = prompt.place.programs.script(path, [json.dumps(context, ensure_ascii=False)])
+        else:
+            found = prompt.place.programs.file(path, function, [context], default="")
+    except ProgramError as error:
+        prompt.place.refuse(f"{path.name}: {error}")
+        return None
+    config = prompt.config
+    if isinstance(found, Mapping) and "prompt" in found:
+        own = found.get("config")
+        config = {**config, **(own if isinstance(own, Mapping) else {})}
+        found = found["prompt"]
+    if isinstance(found, Mapping | list):
+        found = json.dumps(found, ensure_ascii=False)
+    if not isinstance(found, str):
+        prompt.place.refuse(f"{path.name} returned no prompt")
+        return None
+    return found, config
 
-    files: Files
-    problems: Problems
 
-    def ask(
-        self, prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
-    ) -> Asked | None:
-        """What a provider is asked for one row; ``None`` after a problem."""
-        made = self.written(prompt, provider, case, names)
-        if made is None:
+def _messages(text: str, prompt: PromptText) -> list[dict[str, Any]] | None:
+    """The chat that a text is, or one message of a user."""
+    stripped = text.strip()
+    brackets = (stripped[:1], stripped[-1:]) in (("{", "}"), ("[", "]"))
+    try:
+        document = parse_yaml(stripped) if stripped.startswith("- role:") else json.loads(stripped)
+    except (ValueError, YamlError, RecursionError) as error:
+        if (brackets and '"role"' in stripped) or stripped.startswith("- role:"):
+            shown = " ".join(str(error).split())
+            prompt.place.refuse(f"the chat that its template makes cannot be read: {shown}")
             return None
-        text, config = made
-        messages = self._messages(text, prompt)
-        if messages is None:
-            return None
-        if provider.instructions:
-            messages = [{"role": "system", "content": provider.instructions}, *messages]
-        own = ParameterReader(self.files, self.problems).read(prompt.label, config, prompt.place)
-        return Asked({"messages": messages, **own.values}, text)
-
-    def written(
-        self, prompt: PromptText, provider: Provider, case: Case, names: Mapping[str, Any]
-    ) -> tuple[str, Mapping[str, Any]] | None:
-        """The prompt for one row as a text, and its own parameters; ``None`` after a problem."""
-        made = self._raw(prompt, provider, names)
-        if made is None:
-            return None
-        raw, config = made
-        before, after = provider.affixes
-        raw = f"{case.options.get('prefix') or ''}{raw}{case.options.get('suffix') or ''}"
-        text = self.text(f"{before}{raw}{after}", prompt, names)
-        return None if text is None else (text, config)
-
-    def _raw(
-        self, prompt: PromptText, provider: Provider, names: Mapping[str, Any]
-    ) -> tuple[str, Mapping[str, Any]] | None:
-        """The template, and parameters: as they are written, or as a program makes them."""
-        if prompt.program is None:
-            return prompt.raw, prompt.config
-        context = {
-            "vars": dict(names),
-            "provider": {"id": provider.identity, "label": provider.label},
-            "config": dict(prompt.config),
-        }
-        path, function = prompt.program
-        try:
-            if path.suffix == ".py" and function is None:
-                found: Any = self.files.programs.script(path, [json.dumps(context, ensure_ascii=False)])
-            else:
-                found = self.files.programs.file(path, function, [context], default="")
-        except ProgramError as error:
-            self.problems.add(prompt.place, f"{path.name}: {error}")
-            return None
-        config = prompt.config
-        if isinstance(found, Mapping) and "prompt" in found:
-            own = found.get("config")
-            config = {**config, **(own if isinstance(own, Mapping) else {})}
-            found = found["prompt"]
-        if isinstance(found, Mapping | list):
-            found = json.dumps(found, ensure_ascii=False)
-        if not isinstance(found, str):
-            self.problems.add(prompt.place, f"{path.name} returned no prompt")
-            return None
-        return found, config
-
-    def text(self, raw: str, prompt: PromptText, names: Mapping[str, Any]) -> str | None:
-        """The prompt with its variables filled in: text by text, if it is JSON."""
-        try:
-            document = json.loads(raw)
-        except (ValueError, RecursionError):
-            found = filled(raw, {**names, "row": names}, prompt.place, self.problems)
-            return found if isinstance(found, str) else None
-        return json.dumps(
-            filled(document, {**names, "row": names}, prompt.place, self.problems),
-            indent=2,
-            ensure_ascii=False,
-        )
-
-    def _messages(self, text: str, prompt: PromptText) -> list[dict[str, Any]] | None:
-        """The chat that a text is, or one message of a user."""
-        stripped = text.strip()
-        brackets = (stripped[:1], stripped[-1:]) in (("{", "}"), ("[", "]"))
-        try:
-            document = parse_yaml(stripped) if stripped.startswith("- role:") else json.loads(stripped)
-        except (ValueError, YamlError, RecursionError) as error:
-            if (brackets and '"role"' in stripped) or stripped.startswith("- role:"):
-                shown = " ".join(str(error).split())
-                self.problems.add(prompt.place, f"the chat that its template makes cannot be read: {shown}")
-                return None
-            document = None
-        return chat_of(document) or [{"role": "user", "content": text}]
+        document = None
+    return chat_of(document) or [{"role": "user", "content": text}]
 
 
 def text_of(request: Mapping[str, Any]) -> str:
@@ -135,5 +109,16 @@ def text_of(request: Mapping[str, Any]) -> str:
 def asked_text(prompt: PromptText, names: Mapping[str, Any]) -> str:
     """A prompt that workers rendered, as assertions see it; its template, if only workers can fill it."""
     problems = Problems()
-    text = Asker(Files(problems), problems).text(prompt.raw, prompt, names)
-    return prompt.raw if text is None or list(problems) else text
+    text = _filled_in(prompt.raw, replace(prompt.place, problems=problems), names)
+    return prompt.raw if text is None or any(problems) else text
+
+
+def _filled_in(raw: str, place: Place, names: Mapping[str, Any]) -> str | None:
+    """The prompt with its variables filled in: text by text, if it is JSON."""
+    names = {**names, "row": names}
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError):
+        found = filled(raw, names, place)
+        return found if isinstance(found, str) else None
+    return json.dumps(filled(document, names, place), indent=2, ensure_ascii=False)

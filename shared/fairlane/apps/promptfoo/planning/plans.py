@@ -8,10 +8,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.planning.asking import Asker
+from fairlane.apps.promptfoo.planning.asking import ask, written
 from fairlane.apps.promptfoo.planning.rows import ASKED, PROMPT, REQUEST, STORE_AS
 from fairlane.apps.promptfoo.reading.case import Case, fits
-from fairlane.apps.promptfoo.reading.problems import Problems
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
 from fairlane.client.submitting.options import SubmitOptions
@@ -53,24 +52,18 @@ class Planner:
     cases: Sequence[Case]
     names: Sequence[Mapping[str, Any]]
     rows: Sequence[Mapping[str, Any]]
-    asker: Asker
-    problems: Problems
 
     def runs(self, providers: Sequence[Provider]) -> Iterator[PlannedRun]:
         """A run for providers with the same parameters and prompts, unless they are the same model twice."""
         groups: list[tuple[str, list[Provider]]] = []
         for provider in providers:
             key = self._key(provider)
-            alike = (
-                group
-                for known, group in groups
-                if known == key and all(each.model != provider.model for each in group)
-            )
-            group = next(alike, None)
-            if group is None:
-                groups.append((key, [provider]))
+            for known, group in groups:
+                if known == key and all(each.model != provider.model for each in group):
+                    group.append(provider)
+                    break
             else:
-                group.append(provider)
+                groups.append((key, [provider]))
         for number, (_, group) in enumerate(groups, start=1):
             part = f" ({number} of {len(groups)})" if len(groups) > 1 else ""
             yield self._run(group, part)
@@ -139,10 +132,9 @@ class Planner:
         own.pop("conversation", None)
         own.pop("store_output_as", None)
         own.pop("delay", None)
-        if own.get("repetitions", 1) > 1:
-            where = self.prompts[0].place if self.prompts else None
-            if where is not None:
-                self.problems.add(where, "repeat is not supported with echo and programs: they answer once")
+        if own.get("repetitions", 1) > 1 and self.prompts:
+            problem = "repeat is not supported with echo and programs: they answer once"
+            self.prompts[0].place.refuse(problem)
         if part:
             own["name"] = self._named(part)
         return own
@@ -163,26 +155,26 @@ class Planner:
     def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         """What a provider is asked that answers here."""
         for case, names, row, number in self._asked(provider, wanted):
-            if asked := self.asker.written(self.prompts[number], provider, case, names):
+            if asked := written(self.prompts[number], provider, case, names):
                 yield {**row, PROMPT: number, ASKED: asked[0]}
 
     def _remembers(self, row: Mapping[str, Any], prompt: PromptText) -> bool:
         """Whether a prompt reads earlier outputs, which is a problem where it is made before the run."""
         if not (row.get(STORE_AS) or CONVERSATION in prompt.raw):
             return False
-        self.problems.add(
-            prompt.place,
+        prompt.place.refuse(
             f"this prompt is made before the run, so that neither {CONVERSATION} nor "
-            "storeOutputAs can be used: write each message, with texts alone",
+            "storeOutputAs can be used: write each message, with texts alone"
         )
         return True
 
     def _requests(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
         for case, names, row, number in self._asked(provider, wanted):
-            asked = self.asker.ask(self.prompts[number], provider, case, names)
+            asked = ask(self.prompts[number], provider, case, names)
             if asked is not None:
-                own = {REQUEST: dict(asked.request), PROMPT: number}
-                yield {**row, **own, **({ASKED: asked.text} if len(asked.text) <= MOST_ASKED else {})}
+                request, text = asked
+                own = {REQUEST: request, PROMPT: number}
+                yield {**row, **own, **({ASKED: text} if len(text) <= MOST_ASKED else {})}
 
 
 def _content(prompt: PromptText, instructions: str | None) -> Any:

@@ -10,17 +10,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.apps.promptfoo.checking.assertions import AssertionReader
-from fairlane.apps.promptfoo.checking.checks import COMPARES
-from fairlane.apps.promptfoo.checking.kinds import SIMILAR
+from fairlane.apps.promptfoo.checking.checks import COMPARES, SIMILAR
 from fairlane.apps.promptfoo.grading.judges import Judges, Rubric
 from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, MEDIA, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import FILE, MEDIA, Place, is_pattern
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
+from fairlane.apps.promptfoo.selecting.earlier import variables_key
 from fairlane.apps.promptfoo.subjects import transformed
 from fairlane.evaluators.assertions import NOT
 from fairlane.pipeline.conversation import CONVERSATION
@@ -38,24 +37,23 @@ DESCRIPTION = "__description"
 class RowMaker:
     """Makes rows, and checks that every prompt can be rendered for each.
 
-    ``hooks`` may change tests first. With ``steps``, rows have their number, for hooks that see results.
+    With ``steps``, rows have their number, for hooks that see results.
     """
 
-    files: Files
-    problems: Problems
     assertions: AssertionReader
     judges: Judges
-    hooks: TestHooks | None = None
     steps: bool = False
     cases: list[Case] = field(default_factory=list)
     names: list[dict[str, Any]] = field(default_factory=list)
 
-    def rows(self, cases: Sequence[Case], prompts: Sequence[PromptText]) -> list[dict[str, Any]]:
-        """A row for each combination, in the order of the tests."""
+    def rows(
+        self, cases: Sequence[Case], prompts: Sequence[PromptText], hooks: TestHooks
+    ) -> list[dict[str, Any]]:
+        """A row for each combination, in the order of the tests, which ``hooks`` may change first."""
         remembers = any(case.options.get("storeOutputAs") for case in cases)
-        if self.hooks is not None:
+        if hooks.hooks.have("beforeEach"):
             written = ((case, raw) for case in cases for raw, _ in self.combinations(case, prompts))
-            cases = list(self.hooks.cases(written))
+            cases = list(hooks.cases(written))
         made = [(case, names) for case in cases for _, names in self.combinations(case, prompts)]
         self._check_stored(cases)
         self._check(made, prompts)
@@ -75,7 +73,7 @@ class RowMaker:
         for case in cases if stored else ():
             for value, place in (*case.variables.values(), *case.assertions):
                 for name in sorted(stored & read_by(value)):
-                    self.problems.add(place, f"reads {name!r}, which a test stores: only prompts read it")
+                    place.refuse(f"reads {name!r}, which a test stores: only prompts read it")
 
     def _check(self, made: Sequence[tuple[Case, dict[str, Any]]], prompts: Sequence[PromptText]) -> None:
         """Render every prompt for every row, in the order in which they will be asked."""
@@ -83,14 +81,41 @@ class RowMaker:
             (prompt.place, template)
             for prompt in prompts
             for text in prompt.texts
-            if (template := compiled(text, prompt.place, self.problems)) and not template.constant
+            if (template := compiled(text, prompt.place)) and not template.constant
         ]
         memory: dict[str, Any] = {CONVERSATION: []}
         for case, names in sorted(made, key=lambda each: not each[0].options.get("runSerially")):
             for place, template in templates:
-                rendered(template, {"row": names, **memory, **names}, place, self.problems)
+                rendered(template, {"row": names, **memory, **names}, place)
             if store := case.options.get("storeOutputAs"):
                 memory[str(store)] = ""
+
+    def matching(
+        self,
+        results: Sequence[Mapping[str, Any]],
+        prompts: Sequence[PromptText],
+        tests: Sequence[Case],
+        default: Case,
+    ) -> list[Case]:
+        """The tests whose variables are those of ``results``, each once.
+
+        Of a test with lists of values, only those that did not pass, at the end.
+        """
+        wanted = {variables_key(each) for each in results}
+        whole, parts, seen = list[Case](), list[Case](), set[str]()
+        for test in tests:
+            with test.place.problems.unheard():
+                found = list(self.combinations(test.after(default), prompts))
+            for written, asked in found:
+                key = variables_key(asked)
+                if key in seen or not {key, variables_key(written)} & wanted:
+                    continue
+                seen.add(key)
+                if len(found) == 1:
+                    whole.append(test)
+                else:
+                    parts.append(test.alone(written))
+        return [*whole, *parts]
 
     def combinations(
         self, case: Case, prompts: Sequence[PromptText]
@@ -107,14 +132,14 @@ class RowMaker:
             names: dict[str, Any] = dict(raw)
             for name, (_, place) in case.variables.items():
                 read = self._read(raw[name], name, raw, prompts, place)
-                names[name] = filled(read, {**names, "row": names}, place, self.problems)
+                names[name] = filled(read, {**names, "row": names}, place)
             yield raw, self._transformed(case, names)
 
     def _expanded(self, value: Any, place: Place) -> Any:
         """The references that a pattern such as ``file://articles/*`` stands for; else the value."""
-        if not (isinstance(value, str) and value.startswith(FILE) and self.files.is_pattern(value)):
+        if not (isinstance(value, str) and value.startswith(FILE) and is_pattern(value)):
             return value
-        return [f"{FILE}{path}" for path in self.files.matching(value, place)] or None
+        return [f"{FILE}{path}" for path in place.matching(value)] or None
 
     def _transformed(self, case: Case, names: dict[str, Any]) -> dict[str, Any]:
         """The variables as the test's ``transformVars`` makes them."""
@@ -125,12 +150,12 @@ class RowMaker:
         code = self.assertions.transform(code, place)
         try:
             context = {"uuid": str(uuid.uuid4()), "prompt": {}}
-            found = transformed(code, names, context, self.files.programs, name="vars") if code else None
+            found = transformed(code, names, context, place.programs, name="vars") if code else None
         except ProgramError as error:
-            self.problems.add(place, f"transformVars: {error}")
+            place.refuse(f"transformVars: {error}")
             return names
         if code and not isinstance(found, Mapping):
-            self.problems.add(place, "transformVars returned no object")
+            place.refuse("transformVars returned no object")
         return {str(name): each for name, each in found.items()} if isinstance(found, Mapping) else names
 
     def _read(
@@ -141,20 +166,16 @@ class RowMaker:
             return value
         if is_program(value):
             return self._of_program(value, name, raw, prompts, place)
-        path = self.files.find(value, place)
+        path = place.find(value)
         if path is None:
             return None
-        if path.suffix in DATA:
-            return self.files.data(path, place)
-        if path.suffix.lower() in MEDIA:
-            return self.files.base64(path, place)
-        return (self.files.text(path, place) or "").strip()
+        return place.base64(path) if path.suffix.lower() in MEDIA else place.contents(path)
 
     def _of_program(
         self, value: str, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place
     ) -> Any:
         """The ``output`` of a function that gets the variable's name, the first prompt and all variables."""
-        program = self.files.program(value, place)
+        program = place.program(value)
         if program is None:
             return None
         path, function = program
@@ -162,13 +183,13 @@ class RowMaker:
         if path.suffix == ".py":
             arguments.pop()
         try:
-            found = self.files.programs.file(path, function, arguments, default="get_var")
+            found = place.programs.file(path, function, arguments, default="get_var")
         except ProgramError as error:
-            self.problems.add(place, f"{value.removeprefix(FILE)}: {error}")
+            place.refuse(f"{value.removeprefix(FILE)}: {error}")
             return None
         problem = found.get("error") if isinstance(found, Mapping) else None
         if problem or not isinstance(found, Mapping) or "output" not in found:
-            self.problems.add(place, f"{value.removeprefix(FILE)}: {problem or 'it returned no output'}")
+            place.refuse(f"{value.removeprefix(FILE)}: {problem or 'it returned no output'}")
             return None
         return found["output"]
 

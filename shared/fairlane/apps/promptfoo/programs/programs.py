@@ -77,25 +77,22 @@ class Programs:
 
         Raises `ProgramError`.
         """
-        body = code
         if language == "python":
-            request = {"code": _python_function(body, names), "function": "main", "args": list(args)}
+            request = {"code": _python_function(code, names), "function": "main", "args": list(args)}
             return self._child(".py").call(request)
-        return self._child(".js").call(
-            {"code": _javascript_body(body), "names": list(names), "args": list(args)}
-        )
+        request = {"code": _javascript_body(code), "names": list(names), "args": list(args)}
+        return self._child(".js").call(request)
 
-    def file(self, path: Path, function: str | None, args: Sequence[Any], *, default: str) -> Any:
-        """What a file's function returns; ``default`` names Python's where none is named."""
-        named = function or (default if path.suffix in PYTHON else None)
-        request: Mapping[str, Any] = {"file": str(path), "function": named, "args": list(args)}
-        return self._child(path.suffix).call(request)
+    def file(
+        self, path: Path, function: str | None, args: Sequence[Any], *, default: str, **more: Any
+    ) -> Any:
+        """What a file's function returns; ``default`` names Python's where none is named.
 
-    def values(self, path: Path, function: str | None, args: Sequence[Any], *, default: str) -> Any:
-        """Like `file`; a file of JavaScript may also export the value itself."""
+        ``values=True``: a file of JavaScript may also export the value itself. Raises `ProgramError`.
+        """
         named = function or (default if path.suffix in PYTHON else None)
         return self._child(path.suffix).call(
-            {"file": str(path), "function": named, "args": list(args), "values": True}
+            {"file": str(path), "function": named, "args": list(args), **more}
         )
 
     def provider(
@@ -112,16 +109,14 @@ class Programs:
         """
         if path.suffix in PYTHON:
             return self.file(path, function, [prompt, options, context], default="call_api")
-        request = {"file": str(path), "function": function, "provider": options, "args": [prompt, context]}
-        return self._child(path.suffix).call(request)
+        return self.file(path, function, [prompt, context], default="", provider=options)
 
     def hook(self, path: Path, function: str | None, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """What a hook returns, and its arguments as it left them. Raises `ProgramError`.
 
         As under promptfoo, JavaScript's modules stay loaded, and Python's are loaded anew at each call.
         """
-        request = {"file": str(path), "function": function, "args": list(args), "hook": True}
-        found = self._child(path.suffix).call(request)
+        found = self.file(path, function, args, default="", hook=True)
         return found["returned"], found["args"]
 
     def script(self, path: Path, args: Sequence[str]) -> str:

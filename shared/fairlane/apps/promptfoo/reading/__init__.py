@@ -1,4 +1,4 @@
 """Reads promptfoo's files: configurations, tests, prompts and providers, and collects what is unsupported.
 
-`evaluation`, `hooks` and `planning` use it; it imports `programs`, and the filters of `selecting`.
+`evaluation`, `hooks` and `planning` use it; it imports `programs`.
 """

@@ -1,12 +1,13 @@
-"""A test as a configuration has it, before anything of it is rendered."""
+"""A test and an assertion as a configuration has them, before anything of them is rendered."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place
+from fairlane.apps.promptfoo.reading.places import Place
+from fairlane.evaluators.assertions import NOT
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,19 +33,24 @@ class Case:
 
     def after(self, default: Case) -> Case:
         """This one with what it leaves to the default."""
-        own = {} if self.options.get("disableDefaultAsserts") else {"assertions": default.assertions}
-        return Case(
-            self.place,
-            self.description,
-            {**default.variables, **self.variables},
-            (*own.get("assertions", ()), *self.assertions),
-            {**default.options, **self.options},
-            default.threshold if self.threshold is None else self.threshold,
-            {**default.metadata, **self.metadata},
-            self.scoring or default.scoring,
-            default.prompts if self.prompts is None else self.prompts,
-            default.providers if self.providers is None else self.providers,
+        inherited = () if self.options.get("disableDefaultAsserts") else default.assertions
+        return replace(
+            self,
+            variables={**default.variables, **self.variables},
+            assertions=(*inherited, *self.assertions),
+            options={**default.options, **self.options},
+            threshold=default.threshold if self.threshold is None else self.threshold,
+            metadata={**default.metadata, **self.metadata},
+            scoring=self.scoring or default.scoring,
+            prompts=default.prompts if self.prompts is None else self.prompts,
+            providers=default.providers if self.providers is None else self.providers,
         )
+
+    def alone(self, values: Mapping[str, Any]) -> Case:
+        """This test with these values of its variables, which are not spread again."""
+        places = {name: place for name, (_, place) in self.variables.items()}
+        variables = {name: (value, places.get(name, self.place)) for name, value in values.items()}
+        return replace(self, variables=variables, options={**self.options, "disableVarExpansion": True})
 
     def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
         """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
@@ -54,6 +60,31 @@ class Case:
         return asked and (
             self.providers is None or any(fits(each, name) for each in self.providers for name in provider)
         )
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
+
+    raw: Mapping[str, Any]
+    kind: str
+    names: Mapping[str, Any]
+    options: Mapping[str, Any]
+    place: Place
+    test: Place
+
+    @property
+    def name(self) -> str:
+        """Its type without ``not-``."""
+        return self.kind.removeprefix(NOT)
+
+    @property
+    def provider(self) -> tuple[Any, Place]:
+        """The provider that it names, else that of its test, and where it is written."""
+        own = self.raw.get("provider")
+        if own is None and self.options.get("provider") is not None:
+            return self.options["provider"], self.test / "options" / "provider"
+        return own, self.place / "provider"
 
 
 def fits(wanted: str, label: str) -> bool:

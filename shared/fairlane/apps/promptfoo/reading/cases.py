@@ -12,272 +12,245 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.apps.promptfoo.reading.csv_cases import read_csv
-from fairlane.apps.promptfoo.reading.files import DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
-from fairlane.apps.promptfoo.reading.remote import ROWS_URL, SHEETS, SHEETS_URL, read_huggingface, read_sheet
-from fairlane.apps.promptfoo.selecting.filters import Filters
+from fairlane.apps.promptfoo.reading.filters import Filters
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number, is_pattern, names, with_texts
+from fairlane.apps.promptfoo.reading.remote import SHEETS, read_huggingface, read_sheet
 
-KEYS = frozenset(
-    (
-        *("description", "vars", "assert", "options", "threshold", "metadata", "assertScoringFunction"),
-        *("prompts", "providers", "provider"),
-    )
+KEYS = names(
+    "description vars assert options threshold metadata assertScoringFunction prompts providers provider",
 )
 _REFUSED = {
     "providerOutput": "outputs that exist already are not scored: submit them with output=",
     "strategyId": "nothing is generated",
 }
 
-OPTIONS = frozenset(
-    (
-        *("provider", "runSerially", "storeOutputAs", "disableVarExpansion", "disableDefaultAsserts"),
-        *("transform", "postprocess", "transformVars", "prefix", "suffix", "rubricPrompt", "factuality"),
-    )
+OPTIONS = names(
+    "provider runSerially storeOutputAs disableVarExpansion disableDefaultAsserts transform postprocess",
+    "transformVars prefix suffix rubricPrompt factuality",
 )
 _DISABLES = "disableConversationVar"
 
 
-BeforeAll = Callable[[Any, Sequence[Case], Any, Callable[[Any, Place], Case]], tuple[Any, list[Case], Any]]
-"""Changes ``defaultTest``, tests and scenarios; the last argument reads a test."""
+def read_tests(
+    config: Mapping[str, Any],
+    place: Place,
+    filters: Filters,
+    matching: Callable[[Sequence[Case], Case], Sequence[Case]],
+    before: Callable[[Any, Sequence[Case], Any], tuple[Any, list[Case], Any]],
+) -> list[Case]:
+    """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
+
+    ``matching`` keeps those of earlier results, which may need what ``defaultTest`` has. ``before`` may
+    change ``defaultTest``, tests and scenarios.
+    """
+    raw, scenarios = config.get("tests"), config.get("scenarios")
+    default, where = (place / "defaultTest").referred(config.get("defaultTest") or {})
+    first = read_test(default, where)
+    found = list(_listed(raw, place / "tests"))
+    if raw in (None, []) and not scenarios:
+        found = [replace(read_test({}, where), metadata=first.metadata)]
+    if scenarios and filters.failing is not None:
+        (place / "scenarios").refuse("earlier results choose no tests of scenarios: name them otherwise")
+        filters = replace(filters, failing=None)
+    found = (replace(filters, range=None) if scenarios else filters).tests(
+        found, lambda tests: matching(tests, first)
+    )
+    default, found, scenarios = before(default, found, scenarios)
+    first = read_test(default, where)
+    found.extend(_scenarios(scenarios, place / "scenarios", filters))
+    found = filters.ranged(found) if scenarios else found
+    if filters.any and not found:
+        (place / ("scenarios" if scenarios else "tests")).refuse("--filter-… leaves no test")
+    return [test.after(first) for test in found]
 
 
-class CaseReader:
-    """Reads tests for one configuration."""
+def _scenarios(raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
+    """Each test of a scenario with each set of what it configures."""
+    raw, place = place.referred(raw)
+    if not isinstance(raw, list | None):
+        place.refuse("scenarios are a list")
+        return
+    for number, each in enumerate(raw or []):
+        scenario, where = (place / number).referred(each)
+        if not isinstance(scenario, Mapping):
+            where.refuse("a scenario has a config and tests")
+            continue
+        config, said = (where / "config").referred(scenario.get("config") or [{}])
+        tests = list(_listed(scenario.get("tests"), where / "tests")) or [read_test({}, where)]
+        tests = filters.tests(tests, lambda tests: tests, scenario=number)
+        sets = [read_test(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
+        for one in sets:
+            yield from (test.after(one) for test in tests)
 
-    def __init__(
-        self, files: Files, problems: Problems, rows_url: str = ROWS_URL, sheets_url: str = SHEETS_URL
-    ) -> None:
-        self._files, self._problems = files, problems
-        self._rows_url, self._sheets_url = rows_url, sheets_url
 
-    def all(
-        self,
-        raw: Any,
-        default: Any,
-        place: Place,
-        scenarios: Any = None,
-        *,
-        filters: Filters | None = None,
-        earlier: Callable[[Sequence[Case], Case], Sequence[Case]] = lambda tests, _: tests,
-        before: BeforeAll = lambda default, tests, scenarios, _: (default, list(tests), scenarios),
-    ) -> list[Case]:
-        """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
-
-        ``earlier`` keeps those of earlier results, which may need what ``defaultTest`` has. ``before`` may
-        change all of it.
-        """
-        filters, where = filters or Filters(), place / "defaultTest"
-        default, where = self._files.referred(default or {}, where)
-        first = self.one(default, where)
-        found = list(self._listed(raw, place / "tests"))
-        if raw in (None, []) and not scenarios:
-            found = [replace(self.one({}, where), metadata=first.metadata)]
-        keep = lambda tests: earlier(tests, first)  # noqa: E731
-        if scenarios and filters.failing is not None:
-            self._problems.add(
-                place / "scenarios", "earlier results choose no tests of scenarios: name them otherwise"
-            )
-            filters = replace(filters, failing=None)
-        found = (replace(filters, range=None) if scenarios else filters).tests(found, keep)
-        default, found, scenarios = before(default, found, scenarios, self.one)
-        first = self.one(default, where)
-        found.extend(self._scenarios(scenarios, place / "scenarios", filters))
-        found = filters.ranged(found) if scenarios else found
-        if filters.any and not found:
-            self._problems.add(place / ("scenarios" if scenarios else "tests"), "--filter-… leaves no test")
-        return [test.after(first) for test in found]
-
-    def _scenarios(self, raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
-        """Each test of a scenario with each set of what it configures."""
-        raw, place = self._files.referred(raw, place)
-        if not isinstance(raw, list | None):
-            self._problems.add(place, "scenarios are a list")
-            return
-        for number, each in enumerate(raw or []):
-            scenario, where = self._files.referred(each, place / number)
-            if not isinstance(scenario, Mapping):
-                self._problems.add(where, "a scenario has a config and tests")
-                continue
-            config, said = self._files.referred(scenario.get("config") or [{}], where / "config")
-            tests = list(self._listed(scenario.get("tests"), where / "tests")) or [self.one({}, where)]
-            tests = filters.tests(tests, lambda tests: tests, scenario=number)
-            sets = (
-                [self.one(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
-            )
-            for one in sets:
-                yield from (test.after(one) for test in tests)
-
-    def _listed(self, raw: Any, place: Place) -> Iterator[Case]:
-        if isinstance(raw, str):
-            yield from self._of_file(raw, place)
-        elif isinstance(raw, list):
-            for number, each in enumerate(raw):
-                if isinstance(each, str):
-                    yield from self._of_file(each, place / number)
-                elif isinstance(each, Mapping) and isinstance(path := each.get("path"), str):
-                    yield from self._of_file(path, place / number, each.get("config"))
-                else:
-                    yield self.one(each, place / number)
-        elif isinstance(raw, Mapping) and isinstance(path := raw.get("path"), str):
-            yield from self._of_file(path, place, raw.get("config"))
-        elif raw is not None:
-            self._problems.add(place, "tests are a list, or the name of a file")
-
-    def _of_file(self, reference: str, place: Place, config: Any = None) -> Iterator[Case]:
-        scheme, separator, _ = reference.partition("://")
-        if scheme == "huggingface" and separator:
-            for number, each in enumerate(read_huggingface(reference, self._rows_url, place, self._problems)):
-                yield self.one(each, place / number)
-            return
-        if reference.startswith(SHEETS):
-            text = read_sheet(reference, self._sheets_url, place, self._problems)
-            for line, each in read_csv(text or "", place, self._problems):
-                yield self.one(each, place / f"line {line}")
-            return
-        if separator and f"{scheme}://" != FILE:
-            self._problems.add(place, f"tests from {scheme}:// are not supported: save them as a file")
-            return
-        if is_program(reference):
-            yield from self._of_program(reference, place, config)
-            return
-        if self._files.is_pattern(reference):
-            for path in self._files.matching(reference, place):
-                yield from self._of_path(path, place)
-            return
-        if found := self._files.find(reference, place):
-            yield from self._of_path(found, place)
-
-    def _of_program(self, reference: str, place: Place, config: Any) -> Iterator[Case]:
-        """The tests that a function returns."""
-        program = self._files.program(reference, place)
-        if program is None:
-            return
-        try:
-            path, function = program
-            arguments = [] if config is None else [self._with_files(config, place)]
-            found = self._files.programs.values(path, function, arguments, default="generate_tests")
-        except ProgramError as error:
-            self._problems.add(place, f"{reference}: {error}")
-            return
-        if not isinstance(found, list):
-            self._problems.add(place, f"{reference} returns no list of tests")
-            return
-        for number, each in enumerate(found):
-            yield self.one(each, place / number)
-
-    def _with_files(self, config: Any, place: Place) -> Any:
-        if isinstance(config, Mapping):
-            return {name: self._with_files(each, place / str(name)) for name, each in config.items()}
-        if isinstance(config, list):
-            return [self._with_files(each, place / number) for number, each in enumerate(config)]
-        return self._files.referred(config, place)[0]
-
-    def _of_path(self, path: Path, place: Place) -> Iterator[Case]:
-        if path.suffix == ".csv":
-            text = self._files.text(path, place)
-            for line, each in read_csv(text or "", Place(path), self._problems):
-                yield self.one(each, Place(path, line=line))
-        elif path.suffix == ".jsonl":
-            yield from self._lines(path, place)
-        elif path.suffix in DATA:
-            document = self._files.data(path, place)
-            listed = isinstance(document, list)
-            for number, each in enumerate(document if listed else [document]):
-                yield self.one(each, Place(path) / number if listed else Place(path))
-        else:
-            self._problems.add(place, f"tests in a {path.suffix or 'nameless'} file are not supported")
-
-    def _lines(self, path: Path, place: Place) -> Iterator[Case]:
-        for number, line in enumerate((self._files.text(path, place) or "").splitlines(), start=1):
-            if not line.strip():
-                continue
-            try:
-                yield self.one(json.loads(line), Place(path, line=number))
-            except (ValueError, RecursionError) as error:
-                self._problems.add(Place(path, line=number), f"this is no JSON: {error}")
-
-    def one(self, raw: Any, place: Place) -> Case:
-        """One test; what is wrong with it becomes a problem."""
-        if not isinstance(raw, Mapping):
-            if raw is not None:
-                self._problems.add(place, "this is no test")
-            raw = {}
-        for name in raw.keys() - KEYS:
-            if remedy := _REFUSED.get(str(name)):
-                self._problems.add(place / str(name), f"{name} of a test is not supported: {remedy}")
+def _listed(raw: Any, place: Place) -> Iterator[Case]:
+    if isinstance(raw, str):
+        yield from _of_file(raw, place)
+    elif isinstance(raw, list):
+        for number, each in enumerate(raw):
+            if isinstance(each, str):
+                yield from _of_file(each, place / number)
+            elif isinstance(each, Mapping) and isinstance(path := each.get("path"), str):
+                yield from _of_file(path, place / number, each.get("config"))
             else:
-                self._problems.unknown(place / str(name), "a test", KEYS)
-        provider = raw.get("provider")
-        if provider is not None:
-            self._problems.add(
-                place / "provider",
-                "provider of a test is not supported: name it in providers, and its label here",
-            )
-        return Case(
-            place,
-            str(raw.get("description") or ""),
-            self._variables(raw.get("vars"), place / "vars"),
-            self._assertions(raw.get("assert"), place / "assert"),
-            self._options(raw.get("options"), place / "options"),
-            self._threshold(raw.get("threshold"), place / "threshold"),
-            self._mapping(raw.get("metadata"), place / "metadata"),
-            self._scoring(raw.get("assertScoringFunction"), place / "assertScoringFunction"),
-            self._labels(raw.get("prompts"), place / "prompts"),
-            self._labels(raw.get("providers"), place / "providers"),
+                yield read_test(each, place / number)
+    elif isinstance(raw, Mapping) and isinstance(path := raw.get("path"), str):
+        yield from _of_file(path, place, raw.get("config"))
+    elif raw is not None:
+        place.refuse("tests are a list, or the name of a file")
+
+
+def _of_file(reference: str, place: Place, config: Any = None) -> Iterator[Case]:
+    scheme, separator, _ = reference.partition("://")
+    if scheme == "huggingface" and separator:
+        for number, each in enumerate(read_huggingface(reference, place)):
+            yield read_test(each, place / number)
+    elif reference.startswith(SHEETS):
+        text = read_sheet(reference, place)
+        for line, each in read_csv(text or "", place):
+            yield read_test(each, place / f"line {line}")
+    elif separator and f"{scheme}://" != FILE:
+        place.refuse(f"tests from {scheme}:// are not supported: save them as a file")
+    elif is_program(reference):
+        yield from _of_program(reference, place, config)
+    elif is_pattern(reference):
+        for path in place.matching(reference):
+            yield from _of_path(path, place)
+    elif found := place.find(reference):
+        yield from _of_path(found, place)
+
+
+def _of_program(reference: str, place: Place, config: Any) -> Iterator[Case]:
+    """The tests that a function returns."""
+    program = place.program(reference)
+    if program is None:
+        return
+    try:
+        path, function = program
+        arguments = (
+            [] if config is None else [with_texts(config, place, lambda text, where: where.referred(text)[0])]
         )
+        found = place.programs.file(path, function, arguments, default="generate_tests", values=True)
+    except ProgramError as error:
+        place.refuse(f"{reference}: {error}")
+        return
+    if not isinstance(found, list):
+        place.refuse(f"{reference} returns no list of tests")
+        return
+    for number, each in enumerate(found):
+        yield read_test(each, place / number)
 
-    def _scoring(self, raw: Any, place: Place) -> tuple[str, Place] | None:
-        if raw is None:
-            return None
-        if isinstance(raw, str) and is_program(raw):
-            return (raw, place) if self._files.program(raw, place) else None
-        self._problems.add(place, "a scoring function is a file of JavaScript or Python")
+
+def _of_path(path: Path, place: Place) -> Iterator[Case]:
+    if path.suffix == ".csv":
+        text = place.text(path)
+        for line, each in read_csv(text or "", place.within(path)):
+            yield read_test(each, place.within(path, line))
+    elif path.suffix == ".jsonl":
+        yield from _lines(path, place)
+    elif path.suffix in DATA:
+        document = place.data(path)
+        listed = isinstance(document, list)
+        for number, each in enumerate(document if listed else [document]):
+            yield read_test(each, place.within(path) / number if listed else place.within(path))
+    else:
+        place.refuse(f"tests in a {path.suffix or 'nameless'} file are not supported")
+
+
+def _lines(path: Path, place: Place) -> Iterator[Case]:
+    for number, line in enumerate((place.text(path) or "").splitlines(), start=1):
+        if not line.strip():
+            continue
+        try:
+            yield read_test(json.loads(line), place.within(path, number))
+        except (ValueError, RecursionError) as error:
+            place.within(path, number).refuse(f"this is no JSON: {error}")
+
+
+def read_test(raw: Any, place: Place) -> Case:
+    """One test; what is wrong with it becomes a problem."""
+    if not isinstance(raw, Mapping):
+        if raw is not None:
+            place.refuse("this is no test")
+        raw = {}
+    for name in raw.keys() & _REFUSED.keys():
+        (place / name).refuse(f"{name} of a test is not supported: {_REFUSED[name]}")
+    place.check_names(raw.keys() - _REFUSED.keys(), "a test", KEYS)
+    provider = raw.get("provider")
+    if provider is not None:
+        (place / "provider").refuse(
+            "provider of a test is not supported: name it in providers, and its label here"
+        )
+    return Case(
+        place,
+        str(raw.get("description") or ""),
+        _variables(raw.get("vars"), place / "vars"),
+        _assertions(raw.get("assert"), place / "assert"),
+        _options(raw.get("options"), place / "options"),
+        _threshold(raw.get("threshold"), place / "threshold"),
+        _mapping(raw.get("metadata"), place / "metadata"),
+        _scoring(raw.get("assertScoringFunction"), place / "assertScoringFunction"),
+        _labels(raw.get("prompts"), place / "prompts"),
+        _labels(raw.get("providers"), place / "providers"),
+    )
+
+
+def _scoring(raw: Any, place: Place) -> tuple[str, Place] | None:
+    if raw is None:
         return None
+    if isinstance(raw, str) and is_program(raw):
+        return (raw, place) if place.program(raw) else None
+    place.refuse("a scoring function is a file of JavaScript or Python")
+    return None
 
-    def _labels(self, raw: Any, place: Place) -> tuple[str, ...] | None:
-        if raw is None or (isinstance(raw, list) and all(isinstance(each, str) for each in raw)):
-            return None if raw is None else tuple(raw)
-        self._problems.add(place, "these are a list of labels")
-        return None
 
-    def _variables(self, raw: Any, place: Place) -> dict[str, tuple[Any, Place]]:
-        if isinstance(raw, str):
-            raw, place = self._files.referred(raw if raw.startswith(FILE) else f"{FILE}{raw}", place)
-        found = self._mapping(raw, place)
-        for name in found:
-            if name.startswith("__") or name in ("output", "row"):
-                self._problems.add(place / name, f"the variable {name} has a name that is taken: rename it")
-        return {name: (value, place / name) for name, value in found.items()}
+def _labels(raw: Any, place: Place) -> tuple[str, ...] | None:
+    if raw is None or (isinstance(raw, list) and all(isinstance(each, str) for each in raw)):
+        return None if raw is None else tuple(raw)
+    place.refuse("these are a list of labels")
+    return None
 
-    def _assertions(self, raw: Any, place: Place) -> tuple[tuple[Any, Place], ...]:
-        if isinstance(raw, str):
-            raw, place = self._files.referred(raw, place)
-        if raw is None:
-            return ()
-        if not isinstance(raw, list):
-            self._problems.add(place, "assertions are a list")
-            return ()
-        return tuple((each, place / number) for number, each in enumerate(raw))
 
-    def _options(self, raw: Any, place: Place) -> Mapping[str, Any]:
-        options = self._mapping(raw, place)
-        for name in options.keys() - OPTIONS:
-            if name == _DISABLES:
-                self._problems.add(place / name, f"the option {name} of a test is not supported")
-            elif name in KEYS:
-                self._problems.note(f"{place / name}: {name} belongs beside options, and is left out")
-            else:
-                self._problems.unknown(place / name, "the options of a test", OPTIONS)
-        return options
+def _variables(raw: Any, place: Place) -> dict[str, tuple[Any, Place]]:
+    if isinstance(raw, str):
+        raw, place = place.referred(raw if raw.startswith(FILE) else f"{FILE}{raw}")
+    found = _mapping(raw, place)
+    for name in found:
+        if name.startswith("__") or name in ("output", "row"):
+            (place / name).refuse(f"the variable {name} has a name that is taken: rename it")
+    return {name: (value, place / name) for name, value in found.items()}
 
-    def _threshold(self, raw: Any, place: Place) -> float | None:
-        if raw is None or (isinstance(raw, int | float) and not isinstance(raw, bool)):
-            return raw
-        self._problems.add(place, "a threshold is a number")
-        return None
 
-    def _mapping(self, raw: Any, place: Place) -> Mapping[str, Any]:
-        if raw is None or isinstance(raw, Mapping):
-            return raw or {}
-        self._problems.add(place, "this is no object")
-        return {}
+def _assertions(raw: Any, place: Place) -> tuple[tuple[Any, Place], ...]:
+    if isinstance(raw, str):
+        raw, place = place.referred(raw)
+    if raw is None:
+        return ()
+    if not isinstance(raw, list):
+        place.refuse("assertions are a list")
+        return ()
+    return tuple((each, place / number) for number, each in enumerate(raw))
+
+
+def _options(raw: Any, place: Place) -> Mapping[str, Any]:
+    options = _mapping(raw, place)
+    for name in options.keys() & KEYS - OPTIONS:
+        place.note(f"{place / name}: {name} belongs beside options, and is left out")
+    if _DISABLES in options:
+        (place / _DISABLES).refuse(f"the option {_DISABLES} of a test is not supported")
+    place.check_names(options.keys() - KEYS - {_DISABLES}, "the options of a test", OPTIONS)
+    return options
+
+
+def _threshold(raw: Any, place: Place) -> float | None:
+    if raw is None or is_number(raw):
+        return raw
+    place.refuse("a threshold is a number")
+    return None
+
+
+def _mapping(raw: Any, place: Place) -> Mapping[str, Any]:
+    if raw is None or isinstance(raw, Mapping):
+        return raw or {}
+    place.refuse("this is no object")
+    return {}

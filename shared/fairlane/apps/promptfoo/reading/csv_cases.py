@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place, names
 
 _EXPECTED, _METADATA = "__expected", "__metadata:"
 _TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")
@@ -17,36 +17,30 @@ _SHORT = {"grade": "llm-rubric", "fn": "javascript", "eval": "javascript"}
 _CONFIG = re.compile(r"__config:__expected(?P<number>\d*):threshold")
 _LISTS = frozenset(("contains-all", "contains-any", "icontains-all", "icontains-any"))
 
-KNOWN = frozenset(
-    (
-        *("agent-rubric", "answer-relevance", "bleu", "classifier", "contains", "contains-all"),
-        *("contains-any", "contains-html", "contains-json", "contains-sql", "contains-xml"),
-        *("context-faithfulness", "context-recall", "context-relevance", "cost", "equals"),
-        *("factuality", "finish-reason", "g-eval", "gleu", "guardrails", "icontains"),
-        *("icontains-all", "icontains-any", "is-html", "is-json", "is-refusal", "is-sql"),
-        *("is-valid-function-call", "is-valid-openai-function-call"),
-        *("is-valid-openai-tools-call", "is-xml", "javascript", "latency", "levenshtein"),
-        *("llm-rubric", "meteor", "model-graded-closedqa", "model-graded-factuality"),
-        *("moderation", "perplexity", "perplexity-score", "pi", "python", "regex", "rouge-n"),
-        *("ruby", "search-rubric", "select-best", "similar", "starts-with"),
-        *("webhook", "word-count"),
-    )
+KNOWN = names(
+    "agent-rubric answer-relevance bleu classifier contains contains-all contains-any contains-html",
+    "contains-json contains-sql contains-xml context-faithfulness context-recall context-relevance cost",
+    "equals factuality finish-reason g-eval gleu guardrails icontains icontains-all icontains-any is-html",
+    "is-json is-refusal is-sql is-valid-function-call is-valid-openai-function-call",
+    "is-valid-openai-tools-call is-xml javascript latency levenshtein llm-rubric meteor",
+    "model-graded-closedqa model-graded-factuality moderation perplexity perplexity-score pi python regex",
+    "rouge-n ruby search-rubric select-best similar starts-with webhook word-count",
 )
 """The assertions there are; any other text before a colon is part of what the output must equal."""
 
 
-def read_csv(text: str, place: Place, problems: Problems) -> Iterator[tuple[int, Mapping[str, Any]]]:
+def read_csv(text: str, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
     """Every row as a test, with the line where it ends."""
     reader = csv.DictReader(io.StringIO(text, newline=""))
     try:
         for row in reader:
-            where = Place(place.file, line=reader.line_num)
+            where = place.within(place.file, reader.line_num)
             if None in row:
-                problems.add(where, "this row has more cells than there are columns")
+                where.refuse("this row has more cells than there are columns")
                 continue
-            yield reader.line_num, _test(row, where, problems)
+            yield reader.line_num, _test(row, where)
     except csv.Error as error:
-        problems.add(Place(place.file, line=reader.line_num), f"this is no CSV: {error}")
+        place.within(place.file, reader.line_num).refuse(f"this is no CSV: {error}")
 
 
 def assertion_of(text: str) -> dict[str, Any]:
@@ -70,7 +64,7 @@ def assertion_of(text: str) -> dict[str, Any]:
     return assertion
 
 
-def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Mapping[str, Any]:
+def _test(row: Mapping[str, str | None], place: Place) -> Mapping[str, Any]:
     test: dict[str, Any] = {"vars": {}, "assert": [], "metadata": {}}
     thresholds: dict[int, float | None] = {}
     for column, cell in row.items():
@@ -82,16 +76,16 @@ def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Ma
             test["description"] = value
         elif column == "__threshold":
             if value.strip():
-                test["threshold"] = _number(value, place, problems)
+                test["threshold"] = _number(value, place)
         elif column == "__metric" or column.startswith(_METADATA):
             test["metadata"][column.removeprefix(_METADATA)] = value
         elif column in ("__prefix", "__suffix"):
             test.setdefault("options", {})[column.removeprefix("__")] = value
         elif found := _CONFIG.fullmatch(column):
             if value.strip():
-                thresholds[int(found["number"] or 1) - 1] = _number(value, place, problems)
+                thresholds[int(found["number"] or 1) - 1] = _number(value, place)
         elif column.startswith("__"):
-            problems.add(place, f"the column {column} is not supported")
+            place.refuse(f"the column {column} is not supported")
         else:
             test["vars"][column] = value
     for number, threshold in thresholds.items():
@@ -103,9 +97,9 @@ def _test(row: Mapping[str, str | None], place: Place, problems: Problems) -> Ma
     return test
 
 
-def _number(text: str, place: Place, problems: Problems) -> float | None:
+def _number(text: str, place: Place) -> float | None:
     try:
         return float(text)
     except ValueError:
-        problems.add(place, f"the threshold {text!r} is no number")
+        place.refuse(f"the threshold {text!r} is no number")
         return None

@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place, is_number, names
 from fairlane.client.submitting.options import SubmitOptions
 
-_IGNORED = frozenset(
-    (
-        *("showProgressBar", "generateSuggestions", "silent", "verbose", "table"),
-        *("tableCellMaxLength", "progressBar", "share", "write", "output", "grader"),
-    )
+_IGNORED = names(
+    "showProgressBar generateSuggestions silent verbose table tableCellMaxLength progressBar share write",
+    "output grader",
 )
 
 _FILTERS: Mapping[str, tuple[str, type]] = {
@@ -24,61 +22,55 @@ _FILTERS: Mapping[str, tuple[str, type]] = {
 """Options that choose tests, as fields of `Filters`; the command line wins over them."""
 
 
-def read_options(
-    config: Mapping[str, Any], place: Place, problems: Problems, notes: list[str]
-) -> tuple[SubmitOptions, dict[str, Any]]:
+_WHOLE = {"maxConcurrency": "max_concurrent", "repeat": "repetitions"}
+_MILLISECONDS = {"delay": "delay", "timeoutMs": "timeout", "maxEvalTimeMs": "max_duration"}
+"""Options that are numbers, as arguments of ``submit``, which takes seconds."""
+
+
+def read_options(config: Mapping[str, Any], place: Place) -> tuple[SubmitOptions, dict[str, Any]]:
     """How the runs are made, and which tests; ``evaluateOptions`` win over ``commandLineOptions``.
 
     A ``delay`` between all calls makes promptfoo ask one at a time, and so do we. The cache is off unless it
     is asked for.
     """
-    found: SubmitOptions = {}
-    chosen: dict[str, Any] = {}
+    found, chosen = dict[str, Any](), dict[str, Any]()
     for section in ("commandLineOptions", "evaluateOptions"):
         raw = config.get(section) or {}
-        if isinstance(raw, Mapping):
-            for name, value in raw.items():
-                if name in _FILTERS:
-                    _choose(chosen, name, value, place / section / name, problems)
-                    continue
-                _take(found, name, value, place / section / name, problems, notes)
-        else:
-            problems.add(place / section, "this is no object")
+        if not isinstance(raw, Mapping):
+            (place / section).refuse("this is no object")
+            continue
+        for name, value in raw.items():
+            if name in _FILTERS:
+                _choose(chosen, name, value, place / section / name)
+            else:
+                _take(found, name, value, place / section / name)
     if found.get("delay"):
         found["max_concurrent"] = 1
-        notes.append("delay: calls go one at a time, as in promptfoo; --max-concurrent lifts that")
-    return found, chosen
+        place.note("delay: calls go one at a time, as in promptfoo; --max-concurrent lifts that")
+    return cast(SubmitOptions, found), chosen
 
 
-def _choose(chosen: dict[str, Any], name: str, value: Any, place: Place, problems: Problems) -> None:
+def _choose(chosen: dict[str, Any], name: str, value: Any, place: Place) -> None:
     field, kind = _FILTERS[name]
     if isinstance(value, bool) or not isinstance(value, kind):
-        problems.add(place, f"{name} is {'a text like 0:10' if kind is str else 'a whole number'}")
+        place.refuse(f"{name} is {'a text like 0:10' if kind is str else 'a whole number'}")
     else:
         chosen.setdefault(field, value)
 
 
-def _take(
-    found: SubmitOptions, name: str, value: Any, place: Place, problems: Problems, notes: list[str]
-) -> None:
+def _take(found: dict[str, Any], name: str, value: Any, place: Place) -> None:
     if name in _IGNORED:
-        notes.append(f"{name} is left out")
+        place.note(f"{name} is left out")
     elif name == "cache":
         found["cache"] = "read_write" if value else "off"
-    elif name not in ("maxConcurrency", "repeat", "delay", "timeoutMs", "maxEvalTimeMs"):
-        problems.add(place, f"the option {name} is not supported")
-    elif isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
-        problems.add(place, f"{name} is a number")
-    elif name in ("maxConcurrency", "repeat"):
-        if int(value) != value or value < 1:
-            problems.add(place, f"{name} is a whole number, 1 at least")
-        elif name == "repeat":
-            found["repetitions"] = int(value)
-        else:
-            found["max_concurrent"] = int(value)
-    elif name == "delay":
-        found["delay"] = value / 1000
-    elif value and name == "timeoutMs":
-        found["timeout"] = value / 1000
-    elif value:
-        found["max_duration"] = value / 1000
+    elif name not in _WHOLE | _MILLISECONDS:
+        place.refuse(f"the option {name} is not supported")
+    elif not is_number(value) or not 0 <= value < math.inf:
+        place.refuse(f"{name} is a number")
+    elif name in _MILLISECONDS:
+        if value or name == "delay":
+            found[_MILLISECONDS[name]] = value / 1000
+    elif int(value) != value or value < 1:
+        place.refuse(f"{name} is a whole number, 1 at least")
+    else:
+        found[_WHOLE[name]] = int(value)

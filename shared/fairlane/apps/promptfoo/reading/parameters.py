@@ -6,97 +6,75 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.files import FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import FILE, Place, names
 from fairlane.apps.promptfoo.reading.tools import small, tools_of
 from fairlane.config.problems import did_you_mean
 
-PARAMS = frozenset(
-    (
-        *("temperature", "max_tokens", "max_completion_tokens", "top_p", "top_k", "min_p"),
-        *("stop", "stop_sequences", "seed", "frequency_penalty", "presence_penalty"),
-        *("repetition_penalty", "response_format", "user", "reasoning_effort", "reasoning"),
-        *("verbosity", "logit_bias", "thinking", "service_tier", "tools", "tool_choice"),
-        *("parallel_tool_calls", "logprobs", "top_logprobs", "web_search_options", "metadata", "store"),
-        *("prediction", "search_domain_filter", "search_recency_filter", "search_mode", "return_citations"),
-        *("return_images", "return_related_questions", "search_context_size", "safety_settings", "num_ctx"),
-        *("num_predict", "num_gpu", "num_thread", "keep_alive", "do_sample", "length_penalty", "truncation"),
-        *("guided_json", "guided_choice", "guided_regex"),
-        *("chat_template_kwargs", "typical_p", "search_parameters"),
-        *("thinkingConfig", "thinking_config", "reasoning_format", "enable_thinking", "cachedContent"),
-    )
+PARAMS = names(
+    "temperature max_tokens max_completion_tokens top_p top_k min_p stop stop_sequences seed",
+    "frequency_penalty presence_penalty repetition_penalty response_format user reasoning_effort reasoning",
+    "verbosity logit_bias thinking service_tier tools tool_choice parallel_tool_calls logprobs top_logprobs",
+    "web_search_options metadata store prediction search_domain_filter search_recency_filter search_mode",
+    "return_citations return_images return_related_questions search_context_size safety_settings num_ctx",
+    "num_predict num_gpu num_thread keep_alive do_sample length_penalty truncation guided_json guided_choice",
+    "guided_regex chat_template_kwargs typical_p search_parameters thinkingConfig thinking_config",
+    "reasoning_format enable_thinking cachedContent",
 )
 """What of a provider's ``config`` is sent with each call."""
 
-_NAMES = {
-    "max_output_tokens": "max_tokens",
-    "maxOutputTokens": "max_tokens",
-    "max_new_tokens": "max_tokens",
-    "max_gen_len": "max_tokens",
-    "max_length": "max_tokens",
-    "maxTokenCount": "max_tokens",
-    "usage_tier": "service_tier",
-    "serviceTier": "service_tier",
-    "max_tokens_to_sample": "max_tokens",
-    "maxTokens": "max_tokens",
-    "maxCompletionTokens": "max_completion_tokens",
-    "topP": "top_p",
-    "topK": "top_k",
-    "p": "top_p",
-    "k": "top_k",
-    "stopSequences": "stop",
-    "frequencyPenalty": "frequency_penalty",
-    "presencePenalty": "presence_penalty",
-    "repetitionPenalty": "repetition_penalty",
-    "responseFormat": "response_format",
-    "reasoningEffort": "reasoning_effort",
-    "toolChoice": "tool_choice",
-    "logitBias": "logit_bias",
-    "logProbs": "logprobs",
-    "topLogProbs": "top_logprobs",
-    "searchParameters": "search_parameters",
-    "safetySettings": "safety_settings",
+_ALSO = {
+    "max_tokens": (
+        "max_output_tokens maxOutputTokens max_new_tokens max_gen_len max_length maxTokenCount "
+        "max_tokens_to_sample maxTokens"
+    ),
+    "service_tier": "usage_tier serviceTier",
+    "max_completion_tokens": "maxCompletionTokens",
+    "top_p": "topP p",
+    "top_k": "topK k",
+    "stop": "stopSequences",
+    "frequency_penalty": "frequencyPenalty",
+    "presence_penalty": "presencePenalty",
+    "repetition_penalty": "repetitionPenalty",
+    "response_format": "responseFormat",
+    "reasoning_effort": "reasoningEffort",
+    "tool_choice": "toolChoice",
+    "logit_bias": "logitBias",
+    "logprobs": "logProbs",
+    "top_logprobs": "topLogProbs",
+    "search_parameters": "searchParameters",
+    "safety_settings": "safetySettings",
 }
 """Other providers' names of the same parameters."""
 
-_GROUPS = frozenset(
-    (
-        *("inferenceConfig", "generationConfig", "generation_config", "parameters", "textGenerationConfig"),
-        *("interfaceConfig", "additionalModelRequestFields"),
-    )
+_NAMES = {other: name for name, others in _ALSO.items() for other in others.split()}
+
+_GROUPS = names(
+    "inferenceConfig generationConfig generation_config parameters textGenerationConfig interfaceConfig",
+    "additionalModelRequestFields",
 )
 """Objects that hold parameters."""
 
+_TRANSFORMS = ("transform", "transformResponse", "responseParser")
 _MODES = {"any": "required", "none": "none", "auto": "auto"}
 
 INSTRUCTIONS = frozenset(("instructions", "systemPrompt", "system", "systemInstruction", "system_prompt"))
 """What is said to a model before each prompt."""
 
-CONNECTION = frozenset(
-    (
-        *("apiKey", "apiKeyEnvar", "apiKeyRequired", "apiBaseUrl", "apiHost", "organization", "headers"),
-        *("baseUrl", "baseURL", "basePath", "apiVersion", "deploymentId", "region", "projectId", "host"),
-        *("accountId", "accessKeyId", "secretAccessKey", "sessionToken"),
-        *("profile", "credentials", "endpoint"),
-        *("apiType", "azureClientId", "azureClientSecret", "azureTenantId", "tenantId", "workspaceUrl"),
-        *("isPayPerToken", "publisher", "anthropicVersion"),
-        *("anthropic_version", "apiKeySecret", "keyFilename"),
-        *("inferenceModelType", "modelType", "contentType", "acceptType"),
-        *("useOpenApi", "accountName", "timeout"),
-        *("adaline", "apiBase", "requestTimeout", "providerType", "gateway", "authToken", "awsRegion"),
-        *("apiEndpoint", "projectUrl", "deploymentName", "spaceId", "modelId", "projectName"),
-    )
+CONNECTION = names(
+    "apiKey apiKeyEnvar apiKeyRequired apiBaseUrl apiHost organization headers baseUrl baseURL basePath",
+    "apiVersion deploymentId region projectId host accountId accessKeyId secretAccessKey sessionToken",
+    "profile credentials endpoint apiType azureClientId azureClientSecret azureTenantId tenantId",
+    "workspaceUrl isPayPerToken publisher anthropicVersion anthropic_version apiKeySecret keyFilename",
+    "inferenceModelType modelType contentType acceptType useOpenApi accountName timeout adaline apiBase",
+    "requestTimeout providerType gateway authToken awsRegion apiEndpoint projectUrl deploymentName spaceId",
+    "modelId projectName",
 )
 """What says where and as whom a provider is called."""
 
-HARMLESS = frozenset(
-    (
-        *("cost", "inputCost", "outputCost", "maxRetries"),
-        *("showThinking", "omitDefaults", "debug", "verbose"),
-        *("timeoutMs", "websocketTimeout", "delay", "retries", "stream", "label", "tags", "usage", "cache"),
-        *("enableStreaming", "includeUsage", "callApi", "workflowId", "workflow_id", "telemetry"),
-        *("isReasoningModel", "usageContext", "strict_mode", "maxConcurrency"),
-    )
+HARMLESS = names(
+    "cost inputCost outputCost maxRetries showThinking omitDefaults debug verbose timeoutMs websocketTimeout",
+    "delay retries stream label tags usage cache enableStreaming includeUsage callApi workflowId workflow_id",
+    "telemetry isReasoningModel usageContext strict_mode maxConcurrency",
 )
 """What changes no answer."""
 
@@ -112,148 +90,139 @@ class Parameters:
     affixes: tuple[str, str] = ("", "")
 
 
-@dataclass(frozen=True, slots=True)
-class ParameterReader:
-    """Reads parameters for one configuration."""
+def read_parameters(identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
+    """All of a ``config``."""
+    values: dict[str, Any] = {}
+    said: list[str] = []
+    affixes = ("", "")
+    for name, value in _flat(config, place):
+        if name == "prompt" and isinstance(value, Mapping):
+            affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
+        elif name in INSTRUCTIONS:
+            said.extend(_said(value, place / name))
+        elif name not in (*_TRANSFORMS, "functions", "function_call"):
+            values.update(_one(identity, name, value, place / name))
+    legacy = "functions" in config and "tools" not in config
+    if legacy:
+        values.update(_functions(config, place))
+    transform = next((config[name] for name in _TRANSFORMS if config.get(name)), None)
+    if not isinstance(transform, str | None):
+        (place / "transform").refuse("a transform is a text")
+        transform = None
+    return Parameters(values, "\n".join(said) or None, transform, legacy, affixes)
 
-    files: Files
-    problems: Problems
 
-    def read(self, identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
-        """All of a ``config``."""
-        values: dict[str, Any] = {}
-        said: list[str] = []
-        affixes = ("", "")
-        for name, value in self._flat(config, place):
-            if name == "prompt" and isinstance(value, Mapping):
-                affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
-            elif name in INSTRUCTIONS:
-                said.extend(self._said(value, place / name))
-            elif name not in (
-                "transform",
-                "transformResponse",
-                "responseParser",
-                "functions",
-                "function_call",
-            ):
-                values.update(self._one(identity, name, value, place / name))
-        legacy = "functions" in config and "tools" not in config
-        if legacy:
-            values.update(self._functions(config, place))
-        transform = next(
-            (config[n] for n in ("transform", "transformResponse", "responseParser") if config.get(n)), None
+def _flat(config: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
+    for name, value in config.items():
+        if name in _GROUPS and isinstance(value, Mapping):
+            yield from _flat(value, place / name)
+        elif name in ("passthrough", "extra_body") and isinstance(value, Mapping):
+            yield from ((f"={inner}", each) for inner, each in value.items())
+        else:
+            yield name, value
+
+
+def _one(identity: str, name: str, value: Any, place: Place) -> Mapping[str, Any]:
+    if name.startswith("="):
+        return {name[1:]: value}
+    if name == "toolConfig" and isinstance(value, Mapping):
+        return _tool_config(value, place)
+    if name == "modalities" and value == ["text"]:
+        return {}
+    if name in HARMLESS or value is None:
+        return {}
+    if name in CONNECTION:
+        place.note(
+            f"{name} of {identity} is left out: fairlane.toml says where and as whom a connection calls"
         )
-        if not isinstance(transform, str | None):
-            self.problems.add(place / "transform", "a transform is a text")
-            transform = None
-        return Parameters(values, "\n".join(said) or None, transform, legacy, affixes)
+        return {}
+    known = _NAMES.get(name, name)
+    if isinstance(value, str) and value.startswith(FILE):
+        value = _of_file(value, place)
+    if known == "tools":
+        return _tools(value, place)
+    if known == "tool_choice":
+        return {known: _choice(value)}
+    if (shape := _schema(name, value)) is not None:
+        return {"response_format": shape}
+    if name in ("responseMimeType", "response_mime_type"):
+        return {"response_format": {"type": "json_object"}} if value == "application/json" else {}
+    if known == "response_format":
+        value = _format(value, place)
+    if known not in PARAMS:
+        near = did_you_mean(name, sorted(PARAMS))
+        remedy = near or "put it under passthrough to send it as it is"
+        place.refuse(f"the parameter {name} is not supported: {remedy}")
+        return {}
+    if isinstance(value, str) and "{{" in value:
+        place.refuse("parameters are no templates: write the value")
+        return {}
+    return {known: value}
 
-    def _flat(self, config: Mapping[str, Any], place: Place) -> Iterator[tuple[str, Any]]:
-        for name, value in config.items():
-            if name in _GROUPS and isinstance(value, Mapping):
-                yield from self._flat(value, place / name)
-            elif name in ("passthrough", "extra_body") and isinstance(value, Mapping):
-                yield from ((f"={inner}", each) for inner, each in value.items())
-            else:
-                yield name, value
 
-    def _one(self, identity: str, name: str, value: Any, place: Place) -> Mapping[str, Any]:
-        if name.startswith("="):
-            return {name[1:]: value}
-        if name == "toolConfig" and isinstance(value, Mapping):
-            return self._tool_config(value, place)
-        if name == "modalities" and value == ["text"]:
-            return {}
-        if name in HARMLESS or value is None:
-            return {}
-        if name in CONNECTION:
-            self.problems.note(
-                f"{name} of {identity} is left out: fairlane.toml says where and as whom a connection calls"
-            )
-            return {}
-        known = _NAMES.get(name, name)
-        if isinstance(value, str) and value.startswith(FILE):
-            value = self._of_file(value, place)
-        if known == "tools":
-            return self._tools(value, place)
-        if known == "tool_choice":
-            return {known: _choice(value)}
-        if (shape := _schema(name, value)) is not None:
-            return {"response_format": shape}
-        if name in ("responseMimeType", "response_mime_type"):
-            return {"response_format": {"type": "json_object"}} if value == "application/json" else {}
-        if known == "response_format":
-            value = self._format(value, place)
-        if known not in PARAMS:
-            near = did_you_mean(name, sorted(PARAMS))
-            remedy = near or "put it under passthrough to send it as it is"
-            self.problems.add(place, f"the parameter {name} is not supported: {remedy}")
-            return {}
-        if isinstance(value, str) and "{{" in value:
-            self.problems.add(place, "parameters are no templates: write the value")
-            return {}
-        return {known: value}
+def _of_file(reference: str, place: Place) -> Any:
+    if "{{" in reference:
+        place.refuse("parameters are no templates: write the value")
+        return None
+    return place.referred(reference)[0]
 
-    def _of_file(self, reference: str, place: Place) -> Any:
-        if "{{" in reference:
-            self.problems.add(place, "parameters are no templates: write the value")
-            return None
-        return self.files.referred(reference, place)[0]
 
-    def _format(self, value: Any, place: Place) -> Any:
-        if isinstance(value, str):
-            return {"type": value}
-        if not isinstance(value, Mapping):
-            return value
-        schema = value.get("schema", value.get("json_schema"))
-        if isinstance(schema, str) and schema.startswith(FILE):
-            schema = self._of_file(schema, place)
-        inner = schema if isinstance(schema, Mapping) else {}
-        if value.get("type") == "json_schema" and "schema" not in inner:
-            name = str(value.get("name", "answer"))
-            return {"type": "json_schema", "json_schema": {"name": name, "schema": inner}}
-        return {"type": "json_schema", "json_schema": inner} if value.get("type") == "json_schema" else value
+def _format(value: Any, place: Place) -> Any:
+    if isinstance(value, str):
+        return {"type": value}
+    if not isinstance(value, Mapping):
+        return value
+    schema = value.get("schema", value.get("json_schema"))
+    if isinstance(schema, str) and schema.startswith(FILE):
+        schema = _of_file(schema, place)
+    inner = schema if isinstance(schema, Mapping) else {}
+    if value.get("type") == "json_schema" and "schema" not in inner:
+        name = str(value.get("name", "answer"))
+        return {"type": "json_schema", "json_schema": {"name": name, "schema": inner}}
+    return {"type": "json_schema", "json_schema": inner} if value.get("type") == "json_schema" else value
 
-    def _tools(self, value: Any, place: Place) -> Mapping[str, Any]:
-        tools = tools_of(value)
-        if tools is None:
-            self.problems.add(place, "tools are a list of objects")
-            return {}
-        return {"tools": tools} if tools else {}
 
-    def _tool_config(self, value: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """Bedrock's tools with their choice, or Gemini's choice."""
-        found: dict[str, Any] = {}
-        if "tools" in value:
-            found.update(
-                self._tools(self.files.referred(value["tools"], place / "tools")[0], place / "tools")
-            )
-        if "toolChoice" in value:
-            found["tool_choice"] = _choice(value["toolChoice"])
-        calling = value.get("functionCallingConfig", value.get("function_calling_config"))
-        if isinstance(calling, Mapping):
-            found["tool_choice"] = _MODES.get(str(calling.get("mode", "auto")).lower(), "auto")
-        return found
+def _tools(value: Any, place: Place) -> Mapping[str, Any]:
+    tools = tools_of(value)
+    if tools is None:
+        place.refuse("tools are a list of objects")
+        return {}
+    return {"tools": tools} if tools else {}
 
-    def _functions(self, config: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
-        """OpenAI's older ``functions`` as tools."""
-        listed, _ = self.files.referred(config["functions"], place / "functions")
-        found = dict(self._tools(listed, place / "functions"))
-        if isinstance(call := config.get("function_call"), str | Mapping):
-            found["tool_choice"] = _choice(call)
-        return found
 
-    def _said(self, value: Any, place: Place) -> Iterator[str]:
-        if isinstance(value, str) and value.startswith(FILE):
-            path = self.files.find(value, place)
-            value = self.files.text(path, place) if path else None
-        if isinstance(value, Mapping):
-            parts = value.get("parts", [])
-            value = "\n".join(str(p.get("text", "")) for p in parts if isinstance(p, Mapping))
-        if isinstance(value, str) and value.strip():
-            yield value
-        elif value is not None:
-            self.problems.add(place, "this is no text")
+def _tool_config(value: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    """Bedrock's tools with their choice, or Gemini's choice."""
+    found: dict[str, Any] = {}
+    if "tools" in value:
+        found.update(_tools((place / "tools").referred(value["tools"])[0], place / "tools"))
+    if "toolChoice" in value:
+        found["tool_choice"] = _choice(value["toolChoice"])
+    calling = value.get("functionCallingConfig", value.get("function_calling_config"))
+    if isinstance(calling, Mapping):
+        found["tool_choice"] = _MODES.get(str(calling.get("mode", "auto")).lower(), "auto")
+    return found
+
+
+def _functions(config: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
+    """OpenAI's older ``functions`` as tools."""
+    listed, _ = (place / "functions").referred(config["functions"])
+    found = dict(_tools(listed, place / "functions"))
+    if isinstance(call := config.get("function_call"), str | Mapping):
+        found["tool_choice"] = _choice(call)
+    return found
+
+
+def _said(value: Any, place: Place) -> Iterator[str]:
+    if isinstance(value, str) and value.startswith(FILE):
+        path = place.find(value)
+        value = place.text(path) if path else None
+    if isinstance(value, Mapping):
+        parts = value.get("parts", [])
+        value = "\n".join(str(p.get("text", "")) for p in parts if isinstance(p, Mapping))
+    if isinstance(value, str) and value.strip():
+        yield value
+    elif value is not None:
+        place.refuse("this is no text")
 
 
 def _schema(name: str, value: Any) -> Mapping[str, Any] | None:

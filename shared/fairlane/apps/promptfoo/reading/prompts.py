@@ -13,8 +13,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program, split_reference
 from fairlane.apps.promptfoo.reading.chats import is_chat
-from fairlane.apps.promptfoo.reading.files import CODE, DATA, FILE, Files
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import CODE, DATA, FILE, Place, is_pattern, with_texts
 from fairlane.apps.promptfoo.reading.templates import compiled, translated
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
 
@@ -56,152 +55,145 @@ class PromptText:
         return (self.content,) if isinstance(self.content, str) else tuple(m["content"] for m in self.content)
 
 
-class PromptReader:
-    """Reads prompts for one configuration."""
+def read_prompts(raw: Any, place: Place) -> list[PromptText]:
+    """Every prompt of a configuration's ``prompts``."""
+    found: list[PromptText] = []
+    if isinstance(raw, list) and raw:
+        for number, each in enumerate(raw):
+            found.extend(_one(each, place / number))
+    elif isinstance(raw, str):
+        found.extend(_one(raw, place))
+    elif isinstance(raw, Mapping) and raw:
+        for name, label in raw.items():
+            found.extend(_one({"raw": name, "label": str(label)}, place / name, place))
+    else:
+        place.refuse("there is no prompt")
+    return [each for each in found if _compiles(each)]
 
-    def __init__(self, files: Files, problems: Problems) -> None:
-        self._files, self._problems = files, problems
 
-    def all(self, raw: Any, place: Place) -> list[PromptText]:
-        """Every prompt of a configuration's ``prompts``."""
-        found: list[PromptText] = []
-        if isinstance(raw, list) and raw:
-            for number, each in enumerate(raw):
-                found.extend(self._one(each, place / number))
-        elif isinstance(raw, str):
-            found.extend(self._one(raw, place))
-        elif isinstance(raw, Mapping) and raw:
-            for name, label in raw.items():
-                found.extend(self._one({"raw": name, "label": str(label)}, place / name, place))
-        else:
-            self._problems.add(place, "there is no prompt")
-        return [each for each in found if self._compiles(each)]
+def prompt_of(raw: str, place: Place, label: Any = None) -> list[PromptText]:
+    """The prompt that a text is, be it a chat or none; nothing after a problem."""
+    found = _prompt(str(label or _named(raw)), raw, place)
+    return [each for each in found if _compiles(each)]
 
-    def text(self, raw: str, place: Place, label: Any = None) -> list[PromptText]:
-        """The prompt that a text is, be it a chat or none; nothing after a problem."""
-        found = self._prompt(str(label or _named(raw)), raw, place)
-        return [each for each in found if self._compiles(each)]
 
-    def _one(self, raw: Any, place: Place, said: Place | None = None) -> Iterator[PromptText]:
-        label: Any = None
-        config: Any = {}
-        if isinstance(raw, Mapping):
-            for name in raw.keys() - _KEYS:
-                self._problems.unknown(place / str(name), "a prompt", _KEYS)
-            config, _ = self._files.referred(raw.get("config") or {}, place / "config")
-            label = raw.get("label") or (raw.get("id") if "raw" in raw else None)
-            key = "raw" if "raw" in raw else "id"
-            raw, place = raw.get(key), said or place / key
-        if not isinstance(raw, str) or not raw.strip():
-            self._problems.add(place, "this is no prompt")
-            return
-        own = config if isinstance(config, Mapping) else {}
-        for each in self._texts(raw.strip(), raw, place, label):
-            yield replace(each, config=own, made=True) if own else each
+def _one(raw: Any, place: Place, said: Place | None = None) -> Iterator[PromptText]:
+    label: Any = None
+    config: Any = {}
+    if isinstance(raw, Mapping):
+        place.check_names(raw, "a prompt", _KEYS)
+        config, _ = (place / "config").referred(raw.get("config") or {})
+        label = raw.get("label") or (raw.get("id") if "raw" in raw else None)
+        key = "raw" if "raw" in raw else "id"
+        raw, place = raw.get(key), said or place / key
+    if not isinstance(raw, str) or not raw.strip():
+        place.refuse("this is no prompt")
+        return
+    own = config if isinstance(config, Mapping) else {}
+    for each in _texts(raw.strip(), raw, place, label):
+        yield replace(each, config=own, made=True) if own else each
 
-    def _texts(self, name: str, raw: str, place: Place, label: Any) -> Iterator[PromptText]:
-        if self._is_path(name):
-            if self._files.is_pattern(name) and not is_program(name):
-                for path in self._files.matching(name, place):
-                    yield from self._of_path(path, place, None)
-            elif is_program(name):
-                yield from self._of_program(name, place, label)
-            elif found := self._files.find(name, place):
-                yield from self._of_path(found, place, label)
-        elif _SCHEME.match(name):
-            self._refuse_scheme(name, place)
-        else:
-            yield from self._prompt(str(label or _named(raw)), raw, place)
 
-    def _refuse_scheme(self, name: str, place: Place) -> None:
-        scheme = name.partition("://")[0]
-        store = (
-            f"prompts kept by {scheme} are not fetched" if scheme in _STORES else f"{scheme}:// is not read"
-        )
-        self._problems.add(
-            place, f"the prompt {name!r} is not supported, {store}: save it as a file and name that"
-        )
+def _texts(name: str, raw: str, place: Place, label: Any) -> Iterator[PromptText]:
+    if _is_path(name):
+        if is_pattern(name) and not is_program(name):
+            for path in place.matching(name):
+                yield from _of_path(path, place, None)
+        elif is_program(name):
+            yield from _of_program(name, place, label)
+        elif found := place.find(name):
+            yield from _of_path(found, place, label)
+    elif _SCHEME.match(name):
+        _refuse_scheme(name, place)
+    else:
+        yield from _prompt(str(label or _named(raw)), raw, place)
 
-    def _of_program(self, reference: str, place: Place, label: Any) -> Iterator[PromptText]:
-        program = self._files.program(reference, place)
-        if program:
-            name = str(label or split_reference(reference)[0])
-            yield PromptText(name, "", place, made=True, program=program)
 
-    def _of_path(self, path: Path, place: Place, label: Any) -> Iterator[PromptText]:
-        text = self._files.text(path, place)
-        if text is None:
-            return
-        if path.suffix in CODE:
-            yield from self._of_program(str(path), place, label)
-            return
-        if path.suffix not in TEXTS | DATA | LISTS:
-            self._problems.add(place, f"a prompt in a {path.suffix or 'nameless'} file is not supported")
-            return
-        name, where = str(label or path.name), Place(path)
-        if path.suffix == ".csv":
-            listed = list(_listed(text))
-        elif path.suffix == ".jsonl":
-            listed = [("", line) for line in text.splitlines() if line.strip()]
-        else:
-            parts = _split(text) if path.suffix == ".txt" or path.suffix in TEXTS else [text]
-            listed = [("", part) for part in parts]
-        for number, (own, part) in enumerate(listed, start=1):
-            shown = own or (name if len(listed) == 1 else f"{name} #{number}")
-            yield from self._prompt(shown, part, where, data=path.suffix in DATA)
+def _refuse_scheme(name: str, place: Place) -> None:
+    scheme = name.partition("://")[0]
+    store = f"prompts kept by {scheme} are not fetched" if scheme in _STORES else f"{scheme}:// is not read"
+    place.refuse(f"the prompt {name!r} is not supported, {store}: save it as a file and name that")
 
-    def _prompt(self, label: str, text: str, place: Place, *, data: bool = False) -> Iterator[PromptText]:
-        """A chat where the text is one, else a user's message."""
-        text = translated(text)
-        stripped = text.strip()
-        if not data and not stripped.startswith(("[", "{", "- role:")):
-            yield PromptText(label, text, place, raw=text)
-            return
-        try:
-            document = json.loads(stripped) if stripped.startswith(("[", "{")) else parse_yaml(stripped)
-        except (ValueError, YamlError, RecursionError):
-            chat = "role" in stripped and stripped.startswith(("[", "{", "- role:"))
-            yield PromptText(label, text, place, raw=text, made=chat)
-            return
-        if data and isinstance(document, str):
-            yield PromptText(label, document, place, raw=document)
-        elif is_chat(document) and all(_is_plain(each) for each in document):
-            messages = tuple({"role": str(m["role"]), "content": m["content"]} for m in document)
-            yield PromptText(label, messages, place, raw=json.dumps(document, ensure_ascii=False))
-        elif isinstance(document, Mapping | list) and (
-            data or is_chat(document) or isinstance(document, Mapping)
-        ):
-            written = json.dumps(self._with_files(document, place), ensure_ascii=False)
-            yield PromptText(label, written, place, raw=written, made=True)
-        else:
-            yield PromptText(label, text, place, raw=text)
 
-    def _with_files(self, value: Any, place: Place) -> Any:
-        """A document whose ``file://…`` texts are what these files hold."""
-        if isinstance(value, Mapping):
-            return {name: self._with_files(each, place / str(name)) for name, each in value.items()}
-        if isinstance(value, list):
-            return [self._with_files(each, place / number) for number, each in enumerate(value)]
-        if isinstance(value, str) and value.startswith(FILE) and "{{" not in value:
-            path = self._files.find(value, place)
-            return None if path is None else self._files.text(path, place)
-        return value
+def _of_program(reference: str, place: Place, label: Any) -> Iterator[PromptText]:
+    program = place.program(reference)
+    if program:
+        name = str(label or split_reference(reference)[0])
+        yield PromptText(name, "", place, made=True, program=program)
 
-    def _compiles(self, prompt: PromptText) -> bool:
-        templates = (prompt.raw,) if prompt.made and not prompt.program else prompt.texts
-        found = [compiled(text, prompt.place, self._problems) for text in templates]
-        return None not in found
 
-    def _is_path(self, text: str) -> bool:
-        """Whether a text names a file or files, be they there or not: a line that begins or ends as one."""
-        if text.startswith(FILE):
-            return True
-        if "\n" in text or "{{" in text or _SCHEME.match(text):
-            return False
-        suffix = Path(split_reference(text)[0]).suffix
-        if suffix in CODE | TEXTS | DATA | LISTS:
-            return True
-        return len(text.split()) == 1 and ("/" in text or "*" in text)
+def _of_path(path: Path, place: Place, label: Any) -> Iterator[PromptText]:
+    text = place.text(path)
+    if text is None:
+        return
+    if path.suffix in CODE:
+        yield from _of_program(str(path), place, label)
+        return
+    if path.suffix not in TEXTS | DATA | LISTS:
+        place.refuse(f"a prompt in a {path.suffix or 'nameless'} file is not supported")
+        return
+    name, where = str(label or path.name), place.within(path)
+    if path.suffix == ".csv":
+        listed = list(_listed(text))
+    elif path.suffix == ".jsonl":
+        listed = [("", line) for line in text.splitlines() if line.strip()]
+    else:
+        parts = _split(text) if path.suffix in TEXTS else [text]
+        listed = [("", part) for part in parts]
+    for number, (own, part) in enumerate(listed, start=1):
+        shown = own or (name if len(listed) == 1 else f"{name} #{number}")
+        yield from _prompt(shown, part, where, data=path.suffix in DATA)
+
+
+def _prompt(label: str, text: str, place: Place, *, data: bool = False) -> Iterator[PromptText]:
+    """A chat where the text is one, else a user's message."""
+    text = translated(text)
+    stripped = text.strip()
+    if not data and not stripped.startswith(("[", "{", "- role:")):
+        yield PromptText(label, text, place, raw=text)
+        return
+    try:
+        document = json.loads(stripped) if stripped.startswith(("[", "{")) else parse_yaml(stripped)
+    except (ValueError, YamlError, RecursionError):
+        chat = "role" in stripped and stripped.startswith(("[", "{", "- role:"))
+        yield PromptText(label, text, place, raw=text, made=chat)
+        return
+    if data and isinstance(document, str):
+        yield PromptText(label, document, place, raw=document)
+    elif is_chat(document) and all(_is_plain(each) for each in document):
+        messages = tuple({"role": str(m["role"]), "content": m["content"]} for m in document)
+        yield PromptText(label, messages, place, raw=json.dumps(document, ensure_ascii=False))
+    elif isinstance(document, Mapping) or is_chat(document) or (data and isinstance(document, list)):
+        written = json.dumps(with_texts(document, place, _contents), ensure_ascii=False)
+        yield PromptText(label, written, place, raw=written, made=True)
+    else:
+        yield PromptText(label, text, place, raw=text)
+
+
+def _contents(text: str, place: Place) -> str | None:
+    """What the file holds that a text of a chat names as ``file://…``; else the text."""
+    if not text.startswith(FILE) or "{{" in text:
+        return text
+    path = place.find(text)
+    return None if path is None else place.text(path)
+
+
+def _compiles(prompt: PromptText) -> bool:
+    templates = (prompt.raw,) if prompt.made and not prompt.program else prompt.texts
+    found = [compiled(text, prompt.place) for text in templates]
+    return None not in found
+
+
+def _is_path(text: str) -> bool:
+    """Whether a text names a file or files, be they there or not: a line that begins or ends as one."""
+    if text.startswith(FILE):
+        return True
+    if "\n" in text or "{{" in text or _SCHEME.match(text):
+        return False
+    suffix = Path(split_reference(text)[0]).suffix
+    if suffix in CODE | TEXTS | DATA | LISTS:
+        return True
+    return len(text.split()) == 1 and ("/" in text or "*" in text)
 
 
 def _is_plain(message: Mapping[str, Any]) -> bool:

@@ -8,21 +8,17 @@ from pathlib import Path
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.files import Files
-from fairlane.apps.promptfoo.reading.parameters import ParameterReader
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.parameters import read_parameters
+from fairlane.apps.promptfoo.reading.places import Place, names
 from fairlane.config.problems import did_you_mean
 from fairlane.model.lane import FUNCTIONS, split_model
 
 _KEYS = frozenset(("id", "label", "config", "delay", "prompts", "transform", "env"))
 _CHAT = frozenset(("chat", "messages", "responses", "text-generation", "converse"))
 _EMBEDS = frozenset(("embedding", "embeddings"))
-_OTHER = frozenset(
-    (
-        *("completion", "embedding", "embeddings", "image", "realtime"),
-        *("moderation", "transcription", "speech", "tts", "video", "assistant", "agents"),
-        *("agent", "codex", "codex-sdk", "live"),
-    )
+_OTHER = names(
+    "completion embedding embeddings image realtime moderation transcription speech tts video assistant",
+    "agents agent codex codex-sdk live",
 )
 _CODE = frozenset(("exec", "python", "javascript", "file", "package", "golang", "ruby", "browser", "script"))
 ECHO = "echo"
@@ -80,30 +76,27 @@ class Providers:
 
     connections: frozenset[str] | None
     given: Mapping[str, str]
-    files: Files
-    problems: Problems
 
-    def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool] = lambda _: True) -> list[Provider]:
+    def all(self, raw: Any, place: Place, wanted: Callable[[Any], bool]) -> list[Provider]:
         """Every provider of a configuration's ``providers`` that is ``wanted`` as it is written."""
         if not (isinstance(raw, str) and is_program(raw)):
-            raw, place = self.files.referred(raw, place)
+            raw, place = place.referred(raw)
         listed = raw if isinstance(raw, list) else [] if raw is None else [raw]
         found: list[Provider] = []
         left = 0
         for number, each in enumerate(listed):
             where = place / number if isinstance(raw, list) else place
             if not (isinstance(each, str) and (is_program(each) or each in self.given)):
-                each, where = self.files.referred(each, where)
-            inner = each
-            for one in inner if isinstance(inner, list) else [inner]:
+                each, where = where.referred(each)
+            for one in each if isinstance(each, list) else [each]:
                 if one is not None and not wanted(one):
                     left += 1
                 elif one is not None and (provider := self.one(one, where, here=True)):
                     found.append(provider)
         if not listed:
-            self.problems.add(place, "there is no provider")
+            place.refuse("there is no provider")
         elif left and not found:
-            self.problems.add(place, "no provider matches --filter-providers")
+            place.refuse("no provider matches --filter-providers")
         return found
 
     def one(self, raw: Any, place: Place, *, embeds: bool = False, here: bool = False) -> Provider | None:
@@ -118,7 +111,7 @@ class Providers:
             model = self.model(raw, place, embeds=embeds)
             return Provider(raw, model, identity=raw) if model else None
         if not isinstance(raw, Mapping):
-            self.problems.add(place, "this is no provider")
+            place.refuse("this is no provider")
             return None
         if "id" not in raw and len(raw) == 1:
             name, options = next(iter(raw.items()))
@@ -143,7 +136,7 @@ class Providers:
         if name and first in word:
             rest = name
         if problem := _refused(identity, kind, rest):
-            self.problems.add(place, problem)
+            place.refuse(problem)
             return None
         return self._checked(identity, f"{kind}:{rest}", place)
 
@@ -151,13 +144,13 @@ class Providers:
         try:
             connection, _ = split_model(model)
         except ValueError:
-            self.problems.add(place, f"{model!r} names no connection and model")
+            place.refuse(f"{model!r} names no connection and model")
             return None
         if self.connections is None or connection in (FUNCTIONS, *self.connections):
             return model
         near = did_you_mean(connection, sorted(self.connections))
         remedy = near or f"configure it, or give --map-provider {identity}=<connection>:<model>"
-        self.problems.add(place, f"no connection {connection!r} is configured for {identity!r}: {remedy}")
+        place.refuse(f"no connection {connection!r} is configured for {identity!r}: {remedy}")
         return None
 
     def _described(
@@ -165,21 +158,20 @@ class Providers:
     ) -> Provider | None:
         identity, label = raw.get("id"), raw.get("label")
         if not isinstance(identity, str):
-            self.problems.add(place, "a provider needs an id")
+            place.refuse("a provider needs an id")
             return None
-        for name in raw.keys() - _KEYS:
-            self.problems.unknown(place / str(name), "a provider", _KEYS)
-        config, where = self.files.referred(raw.get("config") or {}, place / "config")
+        place.check_names(raw, "a provider", _KEYS)
+        config, where = (place / "config").referred(raw.get("config") or {})
         config = config if isinstance(config, Mapping) else {}
         answers = self._answers(identity, config, place / "id") if here and self._is_here(identity) else None
-        known = ParameterReader(self.files, self.problems).read(identity, {} if answers else config, where)
+        known = read_parameters(identity, {} if answers else config, where)
         model = identity if answers else self.model(identity, place / "id", embeds=embeds)
         delay = self._delay(raw.get("delay") or 0, place / "delay")
         prompts = raw.get("prompts")
         listed = [prompts] if isinstance(prompts, str) else prompts
         transform, said = raw.get("transform", known.transform), place / "transform"
         if not isinstance(transform, str | None):
-            self.problems.add(said, "a transform is a text")
+            said.refuse("a transform is a text")
             transform = None
         if not model:
             return None
@@ -201,10 +193,10 @@ class Providers:
         """What answers for a provider that is no model; a problem, and an echo, if it cannot run here."""
         if identity == ECHO:
             return Answerer()
-        found = self.files.program(_file(identity), place)
+        found = place.program(_file(identity))
         if found is None:
             return Answerer()
-        self.problems.note(
+        place.note(
             f"{identity} is a program: it answers here, one call at a time, beyond the limits of lanes"
         )
         return Answerer(*found, config)
@@ -212,7 +204,7 @@ class Providers:
     def _delay(self, raw: Any, place: Place) -> float:
         if isinstance(raw, int | float) and raw >= 0:
             return raw / 1000
-        self.problems.add(place, "a delay is a number of milliseconds")
+        place.refuse("a delay is a number of milliseconds")
         return 0.0
 
 

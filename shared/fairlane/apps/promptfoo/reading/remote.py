@@ -9,7 +9,7 @@ from urllib.parse import parse_qsl
 
 import httpx
 
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.config.environment import process_environment
 
 ROWS_URL = "https://datasets-server.huggingface.co/rows"
@@ -28,42 +28,40 @@ _AUTHORITIES = ("SSL_CERT_FILE", "SSL_CERT_DIR")
 _TOKENS = ("HF_TOKEN", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 
 
-def read_huggingface(
-    reference: str, url: str, place: Place, problems: Problems
-) -> Iterator[Mapping[str, Any]]:
+def read_huggingface(reference: str, place: Place) -> Iterator[Mapping[str, Any]]:
     """The tests of ``huggingface://datasets/owner/name?split=…&config=…&limit=…``.
 
     Without a limit there may be 10,000 rows at most. A token is taken from ``HF_TOKEN``.
     """
     path, _, query = reference.removeprefix(_PREFIX).partition("?")
     if not reference.startswith(_PREFIX) or not path:
-        problems.add(place, f"{reference} names no data set: write {_PREFIX}owner/name")
+        place.refuse(f"{reference} names no data set: write {_PREFIX}owner/name")
         return
     asked = {"split": "test", "config": "default", **dict(parse_qsl(query))}
     limit = asked.pop("limit", "")
     wanted = int(limit) if limit.isdecimal() else None
     try:
-        yield from _rows(url, {"dataset": path, **asked}, wanted, place, problems)
+        yield from _rows({"dataset": path, **asked}, wanted, place)
     except (httpx.HTTPError, ValueError, KeyError, TypeError) as error:
-        problems.add(place, f"{reference} cannot be read: {error or type(error).__name__}")
+        place.refuse(f"{reference} cannot be read: {error or type(error).__name__}")
 
 
-def read_sheet(reference: str, url: str, place: Place, problems: Problems) -> str | None:
+def read_sheet(reference: str, place: Place) -> str | None:
     """The CSV of a spreadsheet, or a problem and ``None``. It must be shared with everyone."""
     found = _SHEET.match(reference)
     if found is None:
-        problems.add(place, f"{reference} names no spreadsheet: write {SHEETS_URL}<id>/edit?usp=sharing")
+        place.refuse(f"{reference} names no spreadsheet: write {SHEETS_URL}<id>/edit?usp=sharing")
         return None
     params = {"format": "csv", **({"gid": found["gid"]} if found["gid"] else {})}
     try:
         with _client() as client:
-            answer = client.get(f"{url}{found['id']}/export", params=params)
+            answer = client.get(f"{SHEETS_URL}{found['id']}/export", params=params)
             answer.raise_for_status()
     except (httpx.HTTPError, ValueError) as error:
-        problems.add(place, f"{reference} cannot be read: {error or type(error).__name__}")
+        place.refuse(f"{reference} cannot be read: {error or type(error).__name__}")
         return None
     if "html" in answer.headers.get("content-type", ""):
-        problems.add(place, f"{reference} cannot be read: share it with everyone who has the link")
+        place.refuse(f"{reference} cannot be read: share it with everyone who has the link")
         return None
     return answer.text
 
@@ -79,9 +77,7 @@ def _client(headers: Mapping[str, str] | None = None) -> httpx.Client:
         raise ValueError(problem) from error
 
 
-def _rows(
-    url: str, asked: Mapping[str, str], wanted: int | None, place: Place, problems: Problems
-) -> Iterator[Mapping[str, Any]]:
+def _rows(asked: Mapping[str, str], wanted: int | None, place: Place) -> Iterator[Mapping[str, Any]]:
     environment = process_environment()
     token = next((environment[name] for name in _TOKENS if environment.get(name)), None)
     headers = {"Authorization": f"Bearer {token}"} if token else {}
@@ -89,15 +85,13 @@ def _rows(
     with _client(headers) as client:
         while offset < total:
             length = min(PAGE, total - offset)
-            answer = client.get(url, params={**asked, "offset": str(offset), "length": str(length)})
+            answer = client.get(ROWS_URL, params={**asked, "offset": str(offset), "length": str(length)})
             answer.raise_for_status()
             page = answer.json()
             if wanted is None:
                 total = min(total, int(page["num_rows_total"]))
                 if page["num_rows_total"] > MOST_ROWS:
-                    problems.add(
-                        place, f"it has {page['num_rows_total']:,} rows: add ?limit={MOST_ROWS} or fewer"
-                    )
+                    place.refuse(f"it has {page['num_rows_total']:,} rows: add ?limit={MOST_ROWS} or fewer")
                     return
             for each in page["rows"]:
                 yield {"vars": each["row"], "options": {"disableVarExpansion": True}}

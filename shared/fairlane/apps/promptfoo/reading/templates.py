@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from contextlib import suppress
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place, with_texts
 from fairlane.core.errors import TemplateError
 from fairlane.templates.template import Template, check_templates
 
@@ -36,34 +36,32 @@ def _pairs(loop: re.Match[str]) -> str:
     return f"{before}({listed}.items() if {listed} is mapping else {listed}){after}"
 
 
-def compiled(text: str, place: Place, problems: Problems) -> Template | None:
+def compiled(text: str, place: Place) -> Template | None:
     """The template, or a problem and ``None``."""
     try:
         return Template("", translated(text))
     except TemplateError as error:
-        problems.add(place, _explained(error))
+        place.refuse(_explained(error))
         return None
 
 
-def rendered(template: Template, names: Mapping[str, Any], place: Place, problems: Problems) -> str | None:
+def rendered(template: Template, names: Mapping[str, Any], place: Place) -> str | None:
     """The text for these variables, or a problem and ``None``."""
     try:
         return template.render_variables(dict(names))
     except TemplateError as error:
-        problems.add(place, _explained(error))
+        place.refuse(_explained(error))
         return None
 
 
-def filled(value: Any, names: Mapping[str, Any], place: Place, problems: Problems) -> Any:
+def filled(value: Any, names: Mapping[str, Any], place: Place) -> Any:
     """``value`` with every text in it rendered."""
-    if isinstance(value, str):
-        template = compiled(value, place, problems)
-        return value if template is None or template.constant else rendered(template, names, place, problems)
-    if isinstance(value, list):
-        return [filled(each, names, place / n, problems) for n, each in enumerate(value)]
-    if isinstance(value, Mapping):
-        return {name: filled(each, names, place / name, problems) for name, each in value.items()}
-    return value
+
+    def fill(text: str, where: Place) -> str | None:
+        template = compiled(text, where)
+        return text if template is None or template.constant else rendered(template, names, where)
+
+    return with_texts(value, place, fill)
 
 
 def read_by(value: Any) -> frozenset[str]:

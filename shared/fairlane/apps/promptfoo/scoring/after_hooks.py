@@ -71,18 +71,50 @@ class ResultHooks:
     def _result(self, cell: Cell, record: Record, verdict: Verdict) -> dict[str, Any]:
         number = record.row[STEP]
         test = described(self.cases[number], self.names[number])
-        return _result(cell, record, verdict, test, number)
+        named = verdict.named_scores
+        usage = record.usage
+        tokens = {"prompt": usage.input_tokens or 0, "completion": usage.output_tokens or 0}
+        passed, reason = verdict.outcome == "passed", "; ".join(verdict.reasons)
+        components = [
+            {"pass": part.passed, "score": part.score or 0.0, "reason": part.sentence}
+            for part in verdict.parts
+        ]
+        return {
+            "success": passed,
+            "score": verdict.score,
+            "namedScores": named,
+            "failureReason": _REASONS[verdict.outcome],
+            "error": reason or None,
+            "vars": test["vars"],
+            "testCase": test,
+            "testIdx": number,
+            "description": test.get("description"),
+            "prompt": {"raw": record.row.get(ASKED) or cell.prompt, "label": cell.prompt},
+            "provider": {"id": record.model, "label": cell.provider},
+            "response": {
+                "output": record.output,
+                "tokenUsage": {**tokens, "total": sum(tokens.values())},
+                "metadata": {},
+            },
+            "gradingResult": {
+                "pass": passed,
+                "score": verdict.score,
+                "reason": reason,
+                "namedScores": named,
+                "componentResults": components,
+            },
+            "latencyMs": record.latency_ms,
+            "metadata": dict(test["metadata"]),
+        }
 
     def end(self, evaluation: str, runs: Sequence[str]) -> None:
         """Show ``afterAll`` the results. If it fails, the error is printed and the evaluation has failed."""
         if not self.hooks.have("afterAll"):
             return
-        prompts = list(
-            dict.fromkeys((each["prompt"]["raw"], each["prompt"]["label"]) for each in self.results)
-        )
+        prompts = {tuple(each["prompt"].values()): each["prompt"] for each in self.results}
         context = {
             "results": self.results,
-            "prompts": [{"raw": raw, "label": label} for raw, label in prompts],
+            "prompts": list(prompts.values()),
             "suite": {"description": evaluation},
             "config": {"description": evaluation},
             "evalId": runs[0] if runs else "",
@@ -97,48 +129,6 @@ class ResultHooks:
         if problem not in self._reported and len(self._reported) < 5:
             say(problem)
         self._reported.add(problem)
-
-
-def _result(
-    cell: Cell, record: Record, verdict: Verdict, test: Mapping[str, Any], number: int
-) -> dict[str, Any]:
-    named: dict[str, float] = {}
-    for part in verdict.parts:
-        if part.metric is not None and part.score is not None:
-            named[part.metric] = named.get(part.metric, 0.0) + part.score
-    usage = record.usage
-    tokens = {"prompt": usage.input_tokens or 0, "completion": usage.output_tokens or 0}
-    passed, reason = verdict.outcome == "passed", "; ".join(verdict.reasons)
-    components = [
-        {"pass": part.passed, "score": part.score or 0.0, "reason": part.sentence} for part in verdict.parts
-    ]
-    return {
-        "success": passed,
-        "score": verdict.score,
-        "namedScores": named,
-        "failureReason": _REASONS[verdict.outcome],
-        "error": reason or None,
-        "vars": test["vars"],
-        "testCase": test,
-        "testIdx": number,
-        "description": test.get("description"),
-        "prompt": {"raw": record.row.get(ASKED) or cell.prompt, "label": cell.prompt},
-        "provider": {"id": record.model, "label": cell.provider},
-        "response": {
-            "output": record.output,
-            "tokenUsage": {**tokens, "total": sum(tokens.values())},
-            "metadata": {},
-        },
-        "gradingResult": {
-            "pass": passed,
-            "score": verdict.score,
-            "reason": reason,
-            "namedScores": named,
-            "componentResults": components,
-        },
-        "latencyMs": record.latency_ms,
-        "metadata": dict(test["metadata"]),
-    }
 
 
 def _with_scores(verdict: Verdict, added: Mapping[str, float]) -> Verdict:

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.problems import Place, Problems
+from fairlane.apps.promptfoo.reading.places import Place
 
 MOST_CHARS = 1000
 """Characters of a formula."""
@@ -56,25 +56,25 @@ class Derived:
         return found if math.isfinite(found) else None
 
 
-def read_derived(raw: Any, place: Place, problems: Problems) -> tuple[Derived, ...]:
+def read_derived(raw: Any, place: Place) -> tuple[Derived, ...]:
     """The metrics of a configuration's ``derivedMetrics``."""
     found: list[Derived] = []
     for number, each in enumerate(raw if isinstance(raw, list) else []):
         where = place / number
         name, formula = (each.get("name"), each.get("value")) if isinstance(each, Mapping) else (None, None)
         if not isinstance(name, str) or not isinstance(formula, str):
-            problems.add(where, "a derived metric has a name and a formula")
+            where.refuse("a derived metric has a name and a formula")
             continue
         try:
             _check(_parsed(formula).body)
         except (SyntaxError, ValueError, RecursionError):
-            problems.add(
-                where / "value", "a formula has metrics, numbers, + - * / % ^ and functions like min and sqrt"
+            (where / "value").refuse(
+                "a formula has metrics, numbers, + - * / % ^ and functions like min and sqrt"
             )
             continue
         found.append(Derived(name, formula))
     if raw is not None and not isinstance(raw, list):
-        problems.add(place, "derived metrics are a list")
+        place.refuse("derived metrics are a list")
     return tuple(found)
 
 

@@ -28,7 +28,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
 from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
-from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, shaped, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, met, shaped, transformed
 from fairlane.export.finish_reasons import is_filtered
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
@@ -188,17 +188,13 @@ class Scorer:
 
     def _overridden(self, scoring: str, verdict: Verdict, draft: Draft) -> Verdict:
         """The verdict of the test's own scoring function."""
-        named: dict[str, float] = {}
-        for part in verdict.parts:
-            if part.metric is not None and part.score is not None:
-                named[part.metric] = named.get(part.metric, 0.0) + part.score
         components = [
             {"pass": part.passed, "score": part.score, "reason": part.sentence} for part in verdict.parts
         ]
         context = {**_threshold(draft.record.row), "componentResults": components}
         path, function = located(scoring)
         try:
-            said = self.programs.file(path, function, [named, context], default="get_score")
+            said = self.programs.file(path, function, [verdict.named_scores, context], default="get_score")
             result = graded(said, None)
         except ProgramError as error:
             return Verdict("failed", 0.0, (f"the scoring function failed: {error}",), verdict.parts)
@@ -251,10 +247,7 @@ def _highest(group: Sequence[Draft], verdict: Callable[[Draft], Verdict]) -> int
 
 def _set_best(group: Sequence[Draft], place: tuple[int, ...], best: int, kind: str) -> None:
     for number, draft in enumerate(group):
-        chosen = number == best
-        draft.outcomes[place] = Result(
-            chosen, float(chosen), "" if chosen else f"{kind} chose another output"
-        )
+        draft.outcomes[place] = met(number == best, f"{kind} chose another output")
 
 
 def _fail(group: Sequence[Draft], place: tuple[int, ...], error: CheckError) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-from fairlane.apps.promptfoo.checking.kinds import RUBRIC, SIMILAR
+from fairlane.apps.promptfoo.checking.checks import RUBRIC, SIMILAR
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, RUBRICS, THRESHOLD
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
@@ -44,6 +44,15 @@ class Verdict:
     score: float
     reasons: tuple[str, ...]
     parts: tuple[Part, ...] = ()
+
+    @property
+    def named_scores(self) -> dict[str, float]:
+        """The sum of scores of each named metric."""
+        named: dict[str, float] = {}
+        for part in self.parts:
+            if part.metric is not None and part.score is not None:
+                named[part.metric] = named.get(part.metric, 0.0) + part.score
+        return named
 
 
 def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:

@@ -1,4 +1,4 @@
-"""Which tests, prompts and providers of a configuration run: ``--filter-…``.
+"""Which tests, prompts and providers of a configuration run: the options ``--filter-…``, and earlier results.
 
-The command, `planning` and `reading` use it; it imports none of the folders beside it.
+The command and `planning` use it; of the folders beside it, it imports `reading`.
 """

@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from fairlane.apps.promptfoo.reading.filters import Filters, metadata_of
 from fairlane.apps.promptfoo.selecting.earlier import Which, unpassed
-from fairlane.apps.promptfoo.selecting.filters import Filters, metadata_of
 from fairlane.core.errors import SubmissionError
 
 _filter = partial(typer.Option, rich_help_panel="Only some of it")

@@ -5,31 +5,15 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import regex
 
+from fairlane.apps.promptfoo.reading.case import Case
 from fairlane.core.errors import SubmissionError
 
 _ASCII = regex.ASCII
 """As in JavaScript, ``\\d``, ``\\w`` and ``\\b`` know ASCII alone."""
-
-
-class Test(Protocol):
-    """What a filter sees of a test."""
-
-    @property
-    def description(self) -> str:
-        """What it is called."""
-        ...
-
-    @property
-    def metadata(self) -> Mapping[str, Any]:
-        """What it says of itself."""
-        ...
-
-
-AnyTest = TypeVar("AnyTest", bound=Test)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,11 +48,11 @@ class Filters:
 
     def tests(
         self,
-        found: Sequence[AnyTest],
-        earlier: Callable[[Sequence[AnyTest]], Sequence[AnyTest]],
+        found: Sequence[Case],
+        earlier: Callable[[Sequence[Case]], Sequence[Case]],
         *,
         scenario: int | None = None,
-    ) -> list[AnyTest]:
+    ) -> list[Case]:
         """The tests that run. ``earlier`` keeps those that did not pass in ``failing``.
 
         The tests of a scenario, whose number is given, have no range and no metadata of their own.
@@ -89,7 +73,7 @@ class Filters:
             kept = _shuffled(kept, self._seed(scenario))[: self.sample]
         return kept
 
-    def ranged(self, tests: Sequence[Any]) -> list[Any]:
+    def ranged(self, tests: Sequence[Case]) -> list[Case]:
         """The tests whose places are in the range."""
         start, end = _bounds(self.range)
         return list(tests[start:end])
@@ -111,7 +95,7 @@ class Filters:
                 names = [own.get("id", key), own.get("label")]
         return any(search(each) for each in names if isinstance(each, str))
 
-    def _has_metadata(self, test: Test) -> bool:
+    def _has_metadata(self, test: Case) -> bool:
         for key, wanted in self.metadata:
             value = test.metadata.get(key)
             values = value if isinstance(value, list) else [] if value is None else [value]
@@ -169,7 +153,7 @@ def _bounds(text: str | None) -> tuple[int, int | None]:
     return int(start or 0), int(end) if end else None
 
 
-def _shuffled(tests: Sequence[AnyTest], seed: str | None) -> list[AnyTest]:
+def _shuffled(tests: Sequence[Case], seed: str | None) -> list[Case]:
     """The tests in a random order, for a seed in promptfoo's own: Fisher and Yates from the end."""
     draw = random.random if seed is None else _mulberry32(_hashed(seed))
     order = list(tests)
