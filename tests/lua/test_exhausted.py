@@ -12,7 +12,7 @@ from redis import Redis
 from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
-from tests.support.hidden_limit import HiddenLimit, hints
+from tests.support.hidden_limit import Bucket, HiddenLimit, hints
 
 SECOND_MS = 1000
 
@@ -90,6 +90,21 @@ def test_what_429s_taught_of_a_reported_limit_moves_with_it(real_redis: Redis) -
         d.report(answered, Feedback("ok", hints=hints(requests=(limit, 1, 1000))), done=True)
         assert float(d.lane_state()["requests_est"]) == pytest.approx(learned * limit / 600, rel=0.05)
         d.advance(60_000)
+
+
+def test_a_report_in_another_unit_leaves_what_429s_taught_as_it_is(real_redis: Redis) -> None:
+    """A limit of 50 a minute is reported sixtyfold. It rises to 70, and is reported as it is from then on."""
+    d = Deployment(real_redis)
+    bucket, unit = Bucket(50), 60
+
+    def announced(now_ms: int, admitted: bool) -> Mapping[str, Any]:
+        return {"hints": hints(requests=(bucket.per_minute * unit, 1 if admitted else 0, 1000))}
+
+    lane = HiddenLimit(d, d.unknown_lane(jobs=2000), bucket, announced=announced)
+    lane.run(300_000)
+    bucket.per_minute, unit = 70, 1
+    lane.run(60_000)
+    assert lane.admitted(d.now_ms - 60_000) >= 0.6 * 50
 
 
 @dataclass
