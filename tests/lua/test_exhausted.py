@@ -44,6 +44,19 @@ def test_what_the_provider_names_counts_more_than_what_it_shows(real_redis: Redi
     assert state["output_level"] == "0" != state["input_level"]
 
 
+@pytest.mark.parametrize("shown", [0, 900_000], ids=["shown", "named alone"])
+def test_429s_of_a_bucket_that_limited_no_jobs_halve_its_depth_once(real_redis: Redis, shown: int) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, tokens=Estimate(250, 20), requests_per_minute=6000)
+    (first, *others) = d.start(ref, 5)
+    full = hints(input=(1_000_000, 900_000, None), output=(1_000_000, 900_000, None))
+    d.report(first, Feedback("ok", hints=full), done=True)
+    assert "input_deep" not in d.lane_state()
+    for attempt in others:
+        _refused(d, attempt, input=(1_000_000, shown, None), exhausted="input")
+    assert 0.3 < float(d.lane_state()["input_deep"]) < 0.6
+
+
 def test_a_first_429_that_shows_a_reported_limit_exhausted_keeps_its_rate(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=10)
