@@ -12,7 +12,7 @@ from redis import Redis
 from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
-from tests.support.hidden_limit import HiddenLimit, hints
+from tests.support.hidden_limit import Bucket, HiddenLimit, hints
 
 SECOND_MS = 1000
 
@@ -42,6 +42,19 @@ def test_what_the_provider_names_counts_more_than_what_it_shows(real_redis: Redi
     _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 0, None), exhausted="output")
     state = d.lane_state()
     assert state["output_level"] == "0" != state["input_level"]
+
+
+@pytest.mark.parametrize("shown", [0, 900_000], ids=["shown", "named alone"])
+def test_429s_of_a_bucket_that_limited_no_jobs_halve_its_depth_once(real_redis: Redis, shown: int) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=50, tokens=Estimate(250, 20), requests_per_minute=6000)
+    (first, *others) = d.start(ref, 5)
+    full = hints(input=(1_000_000, 900_000, None), output=(1_000_000, 900_000, None))
+    d.report(first, Feedback("ok", hints=full), done=True)
+    assert "input_deep" not in d.lane_state()
+    for attempt in others:
+        _refused(d, attempt, input=(1_000_000, shown, None), exhausted="input")
+    assert 0.3 < float(d.lane_state()["input_deep"]) < 0.6
 
 
 def test_a_first_429_that_shows_a_reported_limit_exhausted_keeps_its_rate(real_redis: Redis) -> None:
@@ -90,6 +103,21 @@ def test_what_429s_taught_of_a_reported_limit_moves_with_it(real_redis: Redis) -
         d.report(answered, Feedback("ok", hints=hints(requests=(limit, 1, 1000))), done=True)
         assert float(d.lane_state()["requests_est"]) == pytest.approx(learned * limit / 600, rel=0.05)
         d.advance(60_000)
+
+
+def test_a_report_in_another_unit_leaves_what_429s_taught_as_it_is(real_redis: Redis) -> None:
+    """A limit of 50 a minute is reported sixtyfold. It rises to 70, and is reported as it is from then on."""
+    d = Deployment(real_redis)
+    bucket, unit = Bucket(50), 60
+
+    def announced(now_ms: int, admitted: bool) -> Mapping[str, Any]:
+        return {"hints": hints(requests=(bucket.per_minute * unit, 1 if admitted else 0, 1000))}
+
+    lane = HiddenLimit(d, d.unknown_lane(jobs=2000), bucket, announced=announced)
+    lane.run(300_000)
+    bucket.per_minute, unit = 70, 1
+    lane.run(60_000)
+    assert lane.admitted(d.now_ms - 60_000) >= 0.6 * 50
 
 
 @dataclass

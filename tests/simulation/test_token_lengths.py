@@ -88,6 +88,21 @@ def test_a_reported_limit_of_less_than_three_calls_is_used_for_the_most_part(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_a_lane_starts_calls_beside_long_ones_whose_lengths_vary_by_more_than_its_bucket(
+    real_redis: RedisClient, seed: int
+) -> None:
+    """A second of the limit is 133 tokens, and answers have 500 ± 400."""
+    model = {
+        "output_tokens": 500.0, "output_tokens_stddev": 400.0, "output_tokens_per_minute": 8000.0,
+        "input_tokens_per_minute": 600_000.0, "latency_ms": 15_000.0, "burst_seconds": 60.0,
+    }  # fmt: skip
+    played = play(real_redis, model, seed, saved_s=1.0, output_tokens_per_minute=8000, burst_seconds=1)
+    assert played.slowdown <= 1.4
+    assert played.refused <= 20
+
+
+@pytest.mark.slow
 def test_a_guess_longer_than_a_bucket_lets_more_than_one_call_through_at_a_time(
     real_redis: RedisClient,
 ) -> None:

@@ -6,13 +6,15 @@
 --       refusal/provisional
 
 -- Forgets what was learned of a limit that another report replaces. What 429s taught that showed it exhausted moves
--- with it: others' part, or what a shallow bucket wastes. Another estimate well below the last report was not of that
--- limit: it stays, as unsure as the report has moved. Towards a far higher report the lane climbs from what it knows:
+-- with it: others' part, or what a shallow bucket wastes. It does not fall with a far higher report, which was of
+-- another unit. Another estimate well below the last report was not of that limit: it stays, as unsure as the report
+-- has moved. Towards a far higher report the lane climbs from what it knows:
 -- it may be of another axis, where headers do not name it. Its calls from now on prove that there is more.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
   local moved = limit / was
-  if row[axis .. '_by_header'] == 1 and known(row[axis .. '_age_ms']) then
+  local is_share = moved > 1 or FAR_HIGHER * est >= was
+  if row[axis .. '_by_header'] == 1 and known(row[axis .. '_age_ms']) and is_share then
     return set_estimate(row, axis, est * moved, (row[axis .. '_var'] or 0) * moved ^ 2, now)
   end
   if est < NOT_REPORTED * was and limit <= FAR_HIGHER * was then
