@@ -18,7 +18,6 @@ from fairlane.lab.simulator.wire.dialect import (
     Problem,
     Reply,
     RequestError,
-    RetryAfterForm,
     Stamp,
     ToolUse,
     halves,
@@ -78,7 +77,6 @@ class AnthropicMessages(Dialect):
     """Messages; streams are named events that end with ``message_stop``."""
 
     paths: ClassVar[tuple[str, ...]] = ("/v1/messages",)
-    retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """Rejects each request that Anthropic rejects."""
@@ -101,7 +99,6 @@ class AnthropicMessages(Dialect):
             question=question,
             max_tokens=max_tokens,
             stream=read_flag(payload, "stream"),
-            include_usage=True,
             schema=_schema(payload),
             tools=_chosen(_tools(payload), payload.get("tool_choice")),
         )
@@ -124,9 +121,15 @@ class AnthropicMessages(Dialect):
         """Anthropic accepts both headers; its own client sends ``x-api-key``."""
         return headers.get("x-api-key") or super().presented_key(headers)
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json(_error(problem))
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """See `Dialect.error_document`."""
+        error: dict[str, Any] = {
+            "type": _BY_STATUS.get(problem.status, "api_error"),
+            "message": problem.message if problem.exceeded is None else _exceeded(problem.exceeded),
+        }
+        if problem.code == "quota":
+            error["details"] = {"error_code": "enforced_spend_limit_reached"}
+        return {"type": "error", "error": error}
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
@@ -169,7 +172,7 @@ class AnthropicMessages(Dialect):
 
     def stream_error(self, problem: Problem) -> bytes:
         """See `Dialect.stream_error`."""
-        return write_event(_error(problem), "error")
+        return write_event(self.error_document(problem), "error")
 
     def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         """``anthropic-ratelimit-*``; resets are times in RFC 3339, in whole seconds."""
@@ -211,16 +214,6 @@ def _stop_reason(reply: Reply) -> str:
     if reply.tool is not None:
         return "tool_use"
     return "max_tokens" if reply.truncated else "end_turn"
-
-
-def _error(problem: Problem) -> dict[str, Any]:
-    error: dict[str, Any] = {
-        "type": _BY_STATUS.get(problem.status, "api_error"),
-        "message": problem.message if problem.exceeded is None else _exceeded(problem.exceeded),
-    }
-    if problem.code == "quota":
-        error["details"] = {"error_code": "enforced_spend_limit_reached"}
-    return {"type": "error", "error": error}
 
 
 def _exceeded(exceeded: Exceeded) -> str:

@@ -88,7 +88,6 @@ class Bedrock(Dialect):
             question=last_question(conversation),
             max_tokens=read_positive(inference, "maxTokens"),
             stream=path.get("operation") == "converse-stream",
-            include_usage=True,
             schema=_schema(body.get("outputConfig")),
             tools=_tools(body.get("toolConfig")),
         )
@@ -108,11 +107,11 @@ class Bedrock(Dialect):
     def accepts(self, presented: Presented, key: str) -> bool:
         """A bearer token that equals ``key``, or else a valid signature."""
         bearer = self.presented_key(presented.headers)
-        return bearer == key if bearer is not None else is_signed(presented, key, "bedrock")
+        return bearer == key if bearer is not None else is_signed(presented, key)
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json({"message": _message(problem)})
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """See `Dialect.error_document`."""
+        return {"message": _message(problem)}
 
     def error_headers(self, problem: Problem) -> dict[str, str]:
         """The exception's name, which the body lacks."""
@@ -156,7 +155,7 @@ class Bedrock(Dialect):
     def stream_error(self, problem: Problem) -> bytes:
         """An exception frame; its name begins in lower case."""
         kind = _kind(problem)
-        return exception_frame(kind[0].lower() + kind[1:], {"message": _message(problem)})
+        return _frame("exception", kind[0].lower() + kind[1:], self.error_document(problem))
 
 
 def _use(name: str, stamp: Stamp) -> dict[str, Any]:
@@ -201,7 +200,7 @@ _STRING_TYPE = b"\x07"
 """Type of a header whose value is text."""
 
 
-def is_signed(presented: Presented, key: str, service: str) -> bool:
+def is_signed(presented: Presented, key: str) -> bool:
     """Whether the signature of ``ID:SECRET`` covers method, path, body and the signed headers."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
@@ -211,10 +210,10 @@ def is_signed(presented: Presented, key: str, service: str) -> bool:
     identity, _, secret = key.partition(":")
     if found is None or not secret:
         return False
-    access_key, day, region, service_named, signed, signature = found.groups()
+    access_key, day, region, service, signed, signature = found.groups()
     names = set(signed.split(";"))
     stamp = presented.headers.get("X-Amz-Date", "")
-    if (access_key, service_named, day) != (identity, service, stamp[:8]) or not names >= _REQUIRED:
+    if (access_key, service, day) != (identity, "bedrock", stamp[:8]) or not names >= _REQUIRED:
         return False
     headers = {name: presented.headers.get(name, "") for name in names}
     request = AWSRequest(presented.method, presented.url, headers, presented.body)
@@ -226,18 +225,17 @@ def is_signed(presented: Presented, key: str, service: str) -> bool:
 
 def event_frame(kind: str, payload: Mapping[str, object]) -> bytes:
     """An event whose payload is JSON."""
-    return _frame("event", {":event-type": kind}, payload)
+    return _frame("event", kind, payload)
 
 
-def exception_frame(kind: str, payload: Mapping[str, object]) -> bytes:
-    """The frame that ends a failed stream."""
-    return _frame("exception", {":exception-type": kind}, payload)
-
-
-def _frame(message_type: str, kind: Mapping[str, str], payload: Mapping[str, object]) -> bytes:
+def _frame(message_type: str, kind: str, payload: Mapping[str, object]) -> bytes:
     """Lengths and their checksum, headers, payload, and the checksum of all of it."""
-    named = {**kind, ":content-type": "application/json", ":message-type": message_type}
-    headers = b"".join(_header(name, text) for name, text in named.items())
+    fields = {
+        f":{message_type}-type": kind,
+        ":content-type": "application/json",
+        ":message-type": message_type,
+    }
+    headers = b"".join(_header(name, text) for name, text in fields.items())
     data = write_json(payload)
     lengths = (16 + len(headers) + len(data)).to_bytes(4) + len(headers).to_bytes(4)
     message = lengths + crc32(lengths).to_bytes(4) + headers + data

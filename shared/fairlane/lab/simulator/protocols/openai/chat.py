@@ -109,9 +109,9 @@ class OpenAIChat(Dialect):
             )
         return Problem(400, message, parameter=name)
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json({"error": error_of(problem)})
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """See `Dialect.error_document`."""
+        return {"error": error_of(problem)}
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
@@ -157,10 +157,6 @@ class OpenAIChat(Dialect):
             frames[-1] += write_event({**answer, "choices": [], "usage": usage_of(call, reply)})
         frames[-1] += _DONE
         return frames
-
-    def stream_error(self, problem: Problem) -> bytes:
-        """See `Dialect.stream_error`."""
-        return write_event({"error": error_of(problem)})
 
     def completion_fields(self) -> dict[str, Any]:
         """The fields that a vendor adds to a whole answer."""

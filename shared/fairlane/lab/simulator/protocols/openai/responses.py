@@ -54,7 +54,6 @@ class OpenAIResponses(OpenAIChat):
             question=last_question(conversation),
             max_tokens=_max_tokens(payload),
             stream=read_flag(payload, "stream"),
-            include_usage=True,
             schema=_schema(_object(_object(payload, "text"), "format")),
             tools=_chosen(_tools(payload.get("tools")), payload.get("tool_choice")),
         )
