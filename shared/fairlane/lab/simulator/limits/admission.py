@@ -15,8 +15,14 @@ from typing import Literal, Self
 
 from fairlane.lab.simulator.config import ModelLimits
 from fairlane.lab.simulator.limits.adaptive import Acceleration, Shrinking
-from fairlane.lab.simulator.limits.shapes import MS_PER_MINUTE, Gate, Shape, TokenBucket
-from fairlane.lab.simulator.limits.windows import FixedWindow, SlidingLog
+from fairlane.lab.simulator.limits.shapes import (
+    MS_PER_MINUTE,
+    FixedWindow,
+    Gate,
+    Shape,
+    SlidingLog,
+    TokenBucket,
+)
 
 Axis = Literal["requests", "tokens", "input", "output", "day", "concurrency"]
 """Requests, total, input and output tokens per minute, requests per day, calls in flight."""
