@@ -13,9 +13,12 @@ from typing import Any, ClassVar, Protocol
 from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import Criterion
+from fairlane.model.job import JobState
 from fairlane.model.run import cell_of
 from fairlane.model.sessions import SessionMembership, decode_members
+from fairlane.model.tokens import Entry
 from fairlane.pipeline.completion import (
     Completion,
     complete_evaluation,
@@ -23,9 +26,8 @@ from fairlane.pipeline.completion import (
     complete_task,
 )
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, NextJob, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.sandbox.replies import as_json, read_call, read_completion, written_call, written_completion
 from fairlane.templates.template import compile_template
 
 Row = Mapping[str, Any]
@@ -70,11 +72,11 @@ class RenderCall:
             cell = cell_of(run.spec, self.item)
             names = None if self.memory is None else recalled(run, cell, self.row, self.memory)
             call = run.task(cell, self.row, names)
-        return written_call(call)
+        return _written_call(call)
 
     def read(self, reply: bytes) -> Call:
         """The call."""
-        return read_call(reply)
+        return _read_call(reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class CompleteTask:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """The completion as JSON."""
-        return written_completion(
+        return _written_completion(
             complete_task(
                 RunItem.of(_needed(rendering), self.item, self.row),
                 self.finished,
@@ -106,7 +108,7 @@ class CompleteTask:
 
     def read(self, reply: bytes) -> Completion:
         """The completion."""
-        return read_completion(reply)
+        return _read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,13 +127,13 @@ class CompleteEvaluation:
     def work(self, rendering: Rendering | None) -> bytes:
         """The completion as JSON."""
         item = RunItem.of(_needed(rendering), self.item, self.row)
-        return written_completion(
+        return _written_completion(
             complete_evaluation(item, self.step, self.finished, self.output, self.membership)
         )
 
     def read(self, reply: bytes) -> Completion:
         """The completion."""
-        return read_completion(reply)
+        return _read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,11 +148,11 @@ class CompleteSession:
     def work(self, rendering: Rendering | None) -> bytes:
         """The completion as JSON."""
         step = _needed(rendering).spec.session_evals[self.step]
-        return written_completion(complete_session_evaluation(step, self.finished))
+        return _written_completion(complete_session_evaluation(step, self.finished))
 
     def read(self, reply: bytes) -> Completion:
         """The completion."""
-        return read_completion(reply)
+        return _read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +170,7 @@ class EvaluationDigests:
         """Pairs of step and key as JSON."""
         item = RunItem.of(_needed(rendering), self.item, self.row)
         digests = render_evaluations(item, self.output).digests(item, self.servers)
-        return as_json([*digests.items()])
+        return _as_json([*digests.items()])
 
     def read(self, reply: bytes) -> dict[int, str]:
         """The keys by step."""
@@ -186,7 +188,7 @@ class FindFlaw:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """The flaw as JSON."""
-        return as_json(flaw(self.answer, self.criterion))
+        return _as_json(flaw(self.answer, self.criterion))
 
     def read(self, reply: bytes) -> str | None:
         """The flaw; ``None`` without one."""
@@ -227,7 +229,7 @@ class ReadPage:
             rows = bounded_rows(self.blob, self.row_bytes)
         except BrokenPage as broken:
             return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(as_json, rows))
+        return b"\n".join(map(_as_json, rows))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The rows' JSON. Raises `BrokenPage`."""
@@ -251,7 +253,7 @@ class ReadMembers:
             block = decode_members(self.blob, self.rows)
         except BrokenSessions as broken:
             return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(as_json, block))
+        return b"\n".join(map(_as_json, block))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The sessions' JSON. Raises `BrokenSessions`."""
@@ -264,3 +266,79 @@ def _needed(rendering: Rendering | None) -> Rendering:
     if rendering is None:
         raise ValueError("this piece of work needs its run")
     return rendering
+
+
+def _written_call(call: Call) -> bytes:
+    """A call as JSON."""
+    optional, inputs = sorted(call.optional), None if call.inputs is None else [*call.inputs]
+    return _as_json([call.model, call.messages, dict(call.params), call.arguments, inputs, optional])
+
+
+def _read_call(text: bytes) -> Call:
+    """The call that `_written_call` wrote."""
+    model, messages, params, arguments, inputs, optional = json.loads(text)
+    return Call(
+        str(model),
+        [*messages],
+        dict(params),
+        None if arguments is None else dict(arguments),
+        None if inputs is None else tuple(map(str, inputs)),
+        frozenset(map(str, optional)),
+    )
+
+
+def _written_completion(done: Completion) -> bytes:
+    """A completion as JSON."""
+    session = done.session
+    return _as_json(
+        [
+            done.state,
+            done.payload,
+            [_written_job(job) for job in done.follow],
+            done.malformed,
+            dict(done.memory),
+            None
+            if session is None
+            else [*session[:-1], [[str(entry), lane] for entry, lane in session.evaluations]],
+        ]
+    )
+
+
+def _read_completion(text: bytes) -> Completion:
+    """The completion that `_written_completion` wrote."""
+    state, payload, follow, malformed, memory, session = json.loads(text)
+    return Completion(
+        JobState(state),
+        str(payload),
+        tuple(_read_job(job) for job in follow),
+        tuple(map(str, malformed)),
+        {str(name): str(value) for name, value in memory.items()},
+        None if session is None else _read_session(*session),
+    )
+
+
+def _written_job(job: NextJob) -> list[object]:
+    if isinstance(job, ReadyJob):
+        return [str(job.entry), job.lane]
+    return [job.job, job.state, job.payload, job.lane]
+
+
+def _read_job(written: Sequence[Any]) -> NextJob:
+    match written:
+        case [str(entry), str(lane)]:
+            return ReadyJob(Entry.parse(entry), lane)
+        case [int(job), str(state), str(payload), str(lane)]:
+            return RecordedJob(job, "given" if state == "given" else JobState(state), payload, lane)
+    raise ValueError(f"{written!r:.100} is no job")
+
+
+def _read_session(
+    session: int, cell: int, size: int, answered: bool, evaluations: Sequence[tuple[str, str]]
+) -> SessionCompletion:
+    entries = tuple((Entry.parse(entry), str(lane)) for entry, lane in evaluations)
+    return SessionCompletion(int(session), int(cell), int(size), bool(answered), entries)
+
+
+def _as_json(value: object) -> bytes:
+    """A value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
