@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from fairlane.core.errors import MissingExtra
@@ -56,11 +57,7 @@ def curves(recording: Recording, lane: Lane) -> Curves:
 
 def can_draw() -> bool:
     """Whether `draw` would find what it needs."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("matplotlib") is not None
 
 
 def draw(course: Curves, path: Path) -> None:
