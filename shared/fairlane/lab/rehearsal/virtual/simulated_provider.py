@@ -75,7 +75,6 @@ class _Work:
     success: Outcome
     hints: Hints | None
     begun_ms: int | None = None
-    over: bool = False
 
 
 class SimulatedProvider:

@@ -38,12 +38,9 @@ _BY_STATUS = {
 _OPENAIS = {"temperature": "temperature", "topP": "top_p", "stopSequences": "stop"}
 _BY_CODE = {"quota": "ServiceQuotaExceededException", "key": "UnrecognizedClientException"}
 _AXIS_WORDS: Mapping[str, str] = {
-    "requests": "requests",
-    "tokens": "tokens",
-    "input": "tokens",
-    "output": "tokens",
+    **dict.fromkeys(("requests", "concurrency"), "requests"),
+    **dict.fromkeys(("tokens", "input", "output"), "tokens"),
     "day": "requests per day",
-    "concurrency": "requests",
 }
 _MEMBERS = frozenset(
     {

@@ -37,12 +37,8 @@ _DONE = b"data: [DONE]\n\n"
 MOST_SAMPLES = 128
 
 _BY_CODE = {
-    "requests": ("requests", "rate_limit_exceeded"),
-    "tokens": ("tokens", "rate_limit_exceeded"),
-    "input": ("tokens", "rate_limit_exceeded"),
-    "output": ("tokens", "rate_limit_exceeded"),
-    "day": ("requests", "rate_limit_exceeded"),
-    "concurrency": ("requests", "rate_limit_exceeded"),
+    **dict.fromkeys(("requests", "day", "concurrency"), ("requests", "rate_limit_exceeded")),
+    **dict.fromkeys(("tokens", "input", "output"), ("tokens", "rate_limit_exceeded")),
     "quota": ("insufficient_quota", "insufficient_quota"),
 }
 _AXIS_WORDS: dict[Axis, str] = {
@@ -90,7 +86,7 @@ class OpenAIChat(Dialect):
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
             tools=chosen(read_tools(payload), payload.get("tool_choice")),
-            samples=1 if payload.get("n") is None else read_samples(payload),
+            samples=read_samples(payload),
         )
 
     def unsupported(self, name: str, value: Any) -> Problem:
