@@ -79,14 +79,10 @@ class Faults(_Table):
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Faults:
-        total = math.fsum(self.probabilities().values())
+        total = math.fsum(probability for _, probability in self)
         if total > 1 + 1e-9:
             raise ValueError(f"the probabilities add up to {total:g}; at most 1 is possible")
         return self
-
-    def probabilities(self) -> dict[str, float]:
-        """Probability of each fault, by name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
 
 class ModelLimits(_Table):

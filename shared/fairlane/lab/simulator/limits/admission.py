@@ -72,7 +72,6 @@ class Limits:
 
     def __init__(self, model: ModelLimits, now_ms: int) -> None:
         self.in_flight = self.foreign_admitted = 0
-        self._concurrency = model.max_concurrency
         self._most_in_flight = None if model.max_concurrency is None else model.max_concurrency + model.queue
         self._foreign = Foreign(model.foreign, now_ms)
         self._foreign_tokens = model.foreign_tokens
@@ -93,11 +92,6 @@ class Limits:
         self._next_event_ms = self._find_next_event()
         # Search results by amounts; valid until a request of ours is charged or changes the limits.
         self._found: dict[tuple[int, ...], int] = {}
-
-    @property
-    def queued(self) -> int:
-        """How many of those in flight wait because ``max_concurrency`` is reached."""
-        return max(0, self.in_flight - self._concurrency) if self._concurrency is not None else 0
 
     def admit(self, charge: int, now_ms: int, output: int = 0) -> Axis | None:
         """Charge a request and count it as in flight, or return the axis that rejects it.

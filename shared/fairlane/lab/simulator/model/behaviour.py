@@ -90,7 +90,7 @@ def remaining_ms(windows: Sequence[Window], elapsed_ms: int) -> int | None:
 
 
 def _fault(point: float, model: SimulatedModel) -> Fault | None:
-    for name, probability in model.faults.probabilities().items():
+    for name, probability in model.faults:
         if point < probability:
             return Fault(name)
         point -= probability
