@@ -6,7 +6,7 @@ A child that a team has taken over could answer anything, so that answers are JS
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
@@ -79,11 +79,29 @@ class RenderCall:
         return _read_call(reply)
 
 
-@dataclass(frozen=True, slots=True)
-class CompleteTask:
-    """Scores an item's output, and decides its evaluations."""
+class _Completion:
+    """A piece of work whose result is a completion."""
+
+    __slots__ = ()
 
     what: ClassVar[str] = "evaluators"
+
+    def completion(self, run: Rendering) -> Completion:
+        """The completion, in a child."""
+        raise NotImplementedError
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The completion as JSON."""
+        return _written_completion(self.completion(_needed(rendering)))
+
+    def read(self, reply: bytes) -> Completion:
+        """The completion."""
+        return _read_completion(reply)
+
+
+@dataclass(frozen=True, slots=True)
+class CompleteTask(_Completion):
+    """Scores an item's output, and decides its evaluations."""
 
     item: int
     row: Row
@@ -93,29 +111,21 @@ class CompleteTask:
     call: Call | None = None
     memory: Mapping[bytes, bytes] | None = None
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        return _written_completion(
-            complete_task(
-                RunItem.of(_needed(rendering), self.item, self.row),
-                self.finished,
-                self.membership,
-                known=self.known,
-                call=self.call,
-                memory=self.memory,
-            )
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        return complete_task(
+            RunItem.of(run, self.item, self.row),
+            self.finished,
+            self.membership,
+            known=self.known,
+            call=self.call,
+            memory=self.memory,
         )
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return _read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteEvaluation:
+class CompleteEvaluation(_Completion):
     """Reads the answer of evaluation ``step`` (from 1) of an output."""
-
-    what: ClassVar[str] = "evaluators"
 
     item: int
     row: Row
@@ -124,35 +134,22 @@ class CompleteEvaluation:
     output: str | None
     membership: SessionMembership | None = None
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        item = RunItem.of(_needed(rendering), self.item, self.row)
-        return _written_completion(
-            complete_evaluation(item, self.step, self.finished, self.output, self.membership)
-        )
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return _read_completion(reply)
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        item = RunItem.of(run, self.item, self.row)
+        return complete_evaluation(item, self.step, self.finished, self.output, self.membership)
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteSession:
+class CompleteSession(_Completion):
     """Reads the answer of evaluation ``step`` (from 0) of a session."""
-
-    what: ClassVar[str] = "evaluators"
 
     step: int
     finished: FinishedJob
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        step = _needed(rendering).spec.session_evals[self.step]
-        return _written_completion(complete_session_evaluation(step, self.finished))
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return _read_completion(reply)
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        return complete_session_evaluation(run.spec.session_evals[self.step], self.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,17 +222,11 @@ class ReadPage:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """A line for each row: its JSON, or the JSON text that says why it cannot be read."""
-        try:
-            rows = bounded_rows(self.blob, self.row_bytes)
-        except BrokenPage as broken:
-            return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(_as_json, rows))
+        return _lines(lambda: bounded_rows(self.blob, self.row_bytes))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The rows' JSON. Raises `BrokenPage`."""
-        if reply.startswith(b"!"):
-            raise BrokenPage(reply[1:].decode(errors="replace"))
-        return reply.split(b"\n") if reply else []
+        return _read_lines(reply, BrokenPage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,17 +240,25 @@ class ReadMembers:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """A line for each session: its rows as JSON; or ``!`` and the reason why there are none."""
-        try:
-            block = decode_members(self.blob, self.rows)
-        except BrokenSessions as broken:
-            return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(_as_json, block))
+        return _lines(lambda: decode_members(self.blob, self.rows))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The sessions' JSON. Raises `BrokenSessions`."""
-        if reply.startswith(b"!"):
-            raise BrokenSessions(reply[1:].decode(errors="replace"))
-        return reply.split(b"\n") if reply else []
+        return _read_lines(reply, BrokenSessions)
+
+
+def _lines(decode: Callable[[], Iterable[object]]) -> bytes:
+    """A line of JSON for each of what is decoded; or ``!`` and the reason why it cannot be."""
+    try:
+        return b"\n".join(map(_as_json, decode()))
+    except (BrokenPage, BrokenSessions) as broken:
+        return b"!" + str(broken).encode(errors="replace")
+
+
+def _read_lines(reply: bytes, broken: type[BrokenPage | BrokenSessions]) -> list[bytes]:
+    if reply.startswith(b"!"):
+        raise broken(reply[1:].decode(errors="replace"))
+    return reply.split(b"\n") if reply else []
 
 
 def _needed(rendering: Rendering | None) -> Rendering:
