@@ -241,7 +241,7 @@ class Stack:
 
 
 def _metrics(process: Process) -> str:
-    """The URL that a process reports in its ready file; ``None`` where there is none."""
+    """``, URL/metrics`` with the URL that a process reports in its ready file; empty without one."""
     try:
         report = json.loads(process.ready_file.read_text(encoding="utf-8")) if process.ready_file else {}
     except (OSError, ValueError):

@@ -34,7 +34,7 @@ class _Numbers(BaseModel):
 
 
 class Recovery(_Numbers):
-    """How many seconds after a change the limit was found again; ``None``: not in time."""
+    """Seconds from a change until the lane uses its limit again; ``None``: not before the next change."""
 
     at_s: float
     what: str

@@ -31,7 +31,7 @@ class Curves:
 
 
 def curves(recording: Recording, lane: Lane) -> Curves:
-    """A lane's course."""
+    """The curves of one lane."""
     scenario, began_ms = recording.scenario, recording.began_ms
     model = scenario.models[lane.model]
     ours = [a for a in lane.log.arrivals if a.verdict == ADMITTED]
