@@ -69,6 +69,12 @@ def test_the_axis_that_is_used_most_counts() -> None:
     assert lane.utilisation == pytest.approx(1.0)
 
 
+def test_an_output_token_uses_as_much_of_the_limit_as_the_provider_counts() -> None:
+    (lane,) = measured(every(500, 60, 600), {"tokens_per_minute": 48_000, "output_factor": 2}).lanes
+
+    assert lane.utilisation == pytest.approx(0.5)
+
+
 def test_places_are_used_by_the_time_they_are_taken() -> None:
     served = [(0, 330_000), (330_000, 600_000)]
 

@@ -57,6 +57,18 @@ def test_an_answer_takes_its_time_and_a_refusal_only_the_way() -> None:
     assert (answer.usage.input_tokens, answer.usage.output_tokens) == (30, 10)
 
 
+@pytest.mark.parametrize(("charge", "left"), [("actual", 920), ("reserved", 720)])
+def test_an_output_token_counts_as_often_as_the_provider_says(charge: str, left: int) -> None:
+    caller = Caller(tokens_per_minute=60_000, charge=charge, output_factor=5, headers="ratelimit")
+    caller.call()
+
+    caller.pass_time(5000)
+
+    hints = caller.ends[0][1].hints
+    assert hints is not None
+    assert hints.axes["tokens"].remaining == left
+
+
 @pytest.mark.parametrize(
     ("headers", "wait_ms", "shown"),
     [("none", None, False), ("retry_after", 1000, False), ("ratelimit", None, True), ("full", 1000, True)],

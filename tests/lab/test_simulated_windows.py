@@ -10,8 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.lab.simulator.limits.shapes import Rate, Shape, TokenBucket
-from fairlane.lab.simulator.limits.windows import FixedWindow, SlidingLog
+from fairlane.lab.simulator.limits.shapes import FixedWindow, Rate, Shape, SlidingLog, TokenBucket
 
 RATES = st.one_of(st.integers(1, 6000), st.decimals("0.5", "9999", places=1).map(float))
 WINDOWS_MS = st.sampled_from([1, 250, 1000, 10_000, 60_000])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
 from redis import Redis
@@ -72,6 +72,41 @@ class Cluster(cluster.Cluster):
     @property
     def peak(self) -> dict[str, int]:
         return self.simulated.peak
+
+    def cancel(self, ref: RunRef) -> None:
+        """Request the cancellation of a run."""
+        self.outbox.cancel(ref)
+        self.announce(ref.team)
+
+    def at(self, seconds: float, action: Callable[[], object]) -> None:
+        """Run an action ``seconds`` from now."""
+
+        def act() -> None:
+            self._send(self.simulated.take_calls())
+            action()
+            self._unseen = True
+
+        self.events.after(round(seconds * 1000), act)
+
+    def run_until_finished(self, *refs: RunRef, limit_s: float = 3600) -> float:
+        """Let time pass until the runs have finished; returns how many seconds passed."""
+        began, awaited = self.now_ms, set(refs or self.specs)
+        for _ in self._moments(limit_s):
+            active = self.redis.smembers(self.keys.active)
+            awaited = {
+                ref
+                for ref in awaited
+                if str(ref).encode() in active or not self.redis.exists(self.keys.state(ref))
+            }
+            if not awaited:
+                return (self.now_ms - began) / 1000
+        raise AssertionError(f"after {limit_s:g} s: {[self.status(ref) for ref in awaited]}")
+
+    def moments(self, limit_s: float) -> Iterator[int]:
+        """Each millisecond with an event, after it; the caller may act in between."""
+        for now_ms in self._moments(limit_s):
+            yield now_ms
+            self._unseen = True
 
     def results(self, ref: RunRef) -> dict[int, TaskResult]:
         """The records of tasks, by item."""

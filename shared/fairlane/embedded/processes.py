@@ -9,6 +9,7 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Protocol, TypeAlias
@@ -80,40 +81,32 @@ def describe_exit(code: int) -> str:
         return f"was killed by signal {-code}"
 
 
+@dataclass(eq=False, repr=False)
 class Process:
-    """A child with a name. Its output goes to ``log``; ``role`` groups those that stop together.
+    """A child with a name. Its output goes to ``log``; ``role`` (its name) groups those that stop together.
 
     It leads a process group of its own, so that Ctrl-C in a terminal reaches us alone and we decide in which
     order things end. ``ready_file``, if the program writes one, is removed before every start. ``spawn``
     starts it.
     """
 
-    def __init__(
-        self,
-        name: str,
-        argv: Sequence[str],
-        *,
-        log: Path,
-        guard: Guard,
-        role: str | None = None,
-        env: Mapping[str, str | None] | None = None,
-        ready_file: Path | None = None,
-        keep_open: Sequence[int] = (),
-        checkpoint: Checkpoint = no_checkpoint,
-        umask: int = INHERITED,
-        spawn: Spawn = subprocess.Popen,
-    ) -> None:
-        self.name = name
-        self.role = role or name
-        self.argv = tuple(argv)
-        self.log = log
-        self.ready_file = ready_file
-        self._guard = guard
-        self._env = dict(env or {})
-        self._keep_open = tuple(keep_open)
-        self._checkpoint, self._umask, self._spawn = checkpoint, umask, spawn
-        self._popen: Child | None = None
-        self._log_start = 0
+    name: str
+    argv: Sequence[str]
+    _: KW_ONLY
+    log: Path
+    guard: Guard
+    role: str = ""
+    env: Mapping[str, str | None] = field(default_factory=dict)
+    ready_file: Path | None = None
+    keep_open: Sequence[int] = ()
+    checkpoint: Checkpoint = no_checkpoint
+    umask: int = INHERITED
+    spawn: Spawn = subprocess.Popen
+    _popen: Child | None = field(default=None, init=False)
+    _log_start: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.role = self.role or self.name
 
     @property
     def pid(self) -> int:
@@ -146,18 +139,18 @@ class Process:
         make_private(self.log.parent)
         with self.log.open("ab") as sink:
             self._log_start = sink.tell()
-            self._popen = self._spawn(
+            self._popen = self.spawn(
                 ["/bin/sh", "-c", GATE, *self.argv],
                 stdin=subprocess.PIPE,
                 stdout=sink,
                 stderr=subprocess.STDOUT,
-                env=child_environment(self._env),
-                pass_fds=self._keep_open,
+                env=child_environment(self.env),
+                pass_fds=self.keep_open,
                 start_new_session=True,
-                umask=self._umask,
+                umask=self.umask,
                 bufsize=0,
             )
-        self._guard.watch(self._popen.pid)
+        self.guard.watch(self._popen.pid)
         self._open_gate(self._popen)
 
     def wait_ready(self, timeout: float, probe: Callable[[], bool] | None = None) -> None:
@@ -187,7 +180,7 @@ class Process:
         """Wait for its end for at most ``timeout`` seconds; true if it has ended."""
         deadline = time.monotonic() + timeout
         while self._popen is not None and self.returncode is None:
-            self._checkpoint()
+            self.checkpoint()
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
@@ -238,10 +231,10 @@ class Process:
 
     def _buried(self) -> None:
         """Note its end: kill the rest of its group, and forget the number, which another process may get."""
-        if self._popen is not None and self._popen.pid in self._guard:
+        if self._popen is not None and self._popen.pid in self.guard:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
-            self._guard.forget(self._popen.pid)
+            self.guard.forget(self._popen.pid)
 
 
 def stop_all(

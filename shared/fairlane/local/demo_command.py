@@ -69,7 +69,7 @@ def demo(
 
 @contextmanager
 def data_folder(wanted: Path | None) -> Iterator[Path]:
-    """The folder for data and logs: the one that is wanted, or one that goes away unless something fails."""
+    """The folder for data and logs: ``wanted``, or a temporary one that stays only after a failure."""
     if wanted is not None:
         keep_out_of_git(wanted)
         yield wanted
@@ -107,7 +107,7 @@ def local_stack(folder: Path, workers: int, check: Callable[[], None]) -> Iterat
 
 
 def provider_url(stack: Stack) -> str:
-    """Where the simulated provider is."""
+    """The simulated provider's ``base_url``. Raises `LocalStackError` if the stack has none."""
     if stack.simulator_url is None:
         raise LocalStackError("simulator", "is not part of this stack")
     return stack.simulator_url

@@ -41,7 +41,7 @@ def simulated_connections(settings: Settings) -> dict[str, str]:
 
 
 def simulator_port(settings: Settings) -> int | None:
-    """The port the settings expect it at, so that a worker started by hand finds it too."""
+    """The simulated provider's port in the settings: a worker that somebody starts by hand calls that one."""
     for name in simulated_connections(settings):
         connection = settings.connections.get(name)
         address = urlsplit(connection.base_url) if connection else None

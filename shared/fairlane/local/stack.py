@@ -53,6 +53,9 @@ class Stack:
     and ``flower``. However this process ends, they end with it. ``report`` is called with each line;
     ``checkpoint`` is asked during every wait whether to go on, and raises if not. ``spawn`` starts what is
     not Redis.
+
+    ``redis`` is the server of our own, if there is one. ``simulator_url`` is what a connection's ``base_url``
+    takes, and ``flower_url`` is for a browser; each is ``None`` where the plan has no such process.
     """
 
     def __init__(
@@ -71,40 +74,25 @@ class Stack:
         self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._guard = Guard()
         self._lock = DirectoryLock(plan.data_dir)
-        self._redis: EmbeddedRedis | None = None
+        self.redis: EmbeddedRedis | None = None
         self._roles: list[Process] = []
         self._mourned: set[int] = set()
-        self._simulator_url: str | None = None
-        self._flower_port: int | None = None
+        self.simulator_url: str | None = None
+        self.flower_url: str | None = None
 
     @property
     def redis_url(self) -> str:
         """Where the state is. Raises `LocalStackError` before `start`."""
         if self.plan.redis_url is not None:
             return self.plan.redis_url
-        if self._redis is None:
+        if self.redis is None:
             raise LocalStackError(REDIS, "has not been started")
-        return self._redis.url
-
-    @property
-    def redis(self) -> EmbeddedRedis | None:
-        """The server of our own, if there is one: tests kill and restart it."""
-        return self._redis
-
-    @property
-    def simulator_url(self) -> str | None:
-        """What a connection's ``base_url`` takes, if a provider is simulated."""
-        return self._simulator_url
-
-    @property
-    def flower_url(self) -> str | None:
-        """Where a browser finds Flower, if it runs."""
-        return f"http://{LOOPBACK}:{self._flower_port}" if self._flower_port is not None else None
+        return self.redis.url
 
     @property
     def processes(self) -> dict[str, Process]:
         """Every child by name, in the order of their start."""
-        redis = [self._redis.process] if self._redis is not None else []
+        redis = [self.redis.process] if self.redis is not None else []
         return {process.name: process for process in (*redis, *self._roles)}
 
     @property
@@ -115,7 +103,7 @@ class Stack:
     @property
     def environment(self) -> dict[str, str]:
         """Variables that lead another process of Fairlane's, a client say, to this stack."""
-        return self.plan.environment(self.redis_url, self._simulator_url)
+        return self.plan.environment(self.redis_url, self.simulator_url)
 
     def start(self) -> None:
         """Start everything, and return once all of it answers.
@@ -136,12 +124,12 @@ class Stack:
         """Take everything down in reverse order, each role within the stop timeout; harmless if none runs."""
         try:
             stop_all(self._roles, self._stop_timeout, self._report)
-            if self._redis is not None and self._redis.is_running:
+            if self.redis is not None and self.redis.is_running:
                 self._report("stopping redis")
-                self._redis.stop(self._stop_timeout)
+                self.redis.stop(self._stop_timeout)
         finally:
-            if self._redis is not None:
-                self._redis.stop(0.0)
+            if self.redis is not None:
+                self.redis.stop(0.0)
             self._lock.release()
             self._guard.close()
 
@@ -163,8 +151,8 @@ class Stack:
         process = self.processes.get(name)
         if process is None:
             raise LocalStackError(name, f"is not part of this stack: {', '.join(self.processes)}")
-        if name == REDIS and self._redis is not None:
-            self._redis.start()
+        if name == REDIS and self.redis is not None:
+            self.redis.start()
         else:
             process.start()
 
@@ -177,14 +165,14 @@ class Stack:
 
     def _start_redis(self) -> None:
         if self.plan.redis_url is None:
-            self._redis = start_embedded(
+            self.redis = start_embedded(
                 self.plan.data_dir,
                 wished_port=self.plan.redis_port,
                 guard=self._guard,
                 report=self._report,
                 checkpoint=self._checkpoint,
             )
-            self._report(f"redis: {self._redis.program} at {self._redis.url}")
+            self._report(f"redis: {self.redis.program} at {self.redis.url}")
             return
         shown = mask_text(self.plan.redis_url)
         try:
@@ -212,15 +200,16 @@ class Stack:
                 self._roles.remove(process)  # another process took the port first, so it ended
         else:
             raise LocalStackError(SIMULATOR, f"found {PORT_TRIES} ports taken, one after the other")
-        self._simulator_url = str(json.loads(ready_file.read_text(encoding="utf-8"))["base_url"])
-        self._report(f"simulated provider: {self._simulator_url}")
+        self.simulator_url = str(json.loads(ready_file.read_text(encoding="utf-8"))["base_url"])
+        self._report(f"simulated provider: {self.simulator_url}")
 
     def _start_roles(self, deadline: float) -> None:
         started = [*self._add_roles("scheduler", self.plan.schedulers, self.plan.scheduler_command)]
         started += self._add_roles("worker", self.plan.workers, self.plan.worker_command)
         probes: dict[str, Callable[[], bool]] = {}
         if self.plan.flower:
-            port = self._flower_port = next(wished_or_free(self.plan.flower_port))
+            port = next(wished_or_free(self.plan.flower_port))
+            self.flower_url = f"http://{LOOPBACK}:{port}"
             started.append(self._add(FLOWER, FLOWER, self.plan.flower_command(port), None))
             probes[FLOWER] = partial(answers, LOOPBACK, port)
         for process in started:
@@ -252,7 +241,7 @@ class Stack:
 
 
 def _metrics(process: Process) -> str:
-    """The URL that a process reports in its ready file; ``None`` where there is none."""
+    """``, URL/metrics`` with the URL that a process reports in its ready file; empty without one."""
     try:
         report = json.loads(process.ready_file.read_text(encoding="utf-8")) if process.ready_file else {}
     except (OSError, ValueError):

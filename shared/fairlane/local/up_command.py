@@ -143,9 +143,9 @@ def _require_port(name: str, port: int | None, used: bool, by: str) -> None:
 def run(
     stack: Stack, ready_file: Path | None, welcome: Callable[[], None], check: Callable[[], None]
 ) -> None:
-    """Start the stack, tell where it is, keep it up until ``check`` says that a signal came, take it down.
+    """Start the stack, call ``welcome``, restart children that die until ``check`` raises, and stop it.
 
-    Being stopped is how it ends, no failure; only an interruption before it was up is passed on.
+    `Interrupted` is the usual end; it is raised only if it comes before the stack is up.
     """
     if ready_file is not None:
         ready_file.unlink(missing_ok=True)
@@ -158,7 +158,7 @@ def run(
 
 
 def keep_up(stack: Stack, announce: Callable[[], None], check: Callable[[], None]) -> NoReturn:
-    """Look after the children for ever; only an exception ends it."""
+    """Restart children that die, and announce the new ones; only an exception ends it."""
     keeper, pause = Keeper(stack, SystemClock(), say), threading.Event()
     while True:
         check()
@@ -169,7 +169,7 @@ def keep_up(stack: Stack, announce: Callable[[], None], check: Callable[[], None
 
 @contextmanager
 def announced(stack: Stack, ready_file: Path | None) -> Iterator[Callable[[], None]]:
-    """The ready file is there inside the block; what is yielded writes it anew."""
+    """Keep the ready file while the block runs; the function that it yields writes the file again."""
 
     def announce() -> None:
         if ready_file is not None:
@@ -207,7 +207,7 @@ def write_whole(path: Path, text: str) -> None:
 
 
 def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
-    """Tell the person in front of the terminal what is there and how to use it."""
+    """Print what runs, and how to use it."""
     say("Fairlane is up.")
     if settings.connections:
         say(f"  connections  {', '.join(sorted(settings.connections))}")

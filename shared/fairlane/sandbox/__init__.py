@@ -1,4 +1,4 @@
-"""Does what teams wrote in child processes with limits: scheduler and workers wait for results alone.
+"""Runs what teams wrote, as templates, in child processes with limits; scheduler and workers only wait.
 
 They use it; it imports `core`, `model`, `datasets`, `config` and `pipeline`.
 """

@@ -6,15 +6,18 @@ A child that a team has taken over could answer anything, so that answers are JS
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Protocol
 
 from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
+from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import Criterion
+from fairlane.model.job import JobState
 from fairlane.model.sessions import SessionMembership, decode_members
+from fairlane.model.tokens import Entry
 from fairlane.pipeline.completion import (
     Completion,
     complete_evaluation,
@@ -22,9 +25,8 @@ from fairlane.pipeline.completion import (
     complete_task,
 )
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, NextJob, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
-from fairlane.sandbox.replies import as_json, read_call, read_completion, written_call, written_completion
 from fairlane.templates.template import compile_template
 
 Row = Mapping[str, Any]
@@ -69,18 +71,36 @@ class RenderCall:
             item = RunItem.of(run, self.item, self.row)
             names = None if self.memory is None else recalled(item, self.memory)
             call = run.task(item.cell, item.row, names)
-        return written_call(call)
+        return _written_call(call)
 
     def read(self, reply: bytes) -> Call:
         """The call."""
-        return read_call(reply)
+        return _read_call(reply)
+
+
+class _Completion:
+    """A piece of work whose result is a completion."""
+
+    __slots__ = ()
+
+    what: ClassVar[str] = "evaluators"
+
+    def completion(self, run: Rendering) -> Completion:
+        """The completion, in a child."""
+        raise NotImplementedError
+
+    def work(self, rendering: Rendering | None) -> bytes:
+        """The completion as JSON."""
+        return _written_completion(self.completion(_needed(rendering)))
+
+    def read(self, reply: bytes) -> Completion:
+        """The completion."""
+        return _read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteTask:
+class CompleteTask(_Completion):
     """Scores an item's output, and decides its evaluations."""
-
-    what: ClassVar[str] = "evaluators"
 
     item: int
     row: Row
@@ -90,29 +110,21 @@ class CompleteTask:
     call: Call | None = None
     memory: Mapping[bytes, bytes] | None = None
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        return written_completion(
-            complete_task(
-                RunItem.of(_needed(rendering), self.item, self.row),
-                self.finished,
-                self.membership,
-                known=self.known,
-                call=self.call,
-                memory=self.memory,
-            )
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        return complete_task(
+            RunItem.of(run, self.item, self.row),
+            self.finished,
+            self.membership,
+            known=self.known,
+            call=self.call,
+            memory=self.memory,
         )
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return read_completion(reply)
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteEvaluation:
+class CompleteEvaluation(_Completion):
     """Reads the answer of evaluation ``step`` (from 1) of an output."""
-
-    what: ClassVar[str] = "evaluators"
 
     item: int
     row: Row
@@ -121,35 +133,22 @@ class CompleteEvaluation:
     output: str | None
     membership: SessionMembership | None = None
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        item = RunItem.of(_needed(rendering), self.item, self.row)
-        return written_completion(
-            complete_evaluation(item, self.step, self.finished, self.output, self.membership)
-        )
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return read_completion(reply)
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        item = RunItem.of(run, self.item, self.row)
+        return complete_evaluation(item, self.step, self.finished, self.output, self.membership)
 
 
 @dataclass(frozen=True, slots=True)
-class CompleteSession:
+class CompleteSession(_Completion):
     """Reads the answer of evaluation ``step`` (from 0) of a session."""
-
-    what: ClassVar[str] = "evaluators"
 
     step: int
     finished: FinishedJob
 
-    def work(self, rendering: Rendering | None) -> bytes:
-        """The completion as JSON."""
-        step = _needed(rendering).spec.session_evals[self.step]
-        return written_completion(complete_session_evaluation(step, self.finished))
-
-    def read(self, reply: bytes) -> Completion:
-        """The completion."""
-        return read_completion(reply)
+    def completion(self, run: Rendering) -> Completion:
+        """See `_Completion.completion`."""
+        return complete_session_evaluation(run.spec.session_evals[self.step], self.finished)
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,7 @@ class EvaluationDigests:
         """Pairs of step and key as JSON."""
         item = RunItem.of(_needed(rendering), self.item, self.row)
         digests = render_evaluations(item, self.output).digests(item, self.servers)
-        return as_json([*digests.items()])
+        return _as_json([*digests.items()])
 
     def read(self, reply: bytes) -> dict[int, str]:
         """The keys by step."""
@@ -185,7 +184,7 @@ class FindFlaw:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """The flaw as JSON."""
-        return as_json(flaw(self.answer, self.criterion))
+        return _as_json(flaw(self.answer, self.criterion))
 
     def read(self, reply: bytes) -> str | None:
         """The flaw; ``None`` without one."""
@@ -222,17 +221,11 @@ class ReadPage:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """A line for each row: its JSON, or the JSON text that says why it cannot be read."""
-        try:
-            rows = bounded_rows(self.blob, self.row_bytes)
-        except BrokenPage as broken:
-            return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(as_json, rows))
+        return _lines(lambda: bounded_rows(self.blob, self.row_bytes))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The rows' JSON. Raises `BrokenPage`."""
-        if reply.startswith(b"!"):
-            raise BrokenPage(reply[1:].decode(errors="replace"))
-        return reply.split(b"\n") if reply else []
+        return _read_lines(reply, BrokenPage)
 
 
 @dataclass(frozen=True, slots=True)
@@ -246,20 +239,104 @@ class ReadMembers:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """A line for each session: its rows as JSON; or ``!`` and the reason why there are none."""
-        try:
-            block = decode_members(self.blob, self.rows)
-        except BrokenSessions as broken:
-            return b"!" + str(broken).encode(errors="replace")
-        return b"\n".join(map(as_json, block))
+        return _lines(lambda: decode_members(self.blob, self.rows))
 
     def read(self, reply: bytes) -> list[bytes]:
         """The sessions' JSON. Raises `BrokenSessions`."""
-        if reply.startswith(b"!"):
-            raise BrokenSessions(reply[1:].decode(errors="replace"))
-        return reply.split(b"\n") if reply else []
+        return _read_lines(reply, BrokenSessions)
+
+
+def _lines(decode: Callable[[], Iterable[object]]) -> bytes:
+    """A line of JSON for each of what is decoded; or ``!`` and the reason why it cannot be."""
+    try:
+        return b"\n".join(map(_as_json, decode()))
+    except (BrokenPage, BrokenSessions) as broken:
+        return b"!" + str(broken).encode(errors="replace")
+
+
+def _read_lines(reply: bytes, broken: type[BrokenPage | BrokenSessions]) -> list[bytes]:
+    if reply.startswith(b"!"):
+        raise broken(reply[1:].decode(errors="replace"))
+    return reply.split(b"\n") if reply else []
 
 
 def _needed(rendering: Rendering | None) -> Rendering:
     if rendering is None:
         raise ValueError("this piece of work needs its run")
     return rendering
+
+
+def _written_call(call: Call) -> bytes:
+    """A call as JSON."""
+    optional, inputs = sorted(call.optional), None if call.inputs is None else [*call.inputs]
+    return _as_json([call.model, call.messages, dict(call.params), call.arguments, inputs, optional])
+
+
+def _read_call(text: bytes) -> Call:
+    """The call that `_written_call` wrote."""
+    model, messages, params, arguments, inputs, optional = json.loads(text)
+    return Call(
+        str(model),
+        [*messages],
+        dict(params),
+        None if arguments is None else dict(arguments),
+        None if inputs is None else tuple(map(str, inputs)),
+        frozenset(map(str, optional)),
+    )
+
+
+def _written_completion(done: Completion) -> bytes:
+    """A completion as JSON."""
+    session = done.session
+    return _as_json(
+        [
+            done.state,
+            done.payload,
+            [_written_job(job) for job in done.follow],
+            done.malformed,
+            dict(done.memory),
+            None
+            if session is None
+            else [*session[:-1], [[str(entry), lane] for entry, lane in session.evaluations]],
+        ]
+    )
+
+
+def _read_completion(text: bytes) -> Completion:
+    """The completion that `_written_completion` wrote."""
+    state, payload, follow, malformed, memory, session = json.loads(text)
+    return Completion(
+        JobState(state),
+        str(payload),
+        tuple(_read_job(job) for job in follow),
+        tuple(map(str, malformed)),
+        {str(name): str(value) for name, value in memory.items()},
+        None if session is None else _read_session(*session),
+    )
+
+
+def _written_job(job: NextJob) -> list[object]:
+    if isinstance(job, ReadyJob):
+        return [str(job.entry), job.lane]
+    return [job.job, job.state, job.payload, job.lane]
+
+
+def _read_job(written: Sequence[Any]) -> NextJob:
+    match written:
+        case [str(entry), str(lane)]:
+            return ReadyJob(Entry.parse(entry), lane)
+        case [int(job), str(state), str(payload), str(lane)]:
+            return RecordedJob(job, "given" if state == "given" else JobState(state), payload, lane)
+    raise ValueError(f"{written!r:.100} is no job")
+
+
+def _read_session(
+    session: int, cell: int, size: int, answered: bool, evaluations: Sequence[tuple[str, str]]
+) -> SessionCompletion:
+    entries = tuple((Entry.parse(entry), str(lane)) for entry, lane in evaluations)
+    return SessionCompletion(int(session), int(cell), int(size), bool(answered), entries)
+
+
+def _as_json(value: object) -> bytes:
+    """A value as compact JSON."""
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")

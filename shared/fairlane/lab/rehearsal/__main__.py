@@ -13,10 +13,7 @@ from rich.console import Console
 
 from fairlane.core.errors import ConfigurationError, FairlaneError, MissingExtra
 from fairlane.lab.rehearsal.catalogue import CATALOGUE, MINUTES, scenarios
-from fairlane.lab.rehearsal.figures.picture import (
-    can_draw,
-    draw,
-)
+from fairlane.lab.rehearsal.figures.picture import can_draw, draw
 from fairlane.lab.rehearsal.figures.report import table, write
 from fairlane.lab.rehearsal.player import Played, play, play_all
 from fairlane.lab.rehearsal.scenario import Scenario

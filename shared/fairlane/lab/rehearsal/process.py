@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import IO, Any
 
@@ -27,16 +27,12 @@ def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]
     ``show`` draws a bar on standard error while it plays. Raises `LocalStackError` where it fails; whatever
     else ends the wait ends the process too.
     """
-    with tempfile.TemporaryFile("w+") as complaints, _process(complaints) as process:
-        if process.stdin is None or process.stdout is None:
-            raise LocalStackError("rehearsal", "has no pipes")
-        try:
-            process.stdin.write(json.dumps(scenario))
-            process.stdin.close()
-        except BrokenPipeError:
-            pass  # it ended before it read; its error output is reported below
-        measure = _follow(process.stdout, show)
-        code = process.wait()
+    with tempfile.TemporaryFile("w+") as asked, tempfile.TemporaryFile("w+") as complaints:
+        json.dump(scenario, asked)
+        asked.seek(0)
+        with _process(asked, complaints) as process:
+            measure = _follow(process.stdout or (), show)
+            code = process.wait()
         if code != 0 or measure is None:
             complaints.seek(0)
             said = complaints.read().strip().splitlines()
@@ -45,33 +41,28 @@ def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]
 
 
 @contextmanager
-def _process(complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
+def _process(asked: IO[str], complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
     # -P as for a console script: what lies in the working directory is no module of ours.
-    process = subprocess.Popen(
+    with subprocess.Popen(
         [sys.executable, "-P", "-m", MODULE, "--scenario-json"],
-        stdin=subprocess.PIPE,
+        stdin=asked,
         stdout=subprocess.PIPE,
         stderr=complaints,
         text=True,
         env=child_environment({}),
         start_new_session=True,  # Ctrl-C is for us; we end it
-    )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.terminate()
+    ) as process:
+        try:
+            yield process
+        finally:
+            process.terminate()  # nothing happens if it has ended
             try:
                 process.wait(STOP_TIMEOUT_S)
             except subprocess.TimeoutExpired:
                 process.kill()
-                process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None and not pipe.closed:
-                pipe.close()
 
 
-def _follow(lines: IO[str], show: bool) -> dict[str, Any] | None:
+def _follow(lines: Iterable[str], show: bool) -> dict[str, Any] | None:
     columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
     console = Console(stderr=True, quiet=not show)
     with Progress(

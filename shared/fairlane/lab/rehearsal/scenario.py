@@ -50,7 +50,7 @@ class Load(_Table):
 
 
 class Bar(_Table):
-    """What a scenario is to reach: at least so much of the limit, at most this share of calls refused."""
+    """The bar of a scenario: the least used share of the limit, and the largest rejected share of calls."""
 
     utilisation: float
     rejected: float
@@ -99,7 +99,7 @@ class Scenario(_Table):
         return self
 
     def jobs_of(self, load: Load) -> int:
-        """How many jobs a load has, so that it does not run out where it is meant not to."""
+        """Jobs of a load; one without a number gets more than the limits admit."""
         if load.jobs is not None:
             return load.jobs
         model = self.models[load.model]

@@ -79,22 +79,14 @@ class Faults(_Table):
 
     @model_validator(mode="after")
     def _at_most_one(self) -> Faults:
-        total = math.fsum(self.probabilities().values())
+        total = math.fsum(probability for _, probability in self)
         if total > 1 + 1e-9:
             raise ValueError(f"the probabilities add up to {total:g}; at most 1 is possible")
         return self
 
-    def probabilities(self) -> dict[str, float]:
-        """Probability of each fault, by name."""
-        return {name: getattr(self, name) for name in type(self).model_fields}
 
-
-class SimulatedModel(_Table):
-    """One simulated model: its limits, latency, answers, headers and faults."""
-
-    provider: ProviderName | None = None
-    """A known provider, whose limits, charges and headers apply to every key that you leave out. Default: the
-    values below."""
+class ModelLimits(_Table):
+    """The limits of one simulated model. They start again if one of these settings changes."""
 
     requests_per_minute: float | None = Field(default=None, gt=0)
     """Default: no limit."""
@@ -128,13 +120,6 @@ class SimulatedModel(_Table):
     burst_seconds: float = Field(default=1.0, gt=0, le=3600)
     """Seconds of its rate that a full bucket holds, and at least 1 request."""
 
-    charge: Literal["actual", "reserved"] = "actual"
-    """Tokens that a request costs. "actual": prompt and generated output; "reserved": prompt and
-    max_tokens."""
-
-    output_factor: float = Field(default=1.0, gt=0, le=100)
-    """What an output token counts in the token limits."""
-
     limit_changes: tuple[Change, ...] = ()
     """[at, requests_per_minute]: the limit from that second after the start."""
 
@@ -164,6 +149,25 @@ class SimulatedModel(_Table):
 
     queue: int = Field(default=0, ge=0)
     """Requests beyond max_concurrency that wait; further ones are rejected."""
+
+    remaining_of: Literal["limit", "minute"] = "limit"
+    """Of what the headers say how much is left. "minute": of fixed minutes that are counted beside the
+    limits, as many proxies do."""
+
+
+class SimulatedModel(ModelLimits):
+    """One simulated model: its limits, latency, answers, headers and faults."""
+
+    provider: ProviderName | None = None
+    """A known provider, whose limits, charges and headers apply to every key that you leave out. Default: the
+    values below."""
+
+    charge: Literal["actual", "reserved"] = "actual"
+    """Tokens that a request costs. "actual": prompt and generated output; "reserved": prompt and
+    max_tokens."""
+
+    output_factor: float = Field(default=1.0, gt=0, le=100)
+    """What an output token counts in the token limits."""
 
     concurrency_status: Literal[429, 503] = 429
     """Status of requests rejected by max_concurrency."""
@@ -242,10 +246,6 @@ class SimulatedModel(_Table):
 
     headers_on: Literal["every", "rejected"] = "every"
     """Answers with limit headers. "rejected": only those that are a 429."""
-
-    remaining_of: Literal["limit", "minute"] = "limit"
-    """Of what the headers say how much is left. "minute": of fixed minutes that are counted beside the
-    limits, as many proxies do."""
 
     reset_header: bool = True
     """Whether limit headers say when a limit renews."""

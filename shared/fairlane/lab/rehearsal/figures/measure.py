@@ -13,6 +13,7 @@ from fairlane.lab.rehearsal.figures.true_limits import (
     allowed_requests,
     burst_s,
     closed_spans,
+    counted_tokens,
     open_seconds,
     rate_at,
     requests_at,
@@ -33,7 +34,7 @@ class _Numbers(BaseModel):
 
 
 class Recovery(_Numbers):
-    """How many seconds after a change the limit was found again; ``None``: not in time."""
+    """Seconds from a change until the lane uses its limit again; ``None``: not before the next change."""
 
     at_s: float
     what: str
@@ -154,8 +155,7 @@ def _utilisation(
     if model.tokens_per_minute is not None:
         allowed = model.tokens_per_minute / 60 * (open_seconds(model, begin_s, end_s) + unused_s)
         allowed -= others * model.foreign_tokens
-        used = sum(arrival.input_tokens + arrival.output_tokens for arrival in ours)
-        shares.append(used / allowed if allowed > 0 else 0.0)
+        shares.append(counted_tokens(model, ours) / allowed if allowed > 0 else 0.0)
     if model.max_concurrency is not None:
         busy_ms = sum(max(0, min(end, end_ms) - max(start, begin_ms)) for start, end in lane.log.served)
         shares.append(busy_ms / 1000 / (model.max_concurrency * open_seconds(model, begin_s, end_s) or 1.0))
@@ -192,12 +192,13 @@ def _fairness(
 def _recovery(recording: Recording, lane: Lane, at_s: float, what: str) -> Recovery:
     """When the rate over 10 s, or over the limit's window, gets near the limit and stays for 30 s."""
     model = recording.scenario.models[lane.model]
-    tokens = _tokens_a_call(lane)
+    admitted = [arrival for arrival in lane.log.arrivals if arrival.verdict == ADMITTED]
+    tokens = counted_tokens(model, admitted) / max(1, len(admitted))
     later = [point for point, _ in turning_points(model, recording.scenario.sheds) if point > at_s]
     later += [start for start, _ in closed_spans(model) if start > at_s]
     until_s = min([*later, (recording.ended_ms - recording.began_ms) / 1000])
     over_s = model.window_seconds if model.shape == "window" else RATE_OVER_S
-    times = [a.at_ms - recording.began_ms for a in lane.log.arrivals if a.verdict == ADMITTED]
+    times = [arrival.at_ms - recording.began_ms for arrival in admitted]
     near_since: float | None = None
     moment = at_s + over_s
     while moment <= until_s:
@@ -211,8 +212,3 @@ def _recovery(recording: Recording, lane: Lane, at_s: float, what: str) -> Recov
             return Recovery(at_s=at_s, what=what, took_s=near_since - at_s)
         moment += 1.0
     return Recovery(at_s=at_s, what=what, took_s=None)
-
-
-def _tokens_a_call(lane: Lane) -> float:
-    paid = [a.input_tokens + a.output_tokens for a in lane.log.arrivals if a.verdict == ADMITTED]
-    return fmean(paid) if paid else 0.0

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 
 from fairlane.core.errors import MissingExtra
-from fairlane.lab.rehearsal.figures.true_limits import rate_at
+from fairlane.lab.rehearsal.figures.true_limits import counted_tokens, rate_at
 from fairlane.lab.rehearsal.recording import Lane, Recording
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
 
@@ -30,14 +31,15 @@ class Curves:
 
 
 def curves(recording: Recording, lane: Lane) -> Curves:
-    """A lane's course."""
+    """The curves of one lane."""
     scenario, began_ms = recording.scenario, recording.began_ms
+    model = scenario.models[lane.model]
     ours = [a for a in lane.log.arrivals if a.verdict == ADMITTED]
     times = [(a.at_ms - began_ms) / 1000 for a in ours]
-    tokens = sum(a.input_tokens + a.output_tokens for a in ours) / max(1, len(ours))
+    tokens = counted_tokens(model, ours) / max(1, len(ours))
     edges = [n * BIN_S for n in range(int((recording.ended_ms - began_ms) / 1000 / BIN_S) + 1)]
     counts = [bisect_left(times, edge + BIN_S) - bisect_left(times, edge) for edge in edges[:-1]]
-    allowed = [rate_at(scenario.models[lane.model], edge, tokens) for edge in edges[:-1]]
+    allowed = [rate_at(model, edge, tokens) for edge in edges[:-1]]
     refused = [
         (a.at_ms - began_ms) / 60_000 for a in lane.log.arrivals if a.verdict not in (ADMITTED, OUTAGE)
     ]
@@ -56,11 +58,7 @@ def curves(recording: Recording, lane: Lane) -> Curves:
 
 def can_draw() -> bool:
     """Whether `draw` would find what it needs."""
-    try:
-        import matplotlib  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return find_spec("matplotlib") is not None
 
 
 def draw(course: Curves, path: Path) -> None:

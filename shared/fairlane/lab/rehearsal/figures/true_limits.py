@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
 from fairlane.lab.rehearsal.scenario import mean_latency_ms
+from fairlane.lab.rehearsal.virtual.simulated_provider import Arrival
 from fairlane.lab.simulator.config import SimulatedModel
 
 Span = tuple[float, float]
@@ -72,6 +73,11 @@ def rate_at(model: SimulatedModel, at_s: float, tokens_a_call: float) -> float:
     if model.max_concurrency is not None:
         rates.append(model.max_concurrency * 60_000 / max(1.0, mean_latency_ms(model)))
     return min(rates)
+
+
+def counted_tokens(model: SimulatedModel, admitted: Iterable[Arrival]) -> float:
+    """Tokens that these calls used of the token limit, which may count an output token several times."""
+    return sum(call.input_tokens + call.output_tokens * model.output_factor for call in admitted)
 
 
 def turning_points(model: SimulatedModel, sheds: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:

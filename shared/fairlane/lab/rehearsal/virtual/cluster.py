@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -84,7 +84,6 @@ class Cluster:
         self._ids = count(1)
         self._unseen = True  # whether Redis may have changed since the last look
         self._lanes_known, self._head = 0, list[Any]()
-        self._awaited: set[RunRef] | None = None
         load_all(redis)
         keep_functions(redis)
         self._functions = Functions()
@@ -136,11 +135,6 @@ class Cluster:
         self.announce(team)
         return ref
 
-    def cancel(self, ref: RunRef) -> None:
-        """Request the cancellation of a run."""
-        self.outbox.cancel(ref)
-        self.announce(ref.team)
-
     def announce(self, team: str) -> None:
         """Do what a message on the wake-up channel does: every scheduler soon reads this inbox."""
         for process in self.processes:
@@ -152,40 +146,12 @@ class Cluster:
         """A run's status, as its client reads it."""
         return self.reader.status(ref, self.specs[ref])
 
-    def at(self, seconds: float, action: Callable[[], object]) -> None:
-        """Run an action ``seconds`` from now."""
-
-        def act() -> None:
-            self._send(self.simulated.take_calls())
-            action()
-            self._unseen = True
-
-        self.events.after(round(seconds * 1000), act)
-
-    def run_until_finished(self, *refs: RunRef, limit_s: float = 3600) -> float:
-        """Let time pass until the runs have finished; returns how many seconds passed."""
-        began = self.now_ms
-        self._awaited = set(refs or self.specs)
-        try:
-            for _ in self._moments(limit_s):
-                if not self._awaited:
-                    return (self.now_ms - began) / 1000
-            raise AssertionError(f"after {limit_s:g} s: {[self.status(ref) for ref in self._awaited]}")
-        finally:
-            self._awaited = None
-
     def run_for(self, seconds: float) -> None:
         """Let ``seconds`` pass."""
         until_ms = self.now_ms + round(seconds * 1000)
         for _ in self._moments(seconds):
             pass
         self.clock.advance((until_ms - self.now_ms) / 1000)
-
-    def moments(self, limit_s: float) -> Iterator[int]:
-        """Each millisecond with an event, after it; the caller may act in between."""
-        for now_ms in self._moments(limit_s):
-            yield now_ms
-            self._unseen = True
 
     def _moments(self, limit_s: float) -> Iterator[int]:
         until_ms = self.now_ms + round(limit_s * 1000)
@@ -235,14 +201,12 @@ class Cluster:
         pipeline.exists(self.keys.dirty)
         pipeline.zrange(self.keys.delayed, 0, 0)
         pipeline.scard(self.keys.lanes)
-        if self._awaited is not None:
-            pipeline.smembers(self.keys.active)
         replies = pipeline.execute()
         for (_, on_reply), reply in zip(calls, replies, strict=False):
             on_reply(reply)
         self._note_changes(*replies[len(calls) :])
 
-    def _note_changes(self, dirty: int, head: list[Any], lanes: int, active: Iterable[bytes] = ()) -> None:
+    def _note_changes(self, dirty: int, head: list[Any], lanes: int) -> None:
         """Wake the schedulers, as a script's message would: something is marked, or due sooner."""
         if dirty or (head and head != self._head):
             self._wake()
@@ -251,11 +215,6 @@ class Cluster:
             self._lanes_known, self.simulated.lanes = lanes, self.lanes.names()
             for worker in self.simulated.workers:
                 self.events.after(1, partial(self.simulated.beat, worker, changed=True))
-        if self._awaited is not None:
-            self._awaited = self._unfinished(self._awaited, {text.decode() for text in active})
-
-    def _unfinished(self, awaited: set[RunRef], active: set[str]) -> set[RunRef]:
-        return {ref for ref in awaited if str(ref) in active or not self.redis.exists(self.keys.state(ref))}
 
     def _wake(self) -> None:
         for process in self.processes:

@@ -14,7 +14,16 @@ from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.lab.simulator.limits.admission import Limits
 from fairlane.lab.simulator.limits.queueing import Queue
-from fairlane.lab.simulator.model.behaviour import BEFORE_WORK, ERROR_STATUS, Draw, Fault, draw, remaining_ms
+from fairlane.lab.simulator.model.behaviour import (
+    BEFORE_WORK,
+    ERROR_STATUS,
+    Draw,
+    Fault,
+    charge_of,
+    draw,
+    longest_answer,
+    remaining_ms,
+)
 from fairlane.model.hints import Axis, AxisHint, Hints
 from fairlane.model.job import Attempt
 from fairlane.model.outcome import (
@@ -66,7 +75,6 @@ class _Work:
     success: Outcome
     hints: Hints | None
     begun_ms: int | None = None
-    over: bool = False
 
 
 class SimulatedProvider:
@@ -114,8 +122,8 @@ class SimulatedProvider:
             return
         now_ms = self._events.now_ms
         fate = self._fate = self._fate or draw(self._seed, "rehearsal", self._admitted, self.model)
-        output = min(fate.output_tokens, self._longest(load))
-        charge, charged_output = self._charge(load, fate, output)
+        output = min(fate.output_tokens, longest_answer(self.model, load.max_tokens))
+        charge, charged_output = charge_of(self.model, load.input_tokens, output, load.max_tokens, fate.fault)
         axis = self.limits.admit(charge, now_ms, charged_output)
         self._note(load, axis or ADMITTED, output)
         if axis is not None:
@@ -145,29 +153,12 @@ class SimulatedProvider:
             return BURST, RateLimited("too fast", retry_after_ms=wait_ms if self._says_when() else None)
         return None
 
-    def _charge(self, load: Load, fate: Draw, output: int) -> tuple[int, int]:
-        """Tokens that admission charges: all, and the output among them."""
-        if self.model.charge == "reserved":
-            most = self._longest(load)
-            return load.input_tokens + most, most
-        return (0, 0) if fate.fault in BEFORE_WORK else (load.input_tokens + output, output)
-
-    def _longest(self, load: Load) -> int:
-        """Tokens that an answer cannot exceed."""
-        most = self.model.max_output_tokens
-        return most if load.max_tokens is None else min(most, load.max_tokens)
-
     def _refusal(self, axis: Axis, charge: int, output: int) -> Outcome:
-        wait_ms = None
+        wait_ms, hints = None, self._hints(axis)
         if self._says_when():
-            concurrency = axis == "concurrency"
-            now_ms = self._events.now_ms
-            wait_ms = (
-                round(mean_latency_ms(self.model))
-                if concurrency
-                else self.limits.wait_ms(charge, now_ms, output)
-            )
-        hints = self._hints(axis)
+            wait_ms = round(mean_latency_ms(self.model))
+            if axis != "concurrency":
+                wait_ms = self.limits.wait_ms(charge, self._events.now_ms, output)
         if axis == "concurrency" and self.model.concurrency_status == 503:
             return Overloaded("no place is free", 503, retry_after_ms=wait_ms, hints=hints)
         return RateLimited(f"rate limit reached on {axis}", retry_after_ms=wait_ms, hints=hints)

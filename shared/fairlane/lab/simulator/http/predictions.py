@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any
 
 from aiohttp import web
@@ -50,9 +51,9 @@ class Predictions:
         """The routes that list, poll and cancel predictions; `begin` creates them."""
         one = "/v1/predictions/{prediction}"
         return [
-            web.get("/v1/predictions", self._list),
-            web.get(one, self._poll),
-            web.post(f"{one}/cancel", self._cancel),
+            web.get("/v1/predictions", partial(self._guarded, answer=self._list)),
+            web.get(one, partial(self._guarded, answer=self._poll)),
+            web.post(f"{one}/cancel", partial(self._guarded, answer=self._cancel)),
         ]
 
     def takes(self, dialect: Dialect, work: Work) -> bool:
@@ -115,18 +116,21 @@ class Predictions:
             await self._sleep(work.draw.latency_s / len(pieces))
             prediction.state = replace(prediction.state, pieces=[*prediction.state.pieces, piece])
 
-    async def _poll(self, request: web.Request) -> web.Response:
+    async def _guarded(
+        self, request: web.Request, answer: Callable[[web.Request], web.Response]
+    ) -> web.Response:
         if not self._authorized(request, self._dialect):
             return error_response(self._dialect, _UNAUTHENTICATED)
+        return answer(request)
+
+    def _poll(self, request: web.Request) -> web.Response:
         self._stats.looked += 1
         prediction = self._known.get(request.match_info["prediction"])
         if prediction is None:
             return error_response(self._dialect, _UNKNOWN)
         return self._answer(request, prediction, 200)
 
-    async def _cancel(self, request: web.Request) -> web.Response:
-        if not self._authorized(request, self._dialect):
-            return error_response(self._dialect, _UNAUTHENTICATED)
+    def _cancel(self, request: web.Request) -> web.Response:
         prediction = self._known.get(request.match_info["prediction"])
         if prediction is None:
             return error_response(self._dialect, _UNKNOWN)
@@ -136,9 +140,7 @@ class Predictions:
             prediction.task.cancel()
         return self._answer(request, prediction, 200)
 
-    async def _list(self, request: web.Request) -> web.Response:
-        if not self._authorized(request, self._dialect):
-            return error_response(self._dialect, _UNAUTHENTICATED)
+    def _list(self, request: web.Request) -> web.Response:
         root, newest_first = _root(request), reversed(self._known.values())
         documents = [self._dialect.document(prediction.state, root) for prediction in newest_first]
         return _json({"previous": None, "next": None, "results": documents[:100]}, 200)

@@ -13,10 +13,16 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Literal, Self
 
-from fairlane.lab.simulator.config import SimulatedModel
+from fairlane.lab.simulator.config import ModelLimits
 from fairlane.lab.simulator.limits.adaptive import Acceleration, Shrinking
-from fairlane.lab.simulator.limits.shapes import MS_PER_MINUTE, Gate, Shape, TokenBucket
-from fairlane.lab.simulator.limits.windows import FixedWindow, SlidingLog
+from fairlane.lab.simulator.limits.shapes import (
+    MS_PER_MINUTE,
+    FixedWindow,
+    Gate,
+    Shape,
+    SlidingLog,
+    TokenBucket,
+)
 
 Axis = Literal["requests", "tokens", "input", "output", "day", "concurrency"]
 """Requests, total, input and output tokens per minute, requests per day, calls in flight."""
@@ -64,9 +70,8 @@ class Limits:
     the admitted requests of others.
     """
 
-    def __init__(self, model: SimulatedModel, now_ms: int) -> None:
+    def __init__(self, model: ModelLimits, now_ms: int) -> None:
         self.in_flight = self.foreign_admitted = 0
-        self._concurrency = model.max_concurrency
         self._most_in_flight = None if model.max_concurrency is None else model.max_concurrency + model.queue
         self._foreign = Foreign(model.foreign, now_ms)
         self._foreign_tokens = model.foreign_tokens
@@ -87,11 +92,6 @@ class Limits:
         self._next_event_ms = self._find_next_event()
         # Search results by amounts; valid until a request of ours is charged or changes the limits.
         self._found: dict[tuple[int, ...], int] = {}
-
-    @property
-    def queued(self) -> int:
-        """How many of those in flight wait because ``max_concurrency`` is reached."""
-        return max(0, self.in_flight - self._concurrency) if self._concurrency is not None else 0
 
     def admit(self, charge: int, now_ms: int, output: int = 0) -> Axis | None:
         """Charge a request and count it as in flight, or return the axis that rejects it.
@@ -145,7 +145,7 @@ class Limits:
         shown = self._shapes | self._views
         return {axis: _level(axis, shape, now_ms) for axis, shape in shown.items()}
 
-    def _add_shapes(self, model: SimulatedModel, now_ms: int) -> None:
+    def _add_shapes(self, model: ModelLimits, now_ms: int) -> None:
         per_minute: dict[Axis, float | None] = {
             "requests": model.requests_per_minute,
             "tokens": model.tokens_per_minute,
@@ -255,7 +255,7 @@ class Limits:
         return twin
 
 
-def _shape(model: SimulatedModel, axis: Axis, per_minute: float, now_ms: int) -> Shape:
+def _shape(model: ModelLimits, axis: Axis, per_minute: float, now_ms: int) -> Shape:
     kind, window_seconds = model.shape, model.window_seconds
     if axis != "requests":
         kind, window_seconds = model.token_shape or kind, model.token_window_seconds or window_seconds

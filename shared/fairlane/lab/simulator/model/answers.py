@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,16 +52,14 @@ class AnswerBook:
     def find(self, prompt: str) -> Known | None:
         """The last known question that ``prompt`` contains in full; worked examples come before it."""
         text = _collapsed(prompt)
-        for word in reversed(list(_WORD.finditer(text))):
-            begin = word.start()
-            for entry in self._by_key.get(text[begin : begin + self._key_chars], ()):
-                if text.startswith(entry.question, begin):
-                    return entry
-        return self._inside_a_word(text)
+        words = [word.start() for word in _WORD.finditer(text)]
+        # Only every position finds a question that follows another character at once, as in ``Q:Why``.
+        everywhere = range(len(text) - self._key_chars, -1, -1)
+        return self._at(text, reversed(words)) or self._at(text, everywhere)
 
-    def _inside_a_word(self, text: str) -> Known | None:
-        """A question that follows another character at once, as in ``Q:Why``. Slow: tries every position."""
-        for begin in range(len(text) - self._key_chars, -1, -1):
+    def _at(self, text: str, places: Iterable[int]) -> Known | None:
+        """The known question at the first of these places that has one."""
+        for begin in places:
             for entry in self._by_key.get(text[begin : begin + self._key_chars], ()):
                 if text.startswith(entry.question, begin):
                     return entry

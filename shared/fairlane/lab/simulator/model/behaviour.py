@@ -57,6 +57,23 @@ def draw(seed: int, name: str, ordinal: int, model: SimulatedModel) -> Draw:
     return Draw(latency_s=latency_ms / 1000, output_tokens=max(1, tokens), fault=fault)
 
 
+def longest_answer(model: SimulatedModel, max_tokens: int | None) -> int:
+    """Tokens that no answer to a request with ``max_tokens`` exceeds."""
+    return min(max_tokens or model.max_output_tokens, model.max_output_tokens)
+
+
+def charge_of(
+    model: SimulatedModel, prompt: int, output: int, max_tokens: int | None, fault: Fault | None
+) -> tuple[int, int]:
+    """All tokens that the limits charge for a request, and the output tokens among them."""
+    if model.charge == "reserved":
+        output = longest_answer(model, max_tokens)
+    elif fault in BEFORE_WORK:
+        return 0, 0
+    output = math.ceil(output * model.output_factor)
+    return prompt + output, output
+
+
 def share(seed: int, *parts: str) -> float:
     """A number in [0, 1) that depends on ``seed`` and ``parts`` alone."""
     digest = hashlib.blake2b("\0".join((str(seed), *parts)).encode(), digest_size=8).digest()
@@ -73,7 +90,7 @@ def remaining_ms(windows: Sequence[Window], elapsed_ms: int) -> int | None:
 
 
 def _fault(point: float, model: SimulatedModel) -> Fault | None:
-    for name, probability in model.faults.probabilities().items():
+    for name, probability in model.faults:
         if point < probability:
             return Fault(name)
         point -= probability

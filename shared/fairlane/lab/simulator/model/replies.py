@@ -10,7 +10,7 @@ from functools import partial
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.lab.simulator.model.answers import AnswerBook
 from fairlane.lab.simulator.model.assistant import Assistant, stretched
-from fairlane.lab.simulator.model.behaviour import share
+from fairlane.lab.simulator.model.behaviour import longest_answer, share
 from fairlane.lab.simulator.wire.dialect import CHARS_PER_TOKEN, Call, Reply, ToolUse, count_tokens
 
 DIMENSIONS = 32
@@ -42,8 +42,7 @@ class Composer:
 
     def _one(self, call: Call, drawn_tokens: int, sample: str = "") -> Reply:
         """One of the answers to a call; ``sample`` numbers them."""
-        longest = self._model.max_output_tokens
-        allowed = min(call.max_tokens or longest, longest)
+        allowed = longest_answer(self._model, call.max_tokens)
         refusals = self._model.refusals
         if refusals and share(self._seed, self._name, "refusal", call.prompt + sample) < refusals:
             return replace(_fitted(REFUSAL, allowed), refused=True)

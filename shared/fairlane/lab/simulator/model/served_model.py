@@ -3,41 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from dataclasses import dataclass, field
 from typing import Literal
 
 from fairlane.core.clock import Clock
-from fairlane.lab.simulator.config import SimulatedModel
+from fairlane.lab.simulator.config import ModelLimits, SimulatedModel
 from fairlane.lab.simulator.limits.admission import Axis, Level, Limits
 from fairlane.lab.simulator.limits.queueing import Queue
-from fairlane.lab.simulator.model.behaviour import BEFORE_WORK, PAID, Draw, Fault, draw, remaining_ms
+from fairlane.lab.simulator.model.behaviour import PAID, Draw, Fault, charge_of, draw, remaining_ms
 from fairlane.lab.simulator.model.replies import Composer
 from fairlane.lab.simulator.model.stats import ModelStats, Recorder
 from fairlane.lab.simulator.wire.dialect import Call, Exceeded, Problem, Reply, Stamp
-
-_LIMIT_FIELDS = (
-    "requests_per_minute",
-    "tokens_per_minute",
-    "input_tokens_per_minute",
-    "output_tokens_per_minute",
-    "requests_per_day",
-    "shape",
-    "token_shape",
-    "window_seconds",
-    "token_window_seconds",
-    "burst_seconds",
-    "remaining_of",
-    "limit_changes",
-    "foreign",
-    "foreign_tokens",
-    "acceleration",
-    "acceleration_floor",
-    "shrink_on_overrun",
-    "initial_share",
-    "max_concurrency",
-    "queue",
-)
 
 
 @dataclass(slots=True, eq=False)
@@ -122,8 +98,7 @@ class ServedModel:
 
     def reconfigure(self, model: SimulatedModel, composer: Composer) -> None:
         """Behave as ``model`` from now on. Counts stay; limits start again only if one of them changed."""
-        limits_changed = any(getattr(model, field) != getattr(self.model, field) for field in _LIMIT_FIELDS)
-        if limits_changed:
+        if any(getattr(model, name) != getattr(self.model, name) for name in ModelLimits.model_fields):
             in_flight, self._limits = self._limits.in_flight, Limits(model, self._clock.monotonic_ms())
             self._limits.in_flight = in_flight
             _begin(self._queue.resize(model.max_concurrency))
@@ -164,16 +139,10 @@ class ServedModel:
     def _charge(self, call: Call, drawn: Draw, reply: Reply) -> tuple[int, int]:
         """All tokens that the limits charge for the request, and the output tokens among them."""
         if call.inputs:
-            output = 0
-        elif self.model.charge == "reserved":
-            longest = self.model.max_output_tokens
-            output = min(call.max_tokens or longest, longest)
-        elif drawn.fault in BEFORE_WORK:
-            return 0, 0
-        else:
-            output = reply.completion_tokens
-        output = math.ceil(output * self.model.output_factor)
-        return call.prompt_tokens + output, output
+            return call.prompt_tokens, 0
+        return charge_of(
+            self.model, call.prompt_tokens, reply.completion_tokens, call.max_tokens, drawn.fault
+        )
 
     def _wait_ms(self, axis: Axis, charge: int, output: int, now_ms: int) -> int:
         if axis == "concurrency":

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Sequence
 from typing import Literal
 
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from fairlane.lab.simulator.limits.admission import Axis
 from fairlane.lab.simulator.model.behaviour import PAID, Fault
@@ -51,24 +51,24 @@ class ModelStats(BaseModel):
     epoch seconds.
     """
 
-    requests: int
-    admitted: int
-    rejected: int
-    rejected_by: Rejections
-    completed: int
-    abandoned: int
-    errors: dict[str, int]
-    in_flight: int
-    peak_in_flight: int
-    prompt_tokens: int
-    completion_tokens: int
-    duplicates: int
-    duplicates_after: Duplicates
-    admissions_per_second: list[tuple[int, int]]
-    first_admitted_s: float | None
-    first_admitted_at: float | None
-    last_completed_s: float | None
-    last_completed_at: float | None
+    requests: int = 0
+    admitted: int = 0
+    rejected: int = 0
+    rejected_by: Rejections = Field(default_factory=Rejections)
+    completed: int = 0
+    abandoned: int = 0
+    errors: dict[str, int] = Field(default_factory=dict)
+    in_flight: int = 0
+    peak_in_flight: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    duplicates: int = 0
+    duplicates_after: Duplicates = Field(default_factory=Duplicates)
+    admissions_per_second: list[tuple[int, int]] = Field(default_factory=list)
+    first_admitted_s: float | None = None
+    first_admitted_at: float | None = None
+    last_completed_s: float | None = None
+    last_completed_at: float | None = None
 
 
 class PredictionStats(BaseModel):
@@ -95,101 +95,80 @@ class Recorder:
 
     def __init__(self, started_ms: int, wall_offset_ms: int) -> None:
         self._started_ms, self._wall_offset_ms = started_ms, wall_offset_ms
-        self._requests = self._admitted = self._completed = self._abandoned = 0
-        self._in_flight = self._peak = 0
-        self._rejected: Counter[str] = Counter()
-        self._errors: Counter[str] = Counter()
-        self._prompt_tokens = self._completion_tokens = 0
+        self._stats = ModelStats()
         self._paid: dict[bytes, str] = {}
-        self._duplicates: Counter[str] = Counter()
-        self._admissions: deque[list[int]] = deque(maxlen=REMEMBERED_SECONDS)
-        self._first_admitted_ms: int | None = None
-        self._last_completed_ms: int | None = None
 
     @property
     def admitted_count(self) -> int:
         """Requests admitted so far."""
-        return self._admitted
+        return self._stats.admitted
 
     def arrived(self) -> None:
         """A request for this model arrived."""
-        self._requests += 1
+        self._stats.requests += 1
 
     def errored(self, kind: str) -> None:
         """A configured outage or status answered a request before the limits did."""
-        self._errors[kind] += 1
+        self._stats.errors[kind] = self._stats.errors.get(kind, 0) + 1
 
     def rejected(self, by: RejectedBy) -> None:
         """A limit rejected a request."""
-        self._rejected[by] += 1
+        self._stats.rejected += 1
+        _count(self._stats.rejected_by, by)
 
     def admitted(self, now_ms: int) -> None:
         """All limits admitted a request, which is in flight now."""
-        self._admitted += 1
-        self._in_flight += 1
-        self._peak = max(self._peak, self._in_flight)
-        second = (now_ms - self._started_ms) // 1000
-        if self._admissions and self._admissions[-1][0] == second:
-            self._admissions[-1][1] += 1
+        stats = self._stats
+        stats.admitted += 1
+        stats.in_flight += 1
+        stats.peak_in_flight = max(stats.peak_in_flight, stats.in_flight)
+        second, seconds = (now_ms - self._started_ms) // 1000, stats.admissions_per_second
+        if seconds and seconds[-1][0] == second:
+            seconds[-1] = (second, seconds[-1][1] + 1)
         else:
-            self._admissions.append([second, 1])
-        if self._first_admitted_ms is None:
-            self._first_admitted_ms = now_ms
+            seconds.append((second, 1))
+            del seconds[:-REMEMBERED_SECONDS]
+        if stats.first_admitted_s is None:
+            stats.first_admitted_s, stats.first_admitted_at = self._moment(now_ms)
 
     def abandoned(self) -> None:
         """The client went away before its answer was ready."""
-        self._in_flight -= 1
-        self._abandoned += 1
+        self._stats.in_flight -= 1
+        self._stats.abandoned += 1
 
     def failed(self, fault: Fault) -> None:
         """An admitted request ended with ``fault``."""
-        self._in_flight -= 1
-        self._errors[fault] += 1
+        self._stats.in_flight -= 1
+        self.errored(str(fault))
 
     def completed(self, now_ms: int) -> None:
         """An admitted request got its whole answer."""
-        self._in_flight -= 1
-        self._completed += 1
-        self._last_completed_ms = now_ms
+        self._stats.in_flight -= 1
+        self._stats.completed += 1
+        self._stats.last_completed_s, self._stats.last_completed_at = self._moment(now_ms)
 
     def paid(self, prompt: str, prompt_tokens: int, completion_tokens: int, ending: Fault | None) -> None:
         """The model did the work for ``prompt``, whether or not the client got the answer."""
-        self._prompt_tokens += prompt_tokens
-        self._completion_tokens += completion_tokens
+        self._stats.prompt_tokens += prompt_tokens
+        self._stats.completion_tokens += completion_tokens
         key = hashlib.blake2b(prompt.encode(), digest_size=8).digest()
         earlier = self._paid.get(key)
         if earlier is not None:
-            self._duplicates[earlier] += 1
+            self._stats.duplicates += 1
+            _count(self._stats.duplicates_after, earlier)
         self._paid[key] = str(ending) if ending in PAID else "completed"
 
     def snapshot(self) -> ModelStats:
         """The current counts."""
-        return ModelStats(
-            requests=self._requests,
-            admitted=self._admitted,
-            rejected=self._rejected.total(),
-            rejected_by=Rejections(**self._rejected),
-            completed=self._completed,
-            abandoned=self._abandoned,
-            errors=dict(self._errors),
-            in_flight=self._in_flight,
-            peak_in_flight=self._peak,
-            prompt_tokens=self._prompt_tokens,
-            completion_tokens=self._completion_tokens,
-            duplicates=self._duplicates.total(),
-            duplicates_after=Duplicates(**self._duplicates),
-            admissions_per_second=[(second, count) for second, count in self._admissions],
-            first_admitted_s=self._since_start(self._first_admitted_ms),
-            first_admitted_at=self._wall(self._first_admitted_ms),
-            last_completed_s=self._since_start(self._last_completed_ms),
-            last_completed_at=self._wall(self._last_completed_ms),
-        )
+        return self._stats.model_copy(deep=True)
 
-    def _since_start(self, at_ms: int | None) -> float | None:
-        return None if at_ms is None else (at_ms - self._started_ms) / 1000
+    def _moment(self, at_ms: int) -> tuple[float, float]:
+        """A time as seconds since the start, and as epoch seconds."""
+        return (at_ms - self._started_ms) / 1000, (at_ms + self._wall_offset_ms) / 1000
 
-    def _wall(self, at_ms: int | None) -> float | None:
-        return None if at_ms is None else (at_ms + self._wall_offset_ms) / 1000
+
+def _count(counts: Rejections | Duplicates, name: str) -> None:
+    setattr(counts, name, getattr(counts, name) + 1)
 
 
 def max_admitted_in_window(admissions: Sequence[tuple[int, int]], seconds: int) -> int:

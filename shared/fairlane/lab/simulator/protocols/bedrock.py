@@ -9,18 +9,20 @@ from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 from zlib import crc32
 
-from fairlane.lab.simulator.protocols.bedrock_request import read_call
 from fairlane.lab.simulator.wire.dialect import (
     NO_PATH,
     Call,
     Dialect,
+    OfferedTool,
     Presented,
     Problem,
     Reply,
+    RequestError,
     Stamp,
     halves,
     write_json,
 )
+from fairlane.lab.simulator.wire.reading import is_number, last_question, named, read_positive
 
 _BY_STATUS = {
     400: "ValidationException",
@@ -36,13 +38,24 @@ _BY_STATUS = {
 _OPENAIS = {"temperature": "temperature", "topP": "top_p", "stopSequences": "stop"}
 _BY_CODE = {"quota": "ServiceQuotaExceededException", "key": "UnrecognizedClientException"}
 _AXIS_WORDS: Mapping[str, str] = {
-    "requests": "requests",
-    "tokens": "tokens",
-    "input": "tokens",
-    "output": "tokens",
+    **dict.fromkeys(("requests", "concurrency"), "requests"),
+    **dict.fromkeys(("tokens", "input", "output"), "tokens"),
     "day": "requests per day",
-    "concurrency": "requests",
 }
+_MEMBERS = frozenset(
+    {
+        *("additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig"),
+        *("inferenceConfig", "messages", "outputConfig", "performanceConfig", "promptVariables"),
+        *("requestMetadata", "serviceTier", "system", "toolConfig"),
+    }
+)
+_BLOCKS = frozenset(
+    {
+        *("text", "image", "document", "video", "audio", "toolUse", "toolResult", "guardContent"),
+        *("cachePoint", "reasoningContent", "citationsContent", "searchResult"),
+    }
+)
+_INFERENCE = frozenset({"maxTokens", "temperature", "topP", "stopSequences"})
 
 
 class Bedrock(Dialect):
@@ -53,8 +66,28 @@ class Bedrock(Dialect):
     wrong_key_status: ClassVar[int] = 403
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
-        """The path names the model and the operation, which says whether the answer is a stream."""
-        return read_call(payload, path.get("model", ""), stream=path.get("operation") == "converse-stream")
+        """The path names the model and the operation, which says whether the answer is a stream.
+
+        It rejects each request that breaks a constraint of Amazon's service model.
+        """
+        body = _object(payload, "body")
+        _known(body, _MEMBERS, "body")
+        inference = _object(body.get("inferenceConfig", {}), "inferenceConfig")
+        _check_inference(inference)
+        _object(body.get("additionalModelRequestFields", {}), "additionalModelRequestFields")
+        conversation = _conversation(body.get("messages"))
+        system = [
+            _text(block, f"system.{at}") for at, block in enumerate(_list(body.get("system", []), "system"))
+        ]
+        return Call(
+            model=path.get("model", ""),
+            prompt="\n".join([*system, *(text for _, text in conversation)]),
+            question=last_question(conversation),
+            max_tokens=read_positive(inference, "maxTokens"),
+            stream=path.get("operation") == "converse-stream",
+            schema=_schema(body.get("outputConfig")),
+            tools=_tools(body.get("toolConfig")),
+        )
 
     def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
         """See `Dialect.parameters`: they are in two objects, and a schema in a third."""
@@ -71,11 +104,11 @@ class Bedrock(Dialect):
     def accepts(self, presented: Presented, key: str) -> bool:
         """A bearer token that equals ``key``, or else a valid signature."""
         bearer = self.presented_key(presented.headers)
-        return bearer == key if bearer is not None else is_signed(presented, key, "bedrock")
+        return bearer == key if bearer is not None else is_signed(presented, key)
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json({"message": _message(problem)})
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """See `Dialect.error_document`."""
+        return {"message": _message(problem)}
 
     def error_headers(self, problem: Problem) -> dict[str, str]:
         """The exception's name, which the body lacks."""
@@ -119,7 +152,7 @@ class Bedrock(Dialect):
     def stream_error(self, problem: Problem) -> bytes:
         """An exception frame; its name begins in lower case."""
         kind = _kind(problem)
-        return exception_frame(kind[0].lower() + kind[1:], {"message": _message(problem)})
+        return _frame("exception", kind[0].lower() + kind[1:], self.error_document(problem))
 
 
 def _use(name: str, stamp: Stamp) -> dict[str, Any]:
@@ -164,7 +197,7 @@ _STRING_TYPE = b"\x07"
 """Type of a header whose value is text."""
 
 
-def is_signed(presented: Presented, key: str, service: str) -> bool:
+def is_signed(presented: Presented, key: str) -> bool:
     """Whether the signature of ``ID:SECRET`` covers method, path, body and the signed headers."""
     from botocore.auth import SigV4Auth
     from botocore.awsrequest import AWSRequest
@@ -174,10 +207,10 @@ def is_signed(presented: Presented, key: str, service: str) -> bool:
     identity, _, secret = key.partition(":")
     if found is None or not secret:
         return False
-    access_key, day, region, service_named, signed, signature = found.groups()
+    access_key, day, region, service, signed, signature = found.groups()
     names = set(signed.split(";"))
     stamp = presented.headers.get("X-Amz-Date", "")
-    if (access_key, service_named, day) != (identity, service, stamp[:8]) or not names >= _REQUIRED:
+    if (access_key, service, day) != (identity, "bedrock", stamp[:8]) or not names >= _REQUIRED:
         return False
     headers = {name: presented.headers.get(name, "") for name in names}
     request = AWSRequest(presented.method, presented.url, headers, presented.body)
@@ -189,18 +222,17 @@ def is_signed(presented: Presented, key: str, service: str) -> bool:
 
 def event_frame(kind: str, payload: Mapping[str, object]) -> bytes:
     """An event whose payload is JSON."""
-    return _frame("event", {":event-type": kind}, payload)
+    return _frame("event", kind, payload)
 
 
-def exception_frame(kind: str, payload: Mapping[str, object]) -> bytes:
-    """The frame that ends a failed stream."""
-    return _frame("exception", {":exception-type": kind}, payload)
-
-
-def _frame(message_type: str, kind: Mapping[str, str], payload: Mapping[str, object]) -> bytes:
+def _frame(message_type: str, kind: str, payload: Mapping[str, object]) -> bytes:
     """Lengths and their checksum, headers, payload, and the checksum of all of it."""
-    named = {**kind, ":content-type": "application/json", ":message-type": message_type}
-    headers = b"".join(_header(name, text) for name, text in named.items())
+    fields = {
+        f":{message_type}-type": kind,
+        ":content-type": "application/json",
+        ":message-type": message_type,
+    }
+    headers = b"".join(_header(name, text) for name, text in fields.items())
     data = write_json(payload)
     lengths = (16 + len(headers) + len(data)).to_bytes(4) + len(headers).to_bytes(4)
     message = lengths + crc32(lengths).to_bytes(4) + headers + data
@@ -209,3 +241,97 @@ def _frame(message_type: str, kind: Mapping[str, str], payload: Mapping[str, obj
 
 def _header(name: str, text: str) -> bytes:
     return bytes([len(name)]) + name.encode() + _STRING_TYPE + len(text).to_bytes(2) + text.encode()
+
+
+def _check_inference(inference: dict[str, Any]) -> None:
+    _known(inference, _INFERENCE, "inferenceConfig")
+    for name in ("temperature", "topP"):
+        if not is_number(inference.get(name, 0), 0, 1):
+            raise RequestError(f"Value at 'inferenceConfig.{name}' must be a number from 0 to 1")
+    words = _list(inference.get("stopSequences", []), "inferenceConfig.stopSequences")
+    if not all(isinstance(word, str) and word for word in words):
+        raise RequestError("Value at 'inferenceConfig.stopSequences' must be texts")
+
+
+def _conversation(messages: Any) -> list[tuple[str, str]]:
+    """Role and text of each message: user and assistant in turns, the user first."""
+    conversation: list[tuple[str, str]] = []
+    for at, message in enumerate(_list(messages, "messages")):
+        role = _object(message, f"messages.{at}").get("role")
+        if role not in ("user", "assistant"):
+            raise RequestError(f"Value at 'messages.{at}.role' must be one of user, assistant")
+        if role == (conversation[-1][0] if conversation else "assistant"):
+            raise RequestError("A conversation must alternate between user and assistant roles.")
+        blocks = _list(message.get("content"), f"messages.{at}.content")
+        conversation.append((role, "".join(_said(block, f"messages.{at}.content") for block in blocks)))
+    if not conversation:
+        raise RequestError("A conversation must start with a user message.")
+    return conversation
+
+
+def _said(block: Any, field: str) -> str:
+    """A block's text; other members of the union, such as an image or a call of a tool, have none."""
+    members = _object(block, field).keys() & _BLOCKS
+    if len(members) != 1:
+        raise RequestError(f"Value at '{field}' must have exactly one member of the union ContentBlock")
+    return _text(block, field) if members == {"text"} else ""
+
+
+def _text(block: Any, field: str) -> str:
+    text = _object(block, field).get("text")
+    if not isinstance(text, str) or not text.strip():
+        raise RequestError(f"The text field in the ContentBlock object at {field} is blank.")
+    return text
+
+
+def _schema(output: Any) -> dict[str, Any] | None:
+    match output:
+        case None:
+            return None
+        case {"textFormat": {"type": "json_schema", "structure": {"jsonSchema": {"schema": str(text)}}}}:
+            try:
+                return _object(json.loads(text), "outputConfig.textFormat.structure.jsonSchema.schema")
+            except ValueError:
+                raise RequestError("outputConfig: the schema is not JSON") from None
+    raise RequestError("Value at 'outputConfig.textFormat' must be a json_schema")
+
+
+def _tools(config: Any) -> tuple[OfferedTool, ...]:
+    """The tools that the model may call; a single one if ``toolChoice`` names it."""
+    if config is None:
+        return ()
+    specs = _list(_object(config, "toolConfig").get("tools"), "toolConfig.tools")
+    if not specs:
+        raise RequestError("Value at 'toolConfig.tools' must have length greater than or equal to 1")
+    tools = tuple(_tool(at, spec) for at, spec in enumerate(specs))
+    match config.get("toolChoice", {"auto": {}}):
+        case {"auto": {}} | {"any": {}}:
+            return tools
+        case {"tool": {"name": str(name)}} if wanted := named(tools, name):
+            return wanted
+    raise RequestError("Value at 'toolConfig.toolChoice' must be one of auto, any, tool")
+
+
+def _tool(at: int, spec: Any) -> OfferedTool:
+    match spec:
+        case {"toolSpec": {"name": str(name), "inputSchema": {"json": dict(schema)}}} if name:
+            return OfferedTool(name, schema)
+    raise RequestError(f"Value at 'toolConfig.tools.{at}' must be a toolSpec with name and inputSchema.json")
+
+
+def _object(value: Any, field: str) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise RequestError(f"Value at '{field}' must be an object")
+    return value
+
+
+def _list(value: Any, field: str) -> list[Any]:
+    if not isinstance(value, list):
+        raise RequestError(f"Value at '{field}' must be a list")
+    return value
+
+
+def _known(value: dict[str, Any], names: frozenset[str], field: str) -> None:
+    for name in value:
+        if name not in names:
+            raise RequestError(f"Value at '{field}': {name} is not a member")

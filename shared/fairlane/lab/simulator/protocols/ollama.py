@@ -55,7 +55,6 @@ class Ollama(Dialect):
             question=question,
             max_tokens=allowed if allowed > 0 else None,
             stream=payload.get("stream") is None or read_flag(payload, "stream"),
-            include_usage=True,
             schema=_schema(payload.get("format")),
             tools=read_tools(payload),
         )
@@ -64,11 +63,11 @@ class Ollama(Dialect):
         """See `Dialect.parameters`: they are in ``options``."""
         return {**(payload.get("options") or {}), "response_format": payload.get("format")}
 
-    def error(self, problem: Problem) -> bytes:
+    def error_document(self, problem: Problem) -> dict[str, Any]:
         """An object with one sentence; Ollama names an unknown model in its own words."""
         found = _UNKNOWN.match(problem.message)
         message = f"model '{found[1]}' not found" if found else problem.message
-        return write_json({"error": message})
+        return {"error": message}
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""

@@ -15,7 +15,6 @@ from fairlane.lab.simulator.wire.dialect import (
     Problem,
     Reply,
     RequestError,
-    RetryAfterForm,
     Stamp,
     credential,
     write_json,
@@ -55,8 +54,7 @@ class InvalidInputError(RequestError):
     """The model does not accept this input."""
 
     def __init__(self, message: str) -> None:
-        super().__init__(message)
-        self.problem = Problem(422, f"- input: {message}\n")
+        super().__init__(f"- input: {message}\n", 422)
 
 
 class Replicate(Dialect):
@@ -67,7 +65,6 @@ class Replicate(Dialect):
         "/v1/models/{owner}/{name}/predictions",
         "/v1/deployments/{owner}/{name}/predictions",
     )
-    retry_after_forms: tuple[RetryAfterForm, ...] = ("seconds",)
 
     def parse(self, payload: Any, path: Mapping[str, str] = NO_PATH) -> Call:
         """The path or ``version`` names the model; the model's own input has the prompt."""
@@ -89,8 +86,6 @@ class Replicate(Dialect):
             prompt="\n".join(filter(None, (given.get("system_prompt"), prompt))),
             question=question,
             max_tokens=next(filter(None, counts), None),
-            stream=False,
-            include_usage=True,
         )
 
     def parameters(self, payload: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -106,7 +101,7 @@ class Replicate(Dialect):
         """A used-up quota is a 402."""
         return 402 if problem.code == "quota" else problem.status
 
-    def error(self, problem: Problem) -> bytes:
+    def error_document(self, problem: Problem) -> dict[str, Any]:
         """A problem document; that of a 429 says when the limit resets."""
         status = self.status(problem)
         document: dict[str, Any] = {
@@ -117,7 +112,7 @@ class Replicate(Dialect):
         if status == 429:
             wait_s = -(-(problem.retry_after_ms or 0) // 1000)
             document["detail"] = f"Request was throttled. Your rate limit resets in ~{wait_s}s."
-        return write_json(document)
+        return document
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """A prediction that has succeeded."""
@@ -131,10 +126,6 @@ class Replicate(Dialect):
     def frames(self, call: Call, reply: Reply, pieces: Sequence[str], stamp: Stamp) -> list[bytes]:
         """The whole answer: Replicate's requests ask for no stream."""
         return [self.completion(call, reply, stamp)]
-
-    def stream_error(self, problem: Problem) -> bytes:
-        """See `Dialect.stream_error`."""
-        return self.error(problem)
 
     def document(self, state: PredictionState, root: str) -> dict[str, Any]:
         """The JSON document of a prediction; ``root`` is the URL of the API."""

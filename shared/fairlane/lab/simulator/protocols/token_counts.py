@@ -7,7 +7,6 @@ from typing import Any, ClassVar
 
 from fairlane.lab.simulator.protocols.anthropic_messages import AnthropicMessages
 from fairlane.lab.simulator.protocols.bedrock import Bedrock
-from fairlane.lab.simulator.protocols.bedrock_request import read_call
 from fairlane.lab.simulator.protocols.google.gemini import VERTEX, Gemini, Vertex
 from fairlane.lab.simulator.protocols.openai.responses import OpenAIResponses
 from fairlane.lab.simulator.wire.dialect import NO_PATH, Call, RequestError, write_json
@@ -79,7 +78,7 @@ class BedrockCount(Bedrock):
         """The body of a Converse request, in ``input.converse``."""
         match payload:
             case {"input": {"converse": converse}}:
-                return read_call(converse, path.get("model", ""), stream=False)
+                return super().parse(converse, path)
         raise RequestError("Value at 'input' must have the member converse")
 
     def count(self, call: Call) -> bytes:

@@ -43,9 +43,9 @@ class Call:
     model: str
     prompt: str
     question: str
-    max_tokens: int | None
-    stream: bool
-    include_usage: bool
+    max_tokens: int | None = None
+    stream: bool = False
+    include_usage: bool = True
     schema: Mapping[str, Any] | None = None
     tools: tuple[OfferedTool, ...] = ()
     inputs: tuple[str, ...] = ()
@@ -125,9 +125,9 @@ class Problem:
 class RequestError(Exception):
     """The request is invalid; carries the `Problem` to answer with."""
 
-    def __init__(self, message: str) -> None:
+    def __init__(self, message: str, status: int = 400, code: str | None = None) -> None:
         super().__init__(message)
-        self.problem = Problem(400, message)
+        self.problem = Problem(status, message, code)
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,8 +163,12 @@ class Dialect(ABC):
         """
 
     @abstractmethod
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """The JSON document of an error answer."""
+
     def error(self, problem: Problem) -> bytes:
         """The body of an error answer."""
+        return write_json(self.error_document(problem))
 
     @abstractmethod
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
@@ -177,9 +181,9 @@ class Dialect(ABC):
         The first block also opens the stream, and the last one closes it.
         """
 
-    @abstractmethod
     def stream_error(self, problem: Problem) -> bytes:
         """The event that reports a failure in mid-stream."""
+        return write_event(self.error_document(problem))
 
     def count(self, call: Call) -> bytes:
         """The body of the answer of a dialect that counts tokens."""

@@ -12,6 +12,10 @@ from fairlane.lab.simulator.wire.dialect import Dialect, RetryAfterForm
 
 _DAY_SECONDS = 86_400
 _TOKENS = ("tokens", "input", "output")
+_RETRY_AFTER: Mapping[HeaderStyle, tuple[RetryAfterForm, ...]] = {
+    "azure": ("milliseconds", "seconds"),
+    "fireworks": (),
+}
 _AZURE_PERIODS_S: Mapping[Axis, int] = {"requests": 10, "tokens": 60}
 
 Names = Iterable[tuple[str, Axis]]
@@ -26,15 +30,7 @@ _MISTRAL: Names = (("req-minute", "requests"), ("tokens-minute", "tokens"))
 
 def retry_after_forms(style: HeaderStyle, dialect: Dialect) -> tuple[RetryAfterForm, ...]:
     """The forms in which ``style`` writes a Retry-After."""
-    match style:
-        case "protocol":
-            return dialect.retry_after_forms
-        case "azure":
-            return ("milliseconds", "seconds")
-        case "fireworks":
-            return ()
-        case "groq" | "together" | "mistral" | "cerebras" | "xai" | "ietf":
-            return ("seconds",)
+    return dialect.retry_after_forms if style == "protocol" else _RETRY_AFTER.get(style, ("seconds",))
 
 
 def retry_after_headers(forms: Sequence[RetryAfterForm], wait_ms: int, now_ms: int) -> dict[str, str]:

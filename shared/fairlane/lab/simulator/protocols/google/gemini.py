@@ -65,12 +65,42 @@ class Gemini(Dialect):
         return headers.get("x-goog-api-key")
 
     def status(self, problem: Problem) -> int:
-        """See `Dialect.status`."""
-        return status_of(problem, self.service)
+        """Google's status: never 529; 402 without credit; at AI Studio 400 for a wrong key."""
+        if problem.code == "quota":
+            return 402
+        if problem.status == 401 and self.service == AI_STUDIO:
+            return 400
+        return 503 if problem.status == 529 else problem.status
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json(error_document(problem, self.service))
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """The body of an error.
+
+        AI Studio names the exceeded quota, its value and the delay before a retry. Vertex AI reports that its
+        shared capacity is exhausted, and the delay if it is configured to.
+        """
+        status, service = self.status(problem), self.service
+        error: dict[str, Any] = {
+            "code": status,
+            "message": _message(problem, service),
+            "status": _OF_STATUS.get(status, "INTERNAL"),
+        }
+        details = []
+        if problem.exceeded is not None and problem.exceeded.axis in _QUOTAS and service == AI_STUDIO:
+            details.append(_quota_failure(problem.exceeded))
+        if problem.retry_after_ms is not None:
+            seconds = -(-problem.retry_after_ms // 1000)
+            delay = DAYS_RETRY_DELAY if problem.code == "day" else f"{seconds}s"
+            details.append({"@type": f"{_PREFIX}RetryInfo", "retryDelay": delay})
+        if problem.status == 401 and service == AI_STUDIO:
+            reason = {
+                "reason": "API_KEY_INVALID",
+                "domain": "googleapis.com",
+                "metadata": {"service": service},
+            }
+            details.append({"@type": f"{_PREFIX}ErrorInfo", **reason})
+        if details:
+            error["details"] = details
+        return {"error": error}
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
@@ -85,7 +115,7 @@ class Gemini(Dialect):
 
     def stream_error(self, problem: Problem) -> bytes:
         """The bare error on several lines, not an event."""
-        return json.dumps(error_document(problem, self.service), indent=2).encode() + b"\n"
+        return json.dumps(self.error_document(problem), indent=2).encode() + b"\n"
 
 
 class Vertex(Gemini):
@@ -158,42 +188,6 @@ DAYS_RETRY_DELAY = "22s"
 """The delay that Google reports when a day's quota is used up, although it renews hours later."""
 
 
-def status_of(problem: Problem, service: str) -> int:
-    """Google's status: never 529; 402 without credit; at AI Studio 400 for a wrong key."""
-    if problem.code == "quota":
-        return 402
-    if problem.status == 401 and service == AI_STUDIO:
-        return 400
-    return 503 if problem.status == 529 else problem.status
-
-
-def error_document(problem: Problem, service: str) -> dict[str, Any]:
-    """The body of an error.
-
-    AI Studio names the exceeded quota, its value and the delay before a retry. Vertex AI reports that its
-    shared capacity is exhausted, and the delay if it is configured to.
-    """
-    status = status_of(problem, service)
-    error: dict[str, Any] = {
-        "code": status,
-        "message": _message(problem, service),
-        "status": _OF_STATUS.get(status, "INTERNAL"),
-    }
-    details = []
-    if problem.exceeded is not None and problem.exceeded.axis in _QUOTAS and service == AI_STUDIO:
-        details.append(_quota_failure(problem.exceeded))
-    if problem.retry_after_ms is not None:
-        seconds = -(-problem.retry_after_ms // 1000)
-        delay = DAYS_RETRY_DELAY if problem.code == "day" else f"{seconds}s"
-        details.append({"@type": f"{_PREFIX}RetryInfo", "retryDelay": delay})
-    if problem.status == 401 and service == AI_STUDIO:
-        reason = {"reason": "API_KEY_INVALID", "domain": "googleapis.com", "metadata": {"service": service}}
-        details.append({"@type": f"{_PREFIX}ErrorInfo", **reason})
-    if details:
-        error["details"] = details
-    return {"error": error}
-
-
 def _message(problem: Problem, service: str) -> str:
     if problem.status == 529:
         return "The model is overloaded. Please try again later."
@@ -240,8 +234,6 @@ class GeminiEmbeddings(Gemini):
             model=path["model"],
             prompt="\n".join(inputs),
             question=inputs[-1],
-            max_tokens=None,
-            stream=False,
             include_usage=batch,
             inputs=inputs,
         )

@@ -65,7 +65,6 @@ def read_call(payload: Any, path: Mapping[str, str]) -> Call:
         question=last_question(conversation),
         max_tokens=read_positive(generation, "maxOutputTokens"),
         stream=streams,
-        include_usage=True,
         schema=_schema(generation),
         tools=_tools(payload),
     )

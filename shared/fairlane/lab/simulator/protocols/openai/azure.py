@@ -17,7 +17,6 @@ from fairlane.lab.simulator.wire.dialect import (
     RequestError,
     Stamp,
     write_event,
-    write_json,
 )
 from fairlane.lab.simulator.wire.headers import azure_limit_headers
 
@@ -58,7 +57,7 @@ class AzureOpenAI(OpenAIChat):
         """The payload with the model of the path. Raises `RequestError` without an ``api-version``."""
         deployment = path.get("deployment")
         if deployment is not None and not _VERSION.fullmatch(path.get("api-version", "")):
-            raise _unknown_resource()
+            raise RequestError("Resource not found", 404, "404")
         if deployment is not None and isinstance(payload, dict):
             return {**payload, "model": deployment}
         return payload
@@ -82,27 +81,17 @@ class AzureOpenAI(OpenAIChat):
         frames[0] = write_event({**opening, "prompt_filter_results": _PROMPT}) + frames[0]
         return frames
 
-    def error(self, problem: Problem) -> bytes:
+    def error_document(self, problem: Problem) -> dict[str, Any]:
         """Azure's form with its own codes and messages; OpenAI's form for a 400."""
-        return write_json(_error(problem)) if problem.status != 400 else super().error(problem)
+        return _error(problem) if problem.status != 400 else super().error_document(problem)
 
     def error_headers(self, problem: Problem) -> dict[str, str]:
         """An identifier of the request, as Azure's gateway adds it."""
         return {"apim-request-id": "00000000-0000-4000-8000-000000000000"}
 
-    def stream_error(self, problem: Problem) -> bytes:
-        """See `Dialect.stream_error`."""
-        return write_event(_error(problem))
-
     def limit_headers(self, levels: Mapping[Axis, Level], now_ms: int) -> dict[str, str]:
         """See `Dialect.limit_headers`."""
         return azure_limit_headers(levels)
-
-
-def _unknown_resource() -> RequestError:
-    rejection = RequestError("Resource not found")
-    rejection.problem = Problem(404, "Resource not found", "404")
-    return rejection
 
 
 def _error(problem: Problem) -> dict[str, Any]:

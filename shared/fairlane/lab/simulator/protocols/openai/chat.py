@@ -37,12 +37,8 @@ _DONE = b"data: [DONE]\n\n"
 MOST_SAMPLES = 128
 
 _BY_CODE = {
-    "requests": ("requests", "rate_limit_exceeded"),
-    "tokens": ("tokens", "rate_limit_exceeded"),
-    "input": ("tokens", "rate_limit_exceeded"),
-    "output": ("tokens", "rate_limit_exceeded"),
-    "day": ("requests", "rate_limit_exceeded"),
-    "concurrency": ("requests", "rate_limit_exceeded"),
+    **dict.fromkeys(("requests", "day", "concurrency"), ("requests", "rate_limit_exceeded")),
+    **dict.fromkeys(("tokens", "input", "output"), ("tokens", "rate_limit_exceeded")),
     "quota": ("insufficient_quota", "insufficient_quota"),
 }
 _AXIS_WORDS: dict[Axis, str] = {
@@ -90,7 +86,7 @@ class OpenAIChat(Dialect):
             include_usage=read_flag(options, "include_usage"),
             schema=read_schema(payload),
             tools=chosen(read_tools(payload), payload.get("tool_choice")),
-            samples=1 if payload.get("n") is None else read_samples(payload),
+            samples=read_samples(payload),
         )
 
     def unsupported(self, name: str, value: Any) -> Problem:
@@ -109,9 +105,9 @@ class OpenAIChat(Dialect):
             )
         return Problem(400, message, parameter=name)
 
-    def error(self, problem: Problem) -> bytes:
-        """See `Dialect.error`."""
-        return write_json({"error": error_of(problem)})
+    def error_document(self, problem: Problem) -> dict[str, Any]:
+        """See `Dialect.error_document`."""
+        return {"error": error_of(problem)}
 
     def completion(self, call: Call, reply: Reply, stamp: Stamp) -> bytes:
         """See `Dialect.completion`."""
@@ -157,10 +153,6 @@ class OpenAIChat(Dialect):
             frames[-1] += write_event({**answer, "choices": [], "usage": usage_of(call, reply)})
         frames[-1] += _DONE
         return frames
-
-    def stream_error(self, problem: Problem) -> bytes:
-        """See `Dialect.stream_error`."""
-        return write_event({"error": error_of(problem)})
 
     def completion_fields(self) -> dict[str, Any]:
         """The fields that a vendor adds to a whole answer."""

@@ -82,9 +82,6 @@ def read_inputs(payload: Any) -> Call:
         model=payload["model"],
         prompt="\n".join(inputs),
         question=inputs[-1],
-        max_tokens=None,
-        stream=False,
-        include_usage=True,
         inputs=tuple(inputs),
         base64=form == "base64",
     )

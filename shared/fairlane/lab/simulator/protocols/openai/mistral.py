@@ -72,21 +72,17 @@ class MistralChat(OpenAIChat):
         """The usage, whether or not the request asks for it."""
         return {"usage": usage_of(call, reply)}
 
-    def error(self, problem: Problem) -> bytes:
+    def error_document(self, problem: Problem) -> dict[str, Any]:
         """Mistral's three forms: a sentence for a 401, validation details, or type and code."""
         match problem.status:
             case 401:
-                return write_json({"detail": "Unauthorized"})
+                return {"detail": "Unauthorized"}
             case 422 if problem.code == "detail":
                 message, kind, code = json.loads(problem.message), "invalid_request_error", None
             case status:
                 message = error_of(problem)["message"]
                 kind, code = _KINDS.get(status, ("internal_server_error", str(status)))
-        return write_json({"object": "error", "message": message, "type": kind, "param": None, "code": code})
-
-    def stream_error(self, problem: Problem) -> bytes:
-        """The error document as an event."""
-        return b"data: " + self.error(problem) + b"\n\n"
+        return {"object": "error", "message": message, "type": kind, "param": None, "code": code}
 
 
 def _invalid(errors: Sequence[tuple[str, str, str, Any]]) -> RequestError:
@@ -95,6 +91,4 @@ def _invalid(errors: Sequence[tuple[str, str, str, Any]]) -> RequestError:
         {"type": kind, "loc": ["body", field], "msg": message, "input": value}
         for kind, field, message, value in errors
     ]
-    rejection = RequestError("invalid")
-    rejection.problem = Problem(422, write_json({"detail": detail}).decode(), "detail")
-    return rejection
+    return RequestError(write_json({"detail": detail}).decode(), 422, "detail")
