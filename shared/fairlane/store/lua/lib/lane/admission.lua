@@ -32,8 +32,7 @@ local function limit_reached(admission, reserved, margins, trial)
   if reason then return reason, at end
   for _, bucket in ipairs(admission.buckets) do
     local wanted = bucket.axis == 'requests' and 1 or amount_on(bucket.axis, reserved)
-    local margin = math.min(math.ceil(margins[bucket.axis] or 0) * UNIT, bucket.full) -- no more ever spills
-    local need = math.min(wanted * UNIT, bucket.full) + margin
+    local need = math.min(wanted * UNIT, bucket.full) + math.ceil(margins[bucket.axis] or 0) * UNIT
     local has = bucket.level + bucket.spilled
     local ready = has < need and math.max(now, bucket.from_ms) + wait_for(has, need, bucket.pace)
     if ready and ready > (at or 0) and (bucket.configured or not trial) then reason, at = bucket.axis, ready end

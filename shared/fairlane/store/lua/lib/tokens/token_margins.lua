@@ -28,8 +28,9 @@ end
 -- What is to be left in the buckets when a call that is charged `reserved` starts, {<axis>: tokens}, for the risk
 -- that the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
 -- nothing. Where it is not, the call waits beyond full: what spills meanwhile pays for calls in flight that use more.
--- But it waits no longer than for a part of their standard deviation: more gains little and costs the whole rate.
--- Half of what a configured burst keeps for late calls counts too: seldom are calls late and long at once.
+-- But it waits no longer than for a part of their standard deviation: more gains little and costs the whole rate. And
+-- it waits for no more than a full bucket, which is all that ever spills; of one that holds a part of a call, for that
+-- part of it. Half of what a configured burst keeps for late calls counts too: seldom are calls late and long at once.
 function margins_of(lane, buckets, reserved, spread)
   local margins = {}
   if not spread then return margins end
@@ -37,11 +38,12 @@ function margins_of(lane, buckets, reserved, spread)
   for _, bucket in ipairs(buckets) do
     local axis = bucket.axis
     if headroom_key(axis) then
-      local depth = math.max(0, bucket.full / UNIT - amount_on(axis, reserved))
+      local full, takes = bucket.full / UNIT, math.max(1, amount_on(axis, reserved))
+      local depth, spills = math.max(0, full - takes), math.floor(full * math.min(1, full / takes))
       local excess, others = excess_of(lane, axis, spread, count)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end
       local spare = bucket.spare_ms * bucket.pace / UNIT
-      margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others))
+      margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others, spills))
     end
   end
   return margins
