@@ -29,8 +29,7 @@ function refused_axis(row, limits, hints, lease, now)
     if axis == hints.exhausted then worst = axis end
   end
   local bucket, is_shown = found[worst], shown == worst
-  local is_sure = is_shown or worst == hints.exhausted and worst ~= 'requests'
   local new = lease.n > (row.sign or 0)
-  if is_sure and new and bucket and not bucket.configured and row.stop ~= worst then flatten(row, bucket) end
+  if is_shown and new and bucket and not bucket.configured and row.stop ~= worst then flatten(row, bucket) end
   return worst, bucket and bucket.level or 0, is_shown
 end

@@ -29,8 +29,9 @@ end
 -- that the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
 -- nothing. Where it is not, the call waits beyond full: what spills meanwhile pays for calls in flight that use more.
 -- But it waits no longer than for a part of their standard deviation: more gains little and costs the whole rate. And
--- it waits for no more than a full bucket, which is all that ever spills; of one that holds a part of a call, for that
--- part of it. Half of what a configured burst keeps for late calls counts too: seldom are calls late and long at once.
+-- it waits for no more than a full bucket, which is all that ever spills. Of a configured burst that holds a part of a
+-- call, it waits for that part: a provider that takes such calls has saved more than is configured. Half of what a
+-- configured burst keeps for late calls counts too: seldom are calls late and long at once.
 function margins_of(lane, buckets, reserved, spread)
   local margins = {}
   if not spread then return margins end
@@ -39,7 +40,8 @@ function margins_of(lane, buckets, reserved, spread)
     local axis = bucket.axis
     if headroom_key(axis) then
       local full, takes = bucket.full / UNIT, math.max(1, amount_on(axis, reserved))
-      local depth, spills = math.max(0, full - takes), math.floor(full * math.min(1, full / takes))
+      local depth, spills = math.max(0, full - takes), math.floor(full)
+      if bucket.configured then spills = math.floor(full * math.min(1, full / takes)) end
       local excess, others = excess_of(lane, axis, spread, count)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end
       local spare = bucket.spare_ms * bucket.pace / UNIT
