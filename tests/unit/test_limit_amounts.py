@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from fairlane_workers.providers.errors import retry_after
 from fairlane_workers.providers.limits.amounts import LONGEST_MS, MOST, number, reset_ms
 
 NOW_MS = 1_792_567_680_123  # Wed, 21 Oct 2026 07:28:00.123 GMT
@@ -79,3 +82,17 @@ def test_a_duration_is_read_as_it_was_written(milliseconds: int) -> None:
     minutes, rest = divmod(milliseconds, 60_000)
     assert reset_ms(f"{minutes}m{rest / 1000:.3f}s", NOW_MS) == milliseconds
     assert reset_ms(f"{milliseconds}ms", NOW_MS) == milliseconds
+
+
+def test_a_duration_that_many_answers_share_is_parsed_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    parsed = list[str]()
+
+    class Counted:
+        def fullmatch(self, text: str) -> re.Match[str] | None:
+            parsed.append(text)
+            return duration.fullmatch(text)
+
+    duration = retry_after._DURATION
+    monkeypatch.setattr(retry_after, "_DURATION", Counted())
+    assert [reset_ms("3m41.25s", NOW_MS + passed) for passed in range(3)] == [221_250] * 3
+    assert parsed == ["3m41.25s"]

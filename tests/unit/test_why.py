@@ -575,3 +575,8 @@ def test_a_run_whose_connection_the_scheduler_lacks_says_so(
     assert f"the scheduler that leads has no connection 'gone'{have}: its items wait" in found.sentence
     Scopes(d.redis, d.keys).publish({"gone": {"protocol": "openai"}})
     assert "about to be handed out" in asked.why(ref.run).sentence
+
+
+def test_an_estimate_offers_its_documented_fields_alone() -> None:
+    names = {name for name in dir(Eta) if not name.startswith("_")}
+    assert names - set(dir(tuple)) == {"at_ms", "at_least"}

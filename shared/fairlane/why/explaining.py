@@ -23,7 +23,7 @@ from fairlane.why.queues import RunQueue
 from fairlane.why.reasons import Reason, held_in_words
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
-from fairlane.why.waiting import Constraint, Eta, HeldTeam, LaneWait, Waiting
+from fairlane.why.waiting import Constraint, Eta, HeldTeam, LaneWait, Waiting, no_earlier
 
 ENDS: Mapping[RunState, Constraint] = {
     RunState.COMPLETED: "done",
@@ -110,7 +110,7 @@ def _lane_of_run(
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
         eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
-        eta = eta.no_earlier(max([bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:]]))
+        eta = no_earlier(eta, max([bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:]]))
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
         reason = _before_the_lane(here.now_ms, due, bounds, unfed, not_ready, in_flight)

@@ -23,7 +23,7 @@ from fairlane.why.queues import Queues
 from fairlane.why.reasons import Reason
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
-from fairlane.why.waiting import UNKNOWN, Eta, LaneWait, Waiting
+from fairlane.why.waiting import UNKNOWN, Eta, LaneWait, Waiting, no_earlier
 
 _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
@@ -140,7 +140,7 @@ class JobExplainer:
         here, lane = self._here, delay.lane
         ahead = here.ahead(self._ref, lane, 0)
         eta = here.eta(lane, ahead + 1, here.cost(lane, self._ref))
-        eta = eta.no_earlier(delay.due_ms, at_least=True)
+        eta = no_earlier(eta, delay.due_ms, at_least=True)
         old, held = here.old_workers(self._bounds.spec_version, lane), here.reason(lane, 1, self._ref.team)
         further = f"; and {held.sentence}" if held else ""
         why = "it was put back" if old else "its last call failed"
@@ -167,7 +167,7 @@ class JobExplainer:
             place = queue.place
             eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
             earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
-            eta = eta.no_earlier(earliest_ms, at_least=reason.constraint in UNTIMED)
+            eta = no_earlier(eta, earliest_ms, at_least=reason.constraint in UNTIMED)
             return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
         return None
 
@@ -207,7 +207,7 @@ class JobExplainer:
         if held is not None:
             reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
         earliest_ms = self._bounds.earliest_ms(lane, queue.queued + first + 1, tasks=True)
-        eta = eta.no_earlier(earliest_ms, at_least=held is not None and held.constraint in UNTIMED)
+        eta = no_earlier(eta, earliest_ms, at_least=held is not None and held.constraint in UNTIMED)
         return self._answer(
             item, step, "waiting", reason, _later(eta) if step else eta, ahead=ahead, lane=lane
         )

@@ -74,14 +74,15 @@ class Eta(NamedTuple):
     at_ms: int | None = None
     at_least: bool = False
 
-    def no_earlier(self, at_ms: int, *, at_least: bool = False) -> Eta:
-        """Not before ``at_ms``, if it is known. ``at_least``: no clock ends what delays it."""
-        if self.at_ms is None:
-            return self
-        return Eta(max(self.at_ms, at_ms), self.at_least or at_least)
-
 
 UNKNOWN = Eta()
+
+
+def no_earlier(eta: Eta, at_ms: int, *, at_least: bool = False) -> Eta:
+    """The estimate, not before ``at_ms``, if it is known. ``at_least``: no clock ends what delays it."""
+    if eta.at_ms is None:
+        return eta
+    return Eta(max(eta.at_ms, at_ms), eta.at_least or at_least)
 
 
 @dataclass(frozen=True, slots=True)

@@ -99,9 +99,8 @@ def wait_ms(text: str, now_ms: int) -> int | None:
     """
     if _NUMBER.fullmatch(text):
         return _number_ms(text, now_ms, unit_ms=1000)
-    if text[:1].isdigit() and (found := _DURATION.fullmatch(text)):
-        parts = zip(found.groups(), _UNITS_MS, strict=True)
-        return math.ceil(round(sum(float(part) * unit_ms for part, unit_ms in parts if part), 6))
+    if text[:1].isdigit() and (length_ms := _length_ms(text)) is not None:
+        return length_ms
     date_ms = _date_ms(text)
     return None if date_ms is None or date_ms < now_ms else date_ms - now_ms
 
@@ -146,6 +145,16 @@ def _number_ms(text: str, now_ms: int, *, unit_ms: int) -> int | None:
     else:
         delay = number * unit_ms
     return None if delay < 0 else math.ceil(delay)
+
+
+@lru_cache(maxsize=256)  # answers of some seconds share the resets of their limits
+def _length_ms(text: str) -> int | None:
+    """Milliseconds of a duration with units, rounded up; ``None`` for any other text."""
+    found = _DURATION.fullmatch(text)
+    if found is None:
+        return None
+    parts = zip(found.groups(), _UNITS_MS, strict=True)
+    return math.ceil(round(sum(float(part) * unit_ms for part, unit_ms in parts if part), 6))
 
 
 @lru_cache(maxsize=256)  # answers of one second share their dates
