@@ -25,12 +25,15 @@ class Clock(Protocol):
 
     def now_ms(self) -> int:
         """Wall-clock milliseconds since the epoch; for records and logs, never for admission decisions."""
+        ...
 
     def monotonic_ms(self) -> int:
         """Milliseconds that never run backwards; for deadlines inside one process."""
+        ...
 
     def worked_ms(self) -> float:
         """CPU time of this thread so far, in milliseconds; waiting does not count."""
+        ...
 
 
 class SystemClock:

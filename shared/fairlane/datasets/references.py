@@ -17,7 +17,7 @@ from fairlane.model.choices import Source
 
 Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
 
-_FORMATS: dict[str, Format] = {f".{name}": name for name in get_args(Format)} | {".ndjson": "jsonl"}
+_FORMATS: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name in get_args(Format)}}
 
 
 class Reference:

@@ -42,41 +42,43 @@ class _Failure:
     retry_after_ms: int | None = None
     hints: Hints | None = None
 
-    @property
-    def usage(self) -> Usage:
-        """The tokens that the provider counted nonetheless."""
-        return NO_USAGE
+
+@dataclass(frozen=True, slots=True)
+class _Uncounted(_Failure):
+    """A failure for which the provider counts no tokens."""
+
+    usage: ClassVar[Usage] = NO_USAGE
 
 
 @dataclass(frozen=True, slots=True)
-class RateLimited(_Failure):
+class RateLimited(_Uncounted):
     """The provider said "too fast" (429 and its dialects). Costs no attempt."""
 
     status: int = 429
 
 
 @dataclass(frozen=True, slots=True)
-class Overloaded(_Failure):
+class Overloaded(_Uncounted):
     """The provider has no capacity for anybody. Costs no attempt, counts towards the circuit.
 
     503, 529, or a 429 whose type or code says so.
     """
 
-    status: int
+    status: int = 503
 
 
 @dataclass(frozen=True, slots=True)
-class ServerError(_Failure):
+class ServerError(_Uncounted):
     """The provider failed (500, 502, other 5xx), altogether or at one request that it cannot serve.
 
     Also what it asks to be tried again: 409, 425, or ``x-should-retry: true``.
     """
 
-    status: int
+    status: int = 500
 
 
 @dataclass(frozen=True, slots=True)
-class NetworkFailure(_Failure):
+class NetworkFailure(_Uncounted):
     """No answer arrived: connect, reset, DNS, TLS or protocol error. Counts towards the circuit.
 
     ``sent``: false where the provider was never reached, so that it can have charged for nothing.
@@ -86,7 +88,7 @@ class NetworkFailure(_Failure):
 
 
 @dataclass(frozen=True, slots=True)
-class TimedOut(_Failure):
+class TimedOut(_Uncounted):
     """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit.
 
     ``deadline_ms`` is the run's own deadline, if that ended the call: one that is too short for the lane says
@@ -173,7 +175,7 @@ class AccessDenied:
 
 
 @dataclass(frozen=True, slots=True)
-class Aborted(_Failure):
+class Aborted(_Uncounted):
     """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops.
 
     Or the call says nothing: its key was replaced while it was under way.

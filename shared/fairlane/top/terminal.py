@@ -52,7 +52,7 @@ _RESIZED, _STOPPED = signal.SIGWINCH, signal.SIGTSTP
 def keys_in(data: bytes) -> Iterator[str]:
     """The keys in what a terminal sent: names of `NAMED`, or the character; nothing for others."""
     for key in _KEY.findall(data.decode(errors="surrogateescape")):
-        name = NAMED.get(key.encode(errors="surrogateescape"), key)
+        name = NAMED.get(key.encode(errors="surrogateescape")) or key
         if name.isprintable():
             yield name
 

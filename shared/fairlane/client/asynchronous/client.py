@@ -18,6 +18,7 @@ from fairlane.client.deployment import Waiter
 from fairlane.client.handles import not_sent, run_id_of
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
+from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ConfigurationError
@@ -115,10 +116,12 @@ class AsyncClient:
         self, prompt: str | None = None, *, check: bool = True, **options: Unpack[SubmitOptions]
     ) -> AsyncRowWriter:
         """Submit a run whose rows follow, in an ``async with``: see `Client.open`."""
+
+        def cancel(writer: RowWriter) -> None:
+            writer.run.cancel()
+
         work = partial(Client.open, prompt=prompt, check=check, **options)
-        return AsyncRowWriter(
-            partial(self.in_thread, work, lambda writer: writer.run.cancel()), self._threads
-        )
+        return AsyncRowWriter(partial(self.in_thread, work, cancel), self._threads)
 
     async def run(self, run_id: str | Run | AsyncRun) -> AsyncRun:
         """The run of that id or handle. Raises `RunNotFound`."""

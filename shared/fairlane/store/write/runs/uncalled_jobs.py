@@ -26,14 +26,17 @@ class JobCompletion(Protocol):
     @property
     def payload(self) -> str:
         """Its stored result."""
+        ...
 
     @property
     def follow(self) -> Sequence[ReadyJob | RecordedJob]:
         """Evaluations that follow it."""
+        ...
 
     @property
     def session(self) -> SessionCompletion | None:
         """Its item's part of a session, if that is complete."""
+        ...
 
 
 class Spent(NamedTuple):
