@@ -103,6 +103,21 @@ def test_a_lane_starts_calls_beside_long_ones_whose_lengths_vary_by_more_than_it
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("seed", [0, 1])
+def test_calls_wait_less_beyond_a_full_bucket_the_longer_none_was_refused(
+    real_redis: RedisClient, seed: int
+) -> None:
+    """A second of the limit holds three answers of 500 ± 450, and the provider saves a minute."""
+    model = {
+        "output_tokens": 500.0, "output_tokens_stddev": 450.0, "output_tokens_per_minute": 90_000.0,
+        "input_tokens_per_minute": 450_000.0, "latency_ms": 4500.0, "burst_seconds": 60.0,
+    }  # fmt: skip
+    played = play(real_redis, model, seed, saved_s=1.0, output_tokens_per_minute=90_000, burst_seconds=1)
+    assert played.slowdown <= 1.33
+    assert played.refused <= 20
+
+
+@pytest.mark.slow
 def test_a_guess_longer_than_a_bucket_lets_more_than_one_call_through_at_a_time(
     real_redis: RedisClient,
 ) -> None:

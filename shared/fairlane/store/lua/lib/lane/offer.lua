@@ -28,7 +28,7 @@ local function first_job(offer, admission, queues)
   if not entry then return held_until and { held_until = held_until } end
   local reserved, spread = reserve(admission.row, admission.limits, entry, offer.state)
   bound_guess(admission.buckets, reserved, spread)
-  local margins = margins_of(admission.row, admission.buckets, reserved, spread)
+  local margins = margins_of(admission.row, admission.limits, admission.buckets, reserved, spread)
   local minutes = admission.shares and lane_minutes(admission.row, admission.limits, reserved)
   return {
     entry = entry, queue = queue, learns = learns, reserved = reserved, margins = margins, minutes = minutes,

@@ -1,6 +1,6 @@
 -- What is left in the token buckets for the risk that calls use more tokens than they were charged.
 -- GIVES: margins_of bound_guess
--- USES: buckets/token_bucket tokens/amounts tokens/length_constants tokens/token_charges
+-- USES: buckets/token_bucket lane/state rate/constants tokens/amounts tokens/length_constants tokens/token_charges
 
 -- How much more than from many answers `calls` of them leave open, as a factor: the predictive distribution of an
 -- exponential variable after k values is a Lomax distribution, whose quantile at risk p is k (p^(-1/k) - 1) means.
@@ -25,6 +25,14 @@ local function excess_of(lane, axis, spread, count)
   return excess, math.sqrt(math.min(count - 1, CALLS_UNPAID) * each)
 end
 
+-- How much of the wait beyond a full bucket is worth its time: less with each call since the last refusal, and nothing
+-- once the refusal budget pays for one.
+local function caution(lane, limits, axis)
+  local last = math.max(lane[axis .. '_excused'] or 0, lane.sign or 0)
+  local calls = (lane.granted or 0) - (lane.inflight or 0) - last
+  return math.max(0, 1 - calls * (limits.refusal_budget or REFUSAL_BUDGET))
+end
+
 -- What is to be left in the buckets when a call that is charged `reserved` starts, {<axis>: tokens}, for the risk
 -- that the calls in flight use more than is expected of them. As far as a bucket is deeper than the call, that costs
 -- nothing. Where it is not, the call waits beyond full: what spills meanwhile pays for calls in flight that use more.
@@ -32,7 +40,7 @@ end
 -- it waits for no more than a full bucket, which is all that ever spills. Of a configured burst that holds a part of a
 -- call, it waits for that part: a provider that takes such calls has saved more than is configured. Half of what a
 -- configured burst keeps for late calls counts too: seldom are calls late and long at once.
-function margins_of(lane, buckets, reserved, spread)
+function margins_of(lane, limits, buckets, reserved, spread)
   local margins = {}
   if not spread then return margins end
   local count = (lane.inflight or 0) + 1
@@ -40,9 +48,10 @@ function margins_of(lane, buckets, reserved, spread)
     local axis = bucket.axis
     if headroom_key(axis) then
       local full, takes = bucket.full / UNIT, math.max(1, amount_on(axis, reserved))
-      local depth, spills = math.max(0, full - takes), math.floor(full)
-      if bucket.configured then spills = math.floor(full * math.min(1, full / takes)) end
       local excess, others = excess_of(lane, axis, spread, count)
+      local depth, spills = math.max(0, full - takes), math.floor(full)
+      if limits[CONFIGURED[axis]] then spills = math.floor(full * math.min(1, full / takes)) end
+      others = others * caution(lane, limits, axis)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end
       local spare = bucket.spare_ms * bucket.pace / UNIT
       margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others, spills))
