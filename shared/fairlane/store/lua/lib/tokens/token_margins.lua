@@ -29,7 +29,7 @@ end
 -- once the refusal budget pays for one.
 local function caution(lane, limits, axis)
   local last = math.max(lane[axis .. '_excused'] or 0, lane.sign or 0)
-  local calls = (lane.granted or 0) - (lane.inflight or 0) - last
+  local calls = math.max(0, (lane.granted or 0) - (lane.inflight or 0) - last)
   return math.max(0, 1 - calls * (limits.refusal_budget or REFUSAL_BUDGET))
 end
 
