@@ -304,3 +304,29 @@ class Calls:
             denied(self._d, attempt)
         else:
             self._d.finish(attempt)
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_a_worker_that_alone_is_denied_teaches_the_lane_nothing(answered: bool, real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = answering_lane(d) if answered else d.queued_lane(jobs=100)
+    for _ in range(2 * THRESHOLD):
+        attempt = d.start_next(ref)
+        assert denied(d, attempt, "withdrawn", max_attempts=1).news == ""
+        assert costs(d, ref, attempt) == (0, 0)
+    view = d.lanes.view(LANE, d.now_ms)
+    assert (view.parked, view.circuit, view.in_flight) == (None, "closed", 0)
+    assert d.redis.hget(d.keys.state(ref), "retries") in (None, b"0")
+
+
+def test_the_probe_of_a_worker_that_alone_is_denied_is_followed_by_another(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    denied(d, d.start_next(ref))
+    d.lanes.resume(LANE, d.now_ms)
+    for _ in range(3):
+        denied(d, d.start_next(ref, tries=1), "withdrawn")
+        assert not parked(d)
+    reported = d.finish(d.start_next(ref, tries=1))
+    assert reported is not None
+    assert reported.news == "closed"

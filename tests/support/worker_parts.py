@@ -24,11 +24,12 @@ from fairlane.store.write.workers import WorkerInfo
 from fairlane_workers.execution.batcher import Batcher, Command
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
+from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.telemetry.metrics import WorkerMetrics
-from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, ServedLanes
+from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
 from tests.support.scheduler_parts import LEASE_MS, Parts
 
 WORKER = "w1"
@@ -114,6 +115,7 @@ class WorkerParts:
         self.children = ChildWork(self.batcher, self.keys, pool, held) if pool else None
         self.inputs = InputReader(self.batcher, self.keys, self.children)
         self.chunks = Chunks(self.batcher, self.keys, self.clock)
+        self.denied = DeniedLanes(self.clock, OtherWorkers(self.batcher, self.keys, WORKER).lanes)
         self.executor = Executor(
             worker=WORKER,
             attempts=self.scheduler.attempts,
@@ -127,6 +129,7 @@ class WorkerParts:
             rng=random.Random(1),
             children=self.children,
             servers=self.servers,
+            denied=self.denied,
         )
         self.wanted: list[list[str]] = []
         self.intake: list[bool] = []  # for each request, whether the worker had paused its queues
@@ -144,6 +147,7 @@ class WorkerParts:
             subscribe=self.wanted.append,
             drain=Drain(self.intake.append, lambda: self.ended.append("end")),
             pause=self._pause,
+            denied=self.denied,
         )
 
     def grant(

@@ -33,6 +33,15 @@ def test_calls_that_hold_no_slot_are_reported_beside_those_that_do(cli: CommandL
     assert cli.json("workers")[0]["pending"] == 50
 
 
+@pytest.mark.parametrize(("lanes", "shown"), [(["c:m"], "c:m"), (["c:m", "d:m"], "2 lanes")])
+def test_lanes_on_which_a_worker_s_key_is_denied_are_named(
+    lanes: list[str], shown: str, cli: CommandLine
+) -> None:
+    beat(cli, "a", denied=dict.fromkeys(lanes, "Incorrect API key"))
+    assert f"alive, denied on {shown} " in cli.out("workers")
+    assert cli.json("workers")[0]["denied"] == dict.fromkeys(lanes, "Incorrect API key")
+
+
 def test_workers_as_json_name_their_lanes(cli: CommandLine) -> None:
     beat(cli, "a", stopping=True)
     (document,) = cli.json("workers")

@@ -42,6 +42,7 @@ from fairlane.telemetry.watchdog import Watchdog
 from fairlane_workers.execution.batcher import Absence, Batcher
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.child_work import ChildWork
+from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.functions.catalog import Catalog, ImportedFunctions
@@ -245,8 +246,9 @@ class Engine:
             name: await open_provider(name, connection, self._secrets, clock, rotating.get(name))
             for name, connection in settings.connections.items()
         }
+        others = OtherWorkers(batcher, keys, self.worker)
+        denied = DeniedLanes(clock, others.lanes)
         if settings.worker.modules:
-            others = OtherWorkers(batcher, keys, self.worker)
             self._providers[FUNCTIONS] = FunctionProvider(
                 self._catalog, slots=self._capacity.slots, clock=clock, elsewhere=others.runs
             )
@@ -266,6 +268,7 @@ class Engine:
             observers=(self._metrics, *self._spans),
             children=children,
             servers=servers_of(settings.connections),
+            denied=denied,
         )
         unusable = {
             name: provider.reason
@@ -301,6 +304,7 @@ class Engine:
             beaten=self._beaten,
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
+            denied=denied,
         )
         self._credentials = CredentialReports(
             batcher,

@@ -84,6 +84,8 @@ class Event(StrEnum):
     CREDENTIAL_IN_USE = "credential_in_use"  # connection, fingerprint
     CREDENTIAL_CHANGED = "credential_changed"  # connection, fingerprint, before
     CREDENTIALS_DIFFER = "credentials_differ"  # connection, fingerprint, held
+    LANE_LEFT = "lane_left"  # lane, reason, again_s
+    LANE_TRIED_AGAIN = "lane_tried_again"  # lane
     CREDENTIALS_UNREPORTED = "credentials_unreported"  # error
 
     # Processes

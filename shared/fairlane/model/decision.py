@@ -90,13 +90,15 @@ class Finish:
     error: str | None = None
 
 
-Cost = Literal["nothing", "control", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"]
+Cost = Literal[
+    "nothing", "withdrawn", "control", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"
+]
 """What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
 that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
 answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
 lane has answered before, else an attempt. "rejected" and "doubtful": an unproven one where the lane may
 reject all calls alike, else an attempt, with which a rejected job ends. "control": nothing, as another
-request was sent, which the lane had answered before."""
+request was sent, which the lane had answered before. "withdrawn": nothing, and the lane learns nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -255,15 +257,21 @@ def without_ids(message: str) -> str:
     return _IDENTIFIER.sub("…", message)
 
 
+def withdrawn(denied: AccessDenied) -> Defer:
+    """Requeue a job whose call only this worker's key has failed: others are served on its lane."""
+    return Defer(_feedback(denied, "refused"), ABORTED_DELAY_MS, "withdrawn")
+
+
 PAUSED: Final = "its run or its lane was paused before the call was sent"
 """Why a job is requeued whose permit was granted before the pause."""
 
 
 def unsent(
     why: str = "the permit came too late: with the calls before it, it would exceed the burst",
+    delay_ms: int = 0,
 ) -> Defer:
     """Requeue a job whose permit came too late to be used. Nothing was sent; the lane has its permit back."""
-    return Defer(Feedback("unsent", reason=why, sent=False))
+    return Defer(Feedback("unsent", reason=why, sent=False), delay_ms)
 
 
 def requeue(why: str, delay_ms: int = 0, *, sent: bool = False) -> Defer:

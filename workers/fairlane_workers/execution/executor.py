@@ -31,6 +31,7 @@ from fairlane.model.decision import (
     finish,
     requeue,
     unsent,
+    withdrawn,
 )
 from fairlane.model.job import Attempt, Claim
 from fairlane.model.outcome import (
@@ -52,6 +53,7 @@ from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.calls import Calls
 from fairlane_workers.execution.child_work import ChildWork
+from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.held import Abort, HeldAttempt, Phase
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
@@ -87,6 +89,7 @@ class Executor:
         observers: Sequence[Observer] = (),
         children: ChildWork | None = None,
         servers: Mapping[str, str] | None = None,
+        denied: DeniedLanes | None = None,
     ) -> None:
         """``batcher`` sends claims, ``reports`` what follows a call: no claim waits for it.
 
@@ -99,6 +102,7 @@ class Executor:
         self._completions = Completions(AnswerCache(reports, keys, servers or {}), children)
         self._departures = Lru[str, Departures](LANES_KEPT)
         self._held: dict[str, HeldAttempt] = {}
+        self._denied = denied or DeniedLanes(clock)
         self._stopping: Abort | None = None
 
     @property
@@ -141,6 +145,8 @@ class Executor:
             return held.result
         finally:
             del self._held[attempt.id]
+            if self._denied.lanes:
+                self._denied.ended(attempt)
         return UNREPORTED
 
     def abort(self, attempt_id: str, abort: Abort) -> None:
@@ -190,6 +196,10 @@ class Executor:
             departure.end()
             await self._return_permit(held, unsent(PAUSED) if claim.paused else unsent())
             return
+        if self._denied.lanes and (why := self._denied.turns_away(held.attempt)):
+            departure.end()
+            await self._return_permit(held, unsent(why, ABORTED_DELAY_MS))
+            return
         claimed_ms = self._clock.monotonic_ms()
         inputs = held.inputs
         if inputs is None:
@@ -209,6 +219,10 @@ class Executor:
         self._reporter.called(FinishedCall(held.attempt, inputs, outcome, held.wire_ms, took_ms))
         if outcome is not None and _was_sent(held, outcome):
             self._calls.note(held, control or inputs, outcome, took_ms)
+        if isinstance(outcome, Success):
+            self._denied.answered.add(held.attempt.lane)
+            if self._denied.lanes:
+                self._denied.accepted(held.attempt.lane, left_ms)
         if outcome is None:
             await self._requeue(held)
         elif control is not None:
@@ -218,6 +232,13 @@ class Executor:
         else:
             held.result = type(outcome).__name__
             await self._conclude(held, claim, inputs, outcome, took_ms)
+
+    async def _leaves(self, attempt: Attempt, inputs: JobInputs, denied: AccessDenied) -> bool:
+        """Whether this worker has left the lane, since its key alone is denied there."""
+        connection = inputs.call.model.partition(":")[0]
+        with suppress(RedisError):
+            return denied.reason == "auth" and await self._denied.leaves(attempt, connection, denied.message)
+        return False
 
     async def _control_of(self, held: HeldAttempt, inputs: JobInputs) -> JobInputs | None:
         """A call that was answered before, to make in place of the attempt's own; ``None`` if none is found.
@@ -300,6 +321,8 @@ class Executor:
         policy = inputs.spec.retry
         claim, sent = claim.with_one_left(policy.max_attempts), _was_sent(held, outcome)
         decision = decide(outcome, claim, policy, self._rng, sent=sent)
+        if isinstance(outcome, AccessDenied) and await self._leaves(attempt, inputs, outcome):
+            decision = withdrawn(outcome)
         if not isinstance(decision, Finish):
             handle = held.handle if _call_may_continue(outcome) else None
             reply = await self._reporter.defer(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress
 from dataclasses import replace
 from fnmatch import fnmatchcase
@@ -22,9 +22,10 @@ from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.keys import Keys
 from fairlane.store.read.reading import LaneDirectory
 from fairlane.store.redis_client import AsyncRedisClient
-from fairlane.store.write.workers import Beat, WorkerInfo, WorkerRequest, Workers, read_beats
+from fairlane.store.write.workers import WorkerInfo, WorkerRequest, Workers, read_beats
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
+from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.held import Abort
 from fairlane_workers.functions.catalog import claims
@@ -114,8 +115,12 @@ class Heartbeat:
         pause: Pause = sleep,
         beaten: Callable[[], None] = lambda: None,
         capacity: Capacity | None = None,
+        denied: DeniedLanes | None = None,
     ) -> None:
         """``capacity`` decides how many slots are reported; left out, those of ``info``."""
+        self._denied = denied
+        if denied is not None:
+            denied.changed = lambda: self._hurry.set()
         self._capacity, self._served = capacity, served
         self._redis, self._batcher, self._keys = redis, batcher, keys
         self._executor, self._settings, self._worker = executor, settings, worker
@@ -153,7 +158,13 @@ class Heartbeat:
             self._batcher.send(("HGET", self._keys.drains, self._worker)),
         )
         self._obey(wish)
-        self._subscribe(self._served.of((lane.decode() for lane in lanes), catalog))
+        served = self._served.of((lane.decode() for lane in lanes), catalog)
+        if self._denied is not None:
+            await self._denied.look()
+            left = self._denied.left
+            served = [lane for lane in served if lane not in left]
+            self._info = replace(self._info, denied=self._denied.reasons)
+        self._subscribe(served)
         if self._capacity is not None:
             self._info = replace(self._info, slots=self._capacity.update(self._executor.busy))
         info = replace(self._info, busy=self._executor.busy, pending=self._executor.pending)
@@ -200,12 +211,18 @@ class Heartbeat:
 
     def holding(self, credentials: Mapping[str, str]) -> None:
         """Report the fingerprints of this worker's keys, by connection, from now on."""
-        self._info = replace(self._info, credentials=credentials)
+        before, self._info = self._info.credentials, replace(self._info, credentials=credentials)
+        self._renew({name for name, each in credentials.items() if before.get(name) != each})
 
     def renewed(self, counts: Mapping[str, int]) -> None:
         """Report at once how many keys of a connection have replaced one that was denied."""
-        self._info = replace(self._info, renewals=counts)
+        before, self._info = self._info.renewals, replace(self._info, renewals=counts)
+        self._renew({name for name, count in counts.items() if before.get(name) != count})
         self._hurry.set()
+
+    def _renew(self, connections: Collection[str]) -> None:
+        if self._denied is not None:
+            self._denied.renewed(connections)
 
     def stopping(self) -> None:
         """Report at once that this worker takes nothing new and ends."""
@@ -252,11 +269,14 @@ class OtherWorkers:
 
     async def runs(self, function: str, lane: str) -> bool:
         """Whether another worker serves ``lane`` and claims that function. Raises `RedisError`."""
+        return any(lane in info.lanes and claims(info.modules, function) for info in await self._infos())
+
+    async def lanes(self) -> Set[str]:
+        """Lanes that another worker serves and is not denied on. Raises `RedisError`."""
+        return {lane for info in await self._infos() for lane in info.lanes if lane not in info.denied}
+
+    async def _infos(self) -> list[WorkerInfo]:
         found = await self._batcher.send(("HGETALL", self._keys.workers))
         stored = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
-        return any(self._takes(beat, function, lane) for beat in read_beats(stored))
-
-    def _takes(self, beat: Beat, function: str, lane: str) -> bool:
-        info = beat.info
-        other = beat.worker != self._worker and not info.stopping
-        return other and lane in info.lanes and claims(info.modules, function)
+        beats = read_beats(stored)
+        return [beat.info for beat in beats if beat.worker != self._worker and not beat.info.stopping]

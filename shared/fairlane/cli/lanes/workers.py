@@ -53,6 +53,10 @@ def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
 def _row(beat: Beat, state: str, now_ms: int) -> tuple[object, ...]:
     info = beat.info
     numbers = (info.pid, busy_in_words(info), info.slots, len(info.lanes))
+    if info.denied:
+        state += (
+            f", denied on {next(iter(info.denied)) if len(info.denied) == 1 else f'{len(info.denied)} lanes'}"
+        )
     return (info.name, info.host, *numbers, info.version, state, ago(beat.beat_ms, now_ms))
 
 
@@ -70,6 +74,7 @@ def worker_document(beat: Beat, state: str) -> dict[str, Any]:
         "state": state,
         **fields_of(info, "busy", "pending", "slots"),
         "lanes": list(info.lanes),
+        "denied": dict(info.denied),
         "version": info.version,
         "started_at": iso(info.started_ms),
         "beat_at": iso(beat.beat_ms),

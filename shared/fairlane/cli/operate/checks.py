@@ -101,6 +101,9 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
         for connection, reason in sorted(beat.info.unusable.items()):
             detail = f"{beat.info.name} cannot use {connection}: {reason}"
             yield fail("workers", detail, "Correct that where the worker runs, and start it again.")
+        for lane, reason in beat.info.denied.items():
+            remedy = "Give it the key of the workers that are answered there; alone, it waits for one."
+            yield warn("keys", f"{beat.info.name} is denied on {lane}: {reason}", remedy)
     if alive:
         yield from _check_service(alive, seen.lanes)
     others = sorted({beat.info.version for beat in alive} - {seen.version})

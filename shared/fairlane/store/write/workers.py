@@ -36,7 +36,7 @@ class WorkerInfo:
     connection, also where the fingerprint is the same. ``connections`` are those that it is configured with;
     none if it does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
     ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec
-    that it reads.
+    that it reads. ``denied`` has the provider's words by lane, where calls with this worker's key are denied.
     """
 
     name: str
@@ -59,6 +59,7 @@ class WorkerInfo:
     unusable: Mapping[str, str] = field(default_factory=dict)
     specs: int = SPEC_VERSION
     renewals: Mapping[str, int] = field(default_factory=dict)
+    denied: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

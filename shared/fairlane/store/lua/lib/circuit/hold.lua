@@ -45,7 +45,7 @@ end
 -- Holds a lane whose provider asks to wait for too long, or whose limit a day is used up while nobody says when the day
 -- ends; not after calls from before an operator resumed it. `held_until_ms` is the end of the hold so far, if any.
 function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
-  if lease.granted_ms < (row.resumed_ms or 0) or lease.reopened then return end
+  if lease.granted_ms < (row.resumed_ms or 0) or lease.reopened or lease.withdrawn then return end
   if row.parked then return ask_again(row, limits, lease, asked_ms, now) end
   local from_ms = held_until_ms and known(row.held_from_ms)
   if asked_ms > longest_wait(limits) then return shut(row, limits, now + asked_ms, true, from_ms, now) end

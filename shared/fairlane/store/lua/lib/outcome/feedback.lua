@@ -33,7 +33,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   elseif signal == 'overloaded' and not own then
     wait_ms = overloaded(row, lease, wait_ms, now)
   end
-  local failed, access = count_end(row, lane, limits, lease, own and 'none' or signal, reason, now)
+  local failed, access = count_end(row, lane, limits, lease, (own or lease.withdrawn) and 'none' or signal, reason, now)
   if lease.probe and known(row.held_until_ms) and (row.circuit == 'closed' or failed) then row.held_until_ms = '' end
   news = access or rawget(row, 'circuit') or news
   if wait_ms > 0 then

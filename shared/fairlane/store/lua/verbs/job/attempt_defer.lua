@@ -9,7 +9,8 @@
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
 -- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a job that is rejected
--- may end whatever is left of them. A "control" costs nothing: it was not the job's own call. `limited` (0 or 1) is
+-- may end whatever is left of them. A "control" costs nothing: it was not the job's own call. Nor does one
+-- "withdrawn", whose worker alone is denied access: its lane learns nothing. `limited` (0 or 1) is
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call, and
 -- `proxy_ms` the time after which the provider or its proxy did (0: it did not). `hints` is what the provider said of
 -- its limits (fairlane.model.hints), or ''. `handle` names an asynchronous call that the next attempt resumes; where it
@@ -19,6 +20,7 @@ local lease, outcome = reported(now)
 if not lease then return false end
 if ARG.cost == 'control' then note_control(outcome.signal == 'ok') end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
+if cost == 'withdrawn' then cost, lease.withdrawn = 'nothing', true end
 local spent, max_attempts = charge_attempt(lease, cost, now, ARG.refusal), tonumber(ARG.max_attempts)
 if spent.ends then return reply_of('', false, spent.ends) end
 if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
