@@ -33,6 +33,7 @@ from fairlane.store.write.runs.lost_jobs import LostJobs
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.scopes import Scopes
+from fairlane.store.write.shared_keys import SharedKeys
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.dispatcher import Dispatcher
@@ -104,6 +105,7 @@ class Scheduler:
         runs = Runs(redis, keys, finished_ttl_ms, auditor)
         self._lanes = lanes = Lanes(redis, keys, auditor)
         self._workers = Workers(keys)
+        self._shared_keys = SharedKeys(redis, keys)
         self._memory = LaneMemory(redis, keys)
         self._created_teams = Registry(redis, keys)
         inbox = Inbox(redis, keys)
@@ -199,7 +201,20 @@ class Scheduler:
 
         ``teams``: those whose inbox was announced; ``None`` looks into all inboxes.
         """
+        try:
+            return self._pass(teams)
+        except ResponseError as error:
+            retyped = refusing_state(error) is RETYPED
+            if not retyped or not (self._loader.set_aside() or self._shared_keys.discard(all_lanes=True)):
+                raise
+            self.leader.deposed()  # the next tick reads everything else again
+            return 0
+
+    def _pass(self, teams: Collection[str] | None) -> int:
         now = self._clock.monotonic_ms()
+        looks = self.leader.leads and now >= self._housekeeping_ms
+        if looks and self._shared_keys.discard(all_lanes=False):
+            self.leader.deposed()
         self._bid(now)
         if not self.leader.leads:
             return self.leader.wait_ms(now)
@@ -209,11 +224,6 @@ class Scheduler:
         except NotLeader:
             log.warning(Event.LEADER_LOST, epoch=moment.epoch)
             self.leader.deposed()
-            return 0
-        except ResponseError as error:
-            if refusing_state(error) is not RETYPED or not self._loader.set_aside():
-                raise
-            self.leader.deposed()  # the next tick reads everything else again
             return 0
         return max(0, min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)]))
 

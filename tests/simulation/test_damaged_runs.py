@@ -92,17 +92,20 @@ def test_other_teams_runs_go_on(real_redis: Redis, part: str, new_leader: bool) 
     assert world.state(damaged) in (ENDED, "") or incomplete_runs(real_redis, world.keys)
 
 
-def test_requests_for_it_wait_and_hold_up_no_other_team(real_redis: Redis) -> None:
+def test_requests_for_it_wait_in_order_and_hold_up_no_others(real_redis: Redis) -> None:
     world = World(real_redis)
     damaged = world.cluster.submit(30, team="search")
     world.run_for(0.3)
     key = world.damage(damaged, "jobs")
     world.run_for(2)
     world.cluster.outbox.cancel(damaged)
-    other = world.cluster.submit(20, team="ads")
+    world.cluster.outbox.pause(damaged, "ann")
+    others = [world.cluster.submit(20, team=team) for team in ("ads", "search")]
     world.run_for(30)
-    assert (world.state(other), world.stopped) == (ENDED, [])
+    assert ([world.state(other) for other in others], world.stopped) == ([ENDED, ENDED], [])
     real_redis.delete(key)
     world.run_for(5)
     assert world.state(damaged) == "cancelled"
-    assert_complete(world.cluster, other)
+    assert not world.cluster.outbox.waiting("search")
+    for other in others:
+        assert_complete(world.cluster, other)

@@ -15,6 +15,7 @@ from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.read import mistyped as room
 from fairlane.store.read.mistyped import Mistyped, mistyped, named
+from fairlane.store.write.shared_keys import SharedKeys
 from fairlane_scheduler.monitoring.serving import SchedulerHealth
 from fairlane_scheduler.runner import Runner
 from fairlane_workers.intake.lane_queues import BrokerRefuses, LaneWorkerConsumer
@@ -121,7 +122,10 @@ def test_a_key_of_a_run_is_why_that_run_waits(real_redis: Redis, part: str) -> N
     assert f"redis-cliDEL'{key}'" in "".join(asked.output.split())
 
 
-def test_a_leader_that_meets_one_names_it_and_goes_on_once_it_is_deleted(real_redis: Redis) -> None:
+def test_a_leader_that_may_not_delete_one_names_it_and_goes_on_once_it_is_deleted(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(SharedKeys, "discard", lambda *_, **__: False)
     cluster = Cluster(real_redis)
     ref = cluster.submit(10)
     cluster.run_for(0.1)

@@ -46,6 +46,18 @@ def test_a_missing_file_denies_the_calls_of_its_connection_with_the_reason(tmp_p
     assert (line["event"], line["connection"]) == ("connection_unusable", "c")
 
 
+def test_a_connection_has_the_clock_of_its_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    seen, build = dict[str, Any](), registry.build_provider
+
+    def watched(*given: Any, **how: Any) -> Any:
+        seen.update(how)
+        return build(*given, **how)
+
+    monkeypatch.setattr(registry, "build_provider", watched)
+    denied(KEY)
+    assert isinstance(seen["clock"], ManualClock)
+
+
 def test_a_key_that_no_header_can_carry_denies_the_calls_and_is_not_shown() -> None:
     outcome = denied(f"“{KEY}”")
 

@@ -153,18 +153,20 @@ class Receiver:
                 return found
 
     def _serve(self, team: str, moment: Moment) -> bool:
-        """Act on a team's requests for a turn; false if there were none."""
-        handled, started_ms = 0, self._clock.monotonic_ms()
+        """Act on a team's requests for a turn; false if there were none. A damaged run's go last."""
+        handled, started_ms, again = 0, self._clock.monotonic_ms(), list[Request]()
         for request in self._inbox.peek(team):
             if request is not None and not self._act(RunRef(team, request.run), request, moment):
-                break
+                if not self._requests.is_damaged(RunRef(team, request.run)):
+                    break
+                again.append(request)
             handled += 1
             now_ms = self._clock.monotonic_ms()
             if self._throttle.left_ms(team, now_ms) or now_ms - started_ms >= TURN_MS:
                 break
         if handled:
             self._leader.confirm(moment.argument)
-            self._inbox.drop(team, handled)
+            self._inbox.drop(team, handled, again)
             if team not in self._known:
                 self._inbox.remember(team)
                 self._known.add(team)

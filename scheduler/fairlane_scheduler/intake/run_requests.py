@@ -41,12 +41,16 @@ class RunRequests:
         self._lanes = lanes
         self._limits = limits
 
+    def is_damaged(self, ref: RunRef) -> bool:
+        """Whether requests for the run wait, as a key of it has another type."""
+        return ref in self._backlog.damaged
+
     def act(self, ref: RunRef, request: Request, moment: Moment) -> None:
         """Act on a request that submits nothing.
 
         Raises `RequestAwaited` while a key of the run has another type.
         """
-        if ref in self._backlog.damaged:
+        if self.is_damaged(ref):
             raise RequestAwaited(DAMAGED_MS)
         match request.op:
             case "extend":

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from redis.exceptions import ResponseError
+
 from fairlane.config.sections import Budget, TeamSettings
 from fairlane.core.events import Event
 from fairlane.store.write.budgets import Allowance, Budgets
@@ -54,7 +56,11 @@ class BudgetWatch:
         if server_ms < self._due_ms:
             return
         self._cursor, teams = self._budgets.some_teams(self._cursor)
-        found = self._budgets.of(teams, server_ms)
+        try:
+            found = self._budgets.of(teams, server_ms)
+        except ResponseError:
+            teams = self._budgets.sound(teams)
+            found = self._budgets.of(teams, server_ms)
         news = [allowance for allowance in found if allowance.is_news]
         for allowance in news:
             log.warning(_EVENTS[allowance.state], **_fields(allowance))

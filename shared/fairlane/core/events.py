@@ -68,6 +68,7 @@ class Event(StrEnum):
     JOBS_LOST = "jobs_lost"  # jobs, reason
     LANES_RECOUNTED = "lanes_recounted"  # lanes
     RUNS_RECOUNTED = "runs_recounted"  # runs
+    KEY_DISCARDED = "key_discarded"  # key, found, wanted
     INDEX_RESTORED = "index_restored"  # index, entries
     LANE_RESTORED = "lane_restored"
     LANE_REOPENED = "lane_reopened"

@@ -68,7 +68,9 @@ async def open_provider(
     """
     key, proxy = held.keys.get(name), held.proxies.get(name)
     try:
-        provider = build_provider(name, connection, key, proxy_credentials=proxy, rotating=rotating)
+        provider = build_provider(
+            name, connection, key, proxy_credentials=proxy, clock=clock, rotating=rotating
+        )
         await provider.prepare()
     except Exception as error:  # noqa: BLE001 - packages of others add protocols
         secrets = Secrets(tuple(each.get_secret_value() for each in (key, proxy) if each is not None))

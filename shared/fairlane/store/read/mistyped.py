@@ -51,6 +51,14 @@ class Mistyped(NamedTuple):
 
 def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
     """Those of the deployment, its lanes, teams, active and latest runs, and queues. Raises `RedisError`."""
+    wrong = mistyped_of_shared(redis, keys)
+    refs = _latest_runs(redis, keys, {each.key for each in wrong})
+    wrong += [each for found in damaged_runs(redis, keys, refs).values() for each in found]
+    return [*dict.fromkeys(wrong), *mistyped_of_broker(redis)]
+
+
+def mistyped_of_shared(redis: RedisClient, keys: Keys) -> list[Mistyped]:
+    """Those of the deployment, its lanes and teams. Raises `RedisError`."""
     wrong = mistyped_of_deployment(redis, keys)
     names, wanted = {each.key for each in wrong}, dict[str, str]()
     for lane in _members(redis, keys.lanes, names):
@@ -58,10 +66,7 @@ def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
         wanted |= {keys.headroom(lane, axis): "list" for axis in TOKEN_AXES}
     for team in _members(redis, keys.teams, names):
         wanted |= _types(keys, OF_TEAM, team)
-    wrong += _wrong(redis, wanted)
-    refs = _latest_runs(redis, keys, {each.key for each in wrong})
-    wrong += [each for found in damaged_runs(redis, keys, refs).values() for each in found]
-    return wrong + mistyped_of_broker(redis)
+    return wrong + _wrong(redis, wanted)
 
 
 def damaged_runs(
@@ -69,10 +74,16 @@ def damaged_runs(
 ) -> dict[RunRef, list[Mistyped]]:
     """Those of ``refs`` of which a key has another type, with these keys. Raises `RedisError`.
 
-    ``refs`` left out: active and latest runs.
+    ``refs`` left out: active and latest runs. A team's budget is a key of each of its active runs.
     """
+    budgeted = refs
     if refs is None:
-        refs = _latest_runs(redis, keys, {each.key for each in mistyped_of_deployment(redis, keys)})
+        names = {each.key for each in mistyped_of_deployment(redis, keys)}
+        refs = _latest_runs(redis, keys, names)
+        budgeted = map(RunRef.parse, _members(redis, keys.active, names))
+    of_team = dict[str, list[RunRef]]()
+    for ref in budgeted or ():
+        of_team.setdefault(keys.budget(ref.team), []).append(ref)
     owners, wanted = dict[str, RunRef](), dict[str, str]()
     for ref in refs:
         of_run = _types(keys, OF_RUN, ref)
@@ -88,6 +99,9 @@ def damaged_runs(
     found = dict[RunRef, list[Mistyped]]()
     for each in wrong:
         found.setdefault(owners[each.key], []).append(each)
+    for each in _wrong(redis, dict.fromkeys(of_team, "hash")):
+        for ref in of_team[each.key]:
+            found.setdefault(ref, []).append(each)
     return found
 
 

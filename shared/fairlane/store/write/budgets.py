@@ -16,6 +16,7 @@ from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
+from fairlane.store.run_queries import ask_each
 from fairlane.store.script import Call
 from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -141,7 +142,8 @@ class Budgets:
         The server must know the scripts (`load_all`).
         """
         teams = iter(budgets)
-        while some := list(islice(teams, READ_AT_ONCE)):
+        while batch := list(islice(teams, READ_AT_ONCE)):
+            some = self.sound(batch)
             asked, changes = (self._redis.pipeline(transaction=False) for _ in range(2))
             for team in some:
                 asked.hget(self._keys.budget(team), "configured")
@@ -153,6 +155,11 @@ class Budgets:
                 }:
                     self._change(team, changed, stated).queue(changes)
             changes.execute()
+
+    def sound(self, teams: Sequence[str]) -> list[str]:
+        """Those of ``teams`` whose budgets can be read: nobody has changed the type of their key."""
+        found = ask_each(self._redis, teams, lambda ask, team: ask.type(self._keys.budget(team)))
+        return [team for team, kind in found if kind in (b"none", b"hash")]
 
     def of(self, teams: Sequence[str], now_ms: int) -> list[Allowance]:
         """The state of these teams' budgets, in the order of teams, lanes, periods and units."""

@@ -300,6 +300,10 @@ class Inbox(Stored):
         call = script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds)
         yield from map(request_of, call.run(self._redis))
 
-    def drop(self, team: str, count: int) -> None:
-        """Forget the first ``count`` entries: they have been acted on."""
-        self._redis.lpop(self._keys.inbox(team), count)
+    def drop(self, team: str, count: int, again: Sequence[Request] = ()) -> None:
+        """Forget the first ``count`` entries: they have been acted on. Those of ``again`` come last."""
+        pipeline = self._redis.pipeline(transaction=bool(again))
+        pipeline.lpop(self._keys.inbox(team), count)
+        if again:
+            pipeline.rpush(self._keys.inbox(team), *(each.model_dump_json() for each in again))
+        pipeline.execute()

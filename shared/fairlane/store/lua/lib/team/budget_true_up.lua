@@ -11,7 +11,8 @@ local function used_of(held, signal, used)
   return { requests = final.requests, tokens = final.input + final.output, usd = usd }
 end
 
--- Refunds what the call did not use to the periods in which it started, and wakes the lanes that waited for that.
+-- Refunds what the call did not use to the periods in which it started, and wakes the lanes that waited for that. A
+-- budget of another type loses nothing of the call, as it has nothing that could be corrected.
 function true_up_budget(key, lease, signal, used)
   local held = lease.budget
   if not held then return end
@@ -19,7 +20,7 @@ function true_up_budget(key, lease, signal, used)
   for _, line in ipairs(held.of) do
     local unit, field = line[1], line[2]
     local off = final[unit] - held.taken[unit]
-    if off ~= 0 and redis.call('HEXISTS', key, field) == 1 then
+    if off ~= 0 and redis.pcall('HEXISTS', key, field) == 1 then
       redis.call('HINCRBY', key, field, whole(off))
       freed = freed or off < 0
     end

@@ -8,6 +8,9 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
 local counts = cjson.decode(ARG.counts)
+-- First, as a key of another type fails them: else the run would be admitted, and nobody would find it.
+redis.call('ZADD', KEY.runs, counts.submitted_ms, string.match(ARG.ref, '/(.*)$'))
+redis.call('SADD', KEY.active, ARG.ref)
 redis.call('HSET', KEY.state, 'state', 'running', 'cursor', 0, 'jobs_done', 0, 'items_done', 0,
   'started_ms', whole(now), 'ttl_ms', ARG.ttl_ms)
 for name, value in pairs(counts) do
@@ -16,7 +19,5 @@ end
 redis.call('SET', KEY.plan, ARG.plan)
 redis.call('PERSIST', KEY.spec)
 redis.call('PERSIST', KEY.rows)
-redis.call('ZADD', KEY.runs, counts.submitted_ms, string.match(ARG.ref, '/(.*)$'))
-redis.call('SADD', KEY.active, ARG.ref)
 audit()
 return close_if_done(ARG.ref, now) and 2 or 1

@@ -1,0 +1,7 @@
+-- Deletes a key that all share if somebody has changed its type: what it had is gone, and is made anew.
+-- KEYS: damaged
+-- ARGV: wanted
+-- RETURNS: 1 deleted, 0 it has the `wanted` type by now, or is gone.
+local found = redis.call('TYPE', KEY.damaged).ok
+if found == 'none' or found == ARG.wanted then return 0 end
+return redis.call('DEL', KEY.damaged)

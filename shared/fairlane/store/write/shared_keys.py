@@ -1,0 +1,44 @@
+"""Makes keys anew that runs share, where somebody has changed their type: what they had is gone already."""
+
+from __future__ import annotations
+
+from fairlane.core.events import Event
+from fairlane.store.keys import Stored
+from fairlane.store.read.mistyped import Mistyped, mistyped_of_deployment, mistyped_of_shared
+from fairlane.store.verbs import script
+from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.telemetry.logs import get_logger
+
+log = get_logger("scheduler")
+
+
+class SharedKeys(Stored):
+    """Deletes such keys, which are rebuilt as after their loss. A team's budget waits for a person.
+
+    A lane whose limits are gone has those of the configuration and is paused: others may have been set since.
+    """
+
+    def discard(self, *, all_lanes: bool) -> bool:
+        """Delete those of a wrong type; true if there were any. Without ``all_lanes`` only the deployment's.
+
+        Raises `RedisError`.
+        """
+        look = mistyped_of_shared if all_lanes else mistyped_of_deployment
+        budgets = self._keys.budget("*").partition("*")
+        found = look(self._redis, self._keys)
+        wrong = [
+            each for each in found if not (each.key.startswith(budgets[0]) and each.key.endswith(budgets[2]))
+        ]
+        return any([self._discard(each) for each in wrong])
+
+    def _discard(self, wrong: Mistyped) -> bool:
+        before, _, after = self._keys.limits("*").partition("*")
+        if wrong.key.startswith(before) and wrong.key.endswith(after):
+            lane = wrong.key.removeprefix(before).removesuffix(after)
+            Lanes(self._redis, self._keys).pause(lane)
+            self._redis.hdel(self._keys.configured, lane)
+        call = script("key_discard").bind({"damaged": wrong.key}, {"wanted": wrong.wanted})
+        if not call.run(self._redis):
+            return False
+        log.error(Event.KEY_DISCARDED, key=wrong.key, found=wrong.found, wanted=wrong.wanted)
+        return True
