@@ -33,7 +33,6 @@ from fairlane.store.write.runs.lost_jobs import LostJobs
 from fairlane.store.write.runs.runs import Runs
 from fairlane.store.write.runs.uncalled_jobs import UncalledJobs
 from fairlane.store.write.scopes import Scopes
-from fairlane.store.write.shared_keys import SharedKeys
 from fairlane.store.write.workers import Workers
 from fairlane.telemetry.logs import get_logger
 from fairlane_scheduler.dispatch.dispatcher import Dispatcher
@@ -59,6 +58,7 @@ from fairlane_scheduler.upkeep.lost_state import LostState
 from fairlane_scheduler.upkeep.outages import Outages
 from fairlane_scheduler.upkeep.recoverer import Recoverer
 from fairlane_scheduler.upkeep.run_heartbeat import EVERY_MS, RunHeartbeat
+from fairlane_scheduler.upkeep.shared_keys import SharedKeys
 from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 
 HOUSEKEEPING_MS = 1000  # the longest delay that a lost wake-up can cause

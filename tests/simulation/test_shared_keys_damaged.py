@@ -1,4 +1,4 @@
-"""A key of another type that all share is made anew; one that holds a team's or a lane's limits stops that alone."""
+"""A key of another type that all share is made anew; a lane's limits or a team's budget stop that alone."""
 
 from __future__ import annotations
 

@@ -15,9 +15,9 @@ from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.read import mistyped as room
 from fairlane.store.read.mistyped import Mistyped, mistyped, named
-from fairlane.store.write.shared_keys import SharedKeys
 from fairlane_scheduler.monitoring.serving import SchedulerHealth
 from fairlane_scheduler.runner import Runner
+from fairlane_scheduler.upkeep.shared_keys import SharedKeys
 from fairlane_workers.intake.lane_queues import BrokerRefuses, LaneWorkerConsumer
 from tests.support.command_line import CommandLine
 from tests.support.scheduling import Cluster

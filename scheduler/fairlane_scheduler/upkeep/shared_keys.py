@@ -29,7 +29,7 @@ class SharedKeys(Stored):
         wrong = [
             each for each in found if not (each.key.startswith(budgets[0]) and each.key.endswith(budgets[2]))
         ]
-        return any([self._discard(each) for each in wrong])
+        return sum(map(self._discard, wrong)) > 0
 
     def _discard(self, wrong: Mistyped) -> bool:
         before, _, after = self._keys.limits("*").partition("*")
