@@ -15,10 +15,10 @@ from pydantic import TypeAdapter
 from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
+from fairlane.model.ending import Completion
 from fairlane.model.evaluators import Criterion
 from fairlane.model.sessions import SessionMembership, decode_members
 from fairlane.pipeline.completion import (
-    Completion,
     complete_evaluation,
     complete_session_evaluation,
     complete_task,

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept
 from fairlane.store.connection.connect import RedisClient
@@ -18,25 +18,6 @@ SCANNED_AT_ONCE = 2000  # delayed jobs of a page: some 3 ms
 
 Cause: TypeAlias = Literal["outage", "unanswered", "refusals"]
 """Why a job is not called (``lib/job/uncalled.lua``). It fails only while the cause lasts."""
-
-
-class JobCompletion(Protocol):
-    """What `UncalledJobs.fail` writes of a job; `fairlane.pipeline.completion.Completion` is one."""
-
-    @property
-    def payload(self) -> str:
-        """Its stored result."""
-        ...
-
-    @property
-    def follow(self) -> Sequence[ReadyJob | RecordedJob]:
-        """Evaluations that follow it."""
-        ...
-
-    @property
-    def session(self) -> SessionCompletion | None:
-        """Its item's part of a session, if that is complete."""
-        ...
 
 
 class Spent(NamedTuple):
@@ -110,7 +91,7 @@ class UncalledJobs:
         queue: str,
         entry: str,
         cause: Cause,
-        completion: JobCompletion,
+        completion: Completion,
         epoch: int,
         now_ms: str | int = "",
         *,
@@ -122,8 +103,7 @@ class UncalledJobs:
         ``member``: the job's in the index of delayed jobs, where it waits for its retry instead. 1: failed,
         2: and the run has ended, 0: not.
         """
-        follow, session = completion.follow, completion.session
-        hot = following_queues(self.keys, ref, follow, session)
+        hot = following_queues(self.keys, ref, completion)
         call = bound(
             "job_fail",
             named_keys(self.keys, ref, lane, queue=queue, hot=hot),
@@ -134,7 +114,7 @@ class UncalledJobs:
             member=member,
             cause=cause,
             down_ms=down_ms or "",
-            **ended_values(completion.payload, follow, session),
+            **ended_values(completion),
         )
         return int(call.run(self.redis))
 
@@ -142,7 +122,7 @@ class UncalledJobs:
         self,
         job: Delayed,
         cause: Cause,
-        completion: JobCompletion,
+        completion: Completion,
         epoch: int,
         now_ms: str | int = "",
         *,
