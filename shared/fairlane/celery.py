@@ -4,8 +4,6 @@
 delivers a relay, a task of the same application. The relay sends the call and polls for its result.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime

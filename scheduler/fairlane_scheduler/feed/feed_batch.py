@@ -1,7 +1,5 @@
 """Items that are to be fed, one by one, and the batch that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 

@@ -1,7 +1,5 @@
 """Keeps the backlog in step with the runs that are active in Redis."""
 
-from __future__ import annotations
-
 from pydantic import ValidationError
 
 from fairlane.core.clock import Clock

@@ -1,7 +1,5 @@
 """Completes items that need no call: their result is given, cached or taken over, or they can never run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from fairlane.core.errors import CutOff, WorkRaised

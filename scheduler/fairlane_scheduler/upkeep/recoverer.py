@@ -1,7 +1,5 @@
 """Recovers jobs of lapsed leases and of lost workers: the only recovery."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Fails jobs that are never called again, and the jobs that depend on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """Makes a row of what an application gives, checks that its values are JSON, and says what is none."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from typing import Any

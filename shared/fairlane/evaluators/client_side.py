@@ -1,7 +1,5 @@
 """Scorers that run in the process that reads a run's records: any callable, which no worker need import."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json

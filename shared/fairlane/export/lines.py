@@ -1,7 +1,5 @@
 """Records as JSON lines."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence

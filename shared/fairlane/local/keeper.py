@@ -1,7 +1,5 @@
 """Keeps a local stack up: restarts children that died, after a pause that grows while they keep dying."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

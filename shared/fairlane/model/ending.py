@@ -1,7 +1,5 @@
 """How runs end early; and what follows a job that ended: jobs to call, jobs to record, session reports."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -7,8 +7,6 @@ Where an evaluator went past a limit, the output is kept, and each missing score
 linear in the run's evaluators, since nothing that a team wrote is run then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias

@@ -3,8 +3,6 @@
 A child that a team has taken over could answer anything, so that answers are JSON and never pickles.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field

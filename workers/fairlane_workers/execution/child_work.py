@@ -3,8 +3,6 @@
 Only work that may take long comes here; the executor's steps do the rest at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any

@@ -1,7 +1,5 @@
 """Completes jobs, and reports each attempt: to Redis in one script, to the log, and to observers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The provider of the connection ``python``: calls users' functions, with outcomes like any other."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json

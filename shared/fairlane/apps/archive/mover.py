@@ -1,7 +1,5 @@
 """Moves finished runs into the archive: copy, commit, and only then leave a stub."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice

@@ -1,7 +1,5 @@
 """The archive in a database: what client and scheduler ask of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from fairlane.apps.archive.access import Access

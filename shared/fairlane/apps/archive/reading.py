@@ -1,7 +1,5 @@
 """Reads runs from the archive: how they ended, and their records."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """Records as rows of the archive, and back."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence

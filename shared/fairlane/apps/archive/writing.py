@@ -1,7 +1,5 @@
 """Writes runs into the archive; an interrupted copy can be repeated and ends in one whole copy."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``fairlane eval``: a promptfoo configuration becomes runs, and their results a table of what passed."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """A promptfoo configuration as the runs that it amounts to, or everything in it that is not supported."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """``fairlane audit``: who has changed what, and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any

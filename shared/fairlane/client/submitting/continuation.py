@@ -1,7 +1,5 @@
 """Continues a finished run: builds the new run's spec and finds its rows in the old run."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections import defaultdict, deque

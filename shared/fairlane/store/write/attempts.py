@@ -1,7 +1,5 @@
 """Builds the script calls of an attempt: claim, wait for, finish, defer, recover. Callers may batch them."""
 
-from __future__ import annotations
-
 import json
 import secrets
 from collections.abc import Iterator, Sequence

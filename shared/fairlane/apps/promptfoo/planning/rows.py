@@ -1,7 +1,5 @@
 """Tests become rows: one for every combination of their variables, with what their outputs must meet."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid

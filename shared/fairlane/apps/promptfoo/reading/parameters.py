@@ -3,8 +3,6 @@
 Tools, as each provider describes them, get OpenAI's form, which connections take.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """Finds and fails jobs that Redis has lost: fed, without a record, and neither queued, leased nor delayed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
