@@ -1,7 +1,5 @@
 """A scheduler process, leader or hot standby: what ``python -m fairlane_scheduler`` runs."""
 
-from __future__ import annotations
-
 import argparse
 import gc
 import json

@@ -1,7 +1,5 @@
 """Runs the scheduler loop: the only place that waits, for the next due time, a wake-up, or Redis."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

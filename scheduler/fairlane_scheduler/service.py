@@ -1,7 +1,5 @@
 """A scheduler process: wires all parts in one place, and drives them by one tick."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from contextlib import suppress
 from uuid import uuid4

@@ -178,48 +178,40 @@ __all__ = [
 ]
 
 _ELSEWHERE = {
-    "fairlane.client.asynchronous.calls": ("AsyncCallHandle", "AsyncCallMap"),
-    "fairlane.client.asynchronous.client": ("AsyncClient",),
-    "fairlane.client.asynchronous.run": ("AsyncRun",),
-    "fairlane.client.calls": ("CallHandle", "CallMap"),
-    "fairlane.client.cells.handle": ("CellsRun", "CellsStatus"),
-    "fairlane.client.cells.routing": ("Cells",),
-    "fairlane.client.client": ("Client",),
-    "fairlane.client.following.chunks": ("Chunk",),
-    "fairlane.client.outputs": ("Run",),
-    "fairlane.client.views.comparison": ("Comparison", "Difference"),
-    "fairlane.client.views.forecast": ("Forecast",),
-    "fairlane.client.views.lanes": ("Lane", "LaneList"),
-    "fairlane.client.views.summary": ("Summary",),
-    "fairlane.config.settings": ("Settings",),
-    "fairlane.core.version": ("__version__",),
-    "fairlane.datasets.references": ("Reference",),
+    "fairlane.client.asynchronous.calls": "AsyncCallHandle AsyncCallMap",
+    "fairlane.client.asynchronous.client": "AsyncClient",
+    "fairlane.client.asynchronous.run": "AsyncRun",
+    "fairlane.client.calls": "CallHandle CallMap",
+    "fairlane.client.cells.handle": "CellsRun CellsStatus",
+    "fairlane.client.cells.routing": "Cells",
+    "fairlane.client.client": "Client",
+    "fairlane.client.following.chunks": "Chunk",
+    "fairlane.client.outputs": "Run",
+    "fairlane.client.views.comparison": "Comparison Difference",
+    "fairlane.client.views.forecast": "Forecast",
+    "fairlane.client.views.lanes": "Lane LaneList",
+    "fairlane.client.views.summary": "Summary",
+    "fairlane.config.settings": "Settings",
+    "fairlane.core.version": "__version__",
+    "fairlane.datasets.references": "Reference",
     "fairlane.evaluators.builders": (
-        "agent",
-        "contains",
-        "criterion",
-        "exact_match",
-        "json_valid",
-        "llm_judge",
-        "numeric_match",
-        "regex",
-        "similarity",
+        "agent contains criterion exact_match json_valid llm_judge numeric_match regex similarity"
     ),
-    "fairlane.evaluators.function_scorers": ("scorer",),
-    "fairlane.export.parsed": ("Parsed", "parse_outputs"),
-    "fairlane.model.decision": ("RetryPolicy",),
-    "fairlane.model.job": ("JobState",),
-    "fairlane.model.record": ("Record",),
-    "fairlane.model.run": ("RunState",),
-    "fairlane.model.run_status": ("LaneProgress", "RoleTime", "RunStatus"),
-    "fairlane.model.sessions": ("SessionRecord",),
-    "fairlane.model.tokens": ("Usage",),
-    "fairlane.why.waiting": ("Eta", "LaneWait", "Waiting"),
+    "fairlane.evaluators.function_scorers": "scorer",
+    "fairlane.export.parsed": "Parsed parse_outputs",
+    "fairlane.model.decision": "RetryPolicy",
+    "fairlane.model.job": "JobState",
+    "fairlane.model.record": "Record",
+    "fairlane.model.run": "RunState",
+    "fairlane.model.run_status": "LaneProgress RoleTime RunStatus",
+    "fairlane.model.sessions": "SessionRecord",
+    "fairlane.model.tokens": "Usage",
+    "fairlane.why.waiting": "Eta LaneWait Waiting",
 }
 """The public names of each module but that of errors."""
 
 _HOMES = dict.fromkeys(__all__, "fairlane.core.errors") | {
-    name: home for home, names in _ELSEWHERE.items() for name in names
+    name: home for home, names in _ELSEWHERE.items() for name in names.split()
 }
 
 

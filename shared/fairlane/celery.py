@@ -4,8 +4,6 @@
 delivers a relay, a task of the same application. The relay sends the call and polls for its result.
 """
 
-from __future__ import annotations
-
 import functools
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -15,7 +13,7 @@ from celery import Celery, Task, states
 from celery.canvas import Signature
 from celery.exceptions import TimeoutError as CeleryTimeoutError
 
-from fairlane.client.calls import Arguments, CallHandle, CallMap, submit_call, submit_calls
+from fairlane.client.calls import Arguments, CallHandle, CallMap
 from fairlane.client.client import Client
 from fairlane.core.errors import CallFailed, RunTimeout, StoreUnavailable, SubmissionError
 from fairlane.model.decision import RetryPolicy
@@ -185,8 +183,7 @@ class LimitedTask:
                 canvas = f"{self.task.__name__}.s(…).apply_async(…)"
                 remedy = f"Leave it out, or have Celery deliver it: {canvas}."
                 raise SubmissionError(option, value, problem, remedy)
-        handle = submit_call(
-            self._client(),
+        handle = self._client().call(
             self.name,
             list(args or ()),
             dict(kwargs or {}),
@@ -212,7 +209,7 @@ class LimitedTask:
 
     def map(self, calls: Sequence[Arguments]) -> CallMap:
         """Call it with each ``(args, kwargs)``: one run, which costs less than as many calls."""
-        return submit_calls(self._client(), self.name, calls, priority=self._priority, **self._options)
+        return self._client().map(self.name, calls, priority=self._priority, **self._options)
 
 
 def _start_in(countdown: float | None, eta: datetime | None) -> float:

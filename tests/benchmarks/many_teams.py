@@ -14,6 +14,7 @@ from redis import Redis
 from fairlane.config.sections import LogSettings
 from fairlane.embedded.server import start_embedded
 from fairlane.model.choices import Message
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.lane import LaneLimits
 from fairlane.model.run import Plan, RunRef, RunSpec
@@ -106,7 +107,7 @@ def _end(parts: Parts, attempts: Sequence[Attempt]) -> None:
     for attempt in attempts:
         parts.attempts.claim(attempt, "w", 60_000, parts.now_ms).queue(pipeline)
         parts.attempts.finish(
-            attempt, "w", Feedback("ok", Usage(5, 5)), JobState.SUCCEEDED, "{}", (), parts.now_ms
+            attempt, "w", Feedback("ok", Usage(5, 5)), Completion(JobState.SUCCEEDED, "{}"), parts.now_ms
         ).queue(pipeline)
     pipeline.execute()
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Claim, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from tests.support.deployment import Deployment, payload
@@ -87,6 +88,6 @@ def test_only_the_wrong_address_is_a_rejection_of_the_model(
     ref = d.queued_lane(run="r2")
     feedback = Feedback("absent", reason=WORDS, refusal=WORDS)
     failed = JobState.FAILED
-    call = d.attempts.finish(d.start_next(ref), "w1", feedback, failed, payload(failed), (), d.now_ms)
+    call = d.attempts.finish(d.start_next(ref), "w1", feedback, Completion(failed, payload(failed)), d.now_ms)
     assert call.run(d.redis) is not None
     assert any(field.startswith("rejected:") for field in d.state(ref)) is counts

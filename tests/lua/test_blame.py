@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.decision import Cost
+from fairlane.model.decision import Cost, Defer
 from fairlane.model.job import Attempt, Feedback, JobState, Reported, Signal
 from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
@@ -135,7 +135,10 @@ def test_a_deadline_of_the_runs_own_always_costs_an_attempt(real_redis: Redis) -
     exhausted = []
     for _ in range(MAX_ATTEMPTS):
         call = d.attempts.defer(
-            _next(d, ref)[0], "w1", feedback, cost="unproven", max_attempts=MAX_ATTEMPTS, now_ms=d.now_ms
+            _next(d, ref)[0],
+            "w1",
+            Defer(feedback, cost="unproven", max_attempts=MAX_ATTEMPTS),
+            now_ms=d.now_ms,
         )
         reported = Reported.of(call.run(real_redis))
         assert reported is not None

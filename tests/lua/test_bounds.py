@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.ending import ReadyJob
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion, ReadyJob
 from fairlane.model.job import Attempt, Feedback, JobState, Signal
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -58,12 +59,14 @@ def started(d: Deployment, ref: RunRef, grant: Grant, lane: str = TASKS) -> list
 def end(d: Deployment, attempt: Attempt, usage: Usage | None = None, judges: int = 0) -> None:
     follow = [ReadyJob(entry(attempt.job + step, 10, step), JUDGES) for step in range(1, judges + 1)]
     feedback = Feedback("ok", usage or Usage())
-    call = d.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, DONE, follow, d.now_ms)
+    call = d.attempts.finish(
+        attempt, "w1", feedback, Completion(JobState.SUCCEEDED, DONE, tuple(follow)), d.now_ms
+    )
     assert call.run(d.redis) is not None
 
 
 def put_back(d: Deployment, attempt: Attempt) -> None:
-    assert d.attempts.defer(attempt, "w1", Feedback("none"), now_ms=d.now_ms).run(d.redis) is not None
+    assert d.attempts.defer(attempt, "w1", Defer(Feedback("none")), now_ms=d.now_ms).run(d.redis) is not None
 
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -315,9 +318,9 @@ def test_a_run_and_its_team_count_the_same_however_calls_end(
             usage = Usage(reported, reported) if how.reports else Usage()
             feedback = Feedback(how.signal, usage, sent=how.sent)
             if how.again:
-                call = d.attempts.defer(attempt, "w1", feedback, handle=how.handle, now_ms=d.now_ms)
+                call = d.attempts.defer(attempt, "w1", Defer(feedback), handle=how.handle, now_ms=d.now_ms)
             else:
-                call = d.attempts.finish(attempt, "w1", feedback, JobState.FAILED, DONE, (), d.now_ms)
+                call = d.attempts.finish(attempt, "w1", feedback, Completion(JobState.FAILED, DONE), d.now_ms)
             assert call.run(d.redis) is not None
             counted += how.counts(reserved, 2 * reported)
         (team,) = Budgets(d.redis, d.keys).of([ref.team], d.now_ms)

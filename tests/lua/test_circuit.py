@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.decision import Defer
 from fairlane.model.job import Attempt, Feedback, Reported, Signal
 from fairlane.model.run import RunRef
 from tests.support.deployment import LEASE_MS, Deployment
@@ -320,7 +321,7 @@ def _timed_out(d: Deployment, ref: RunRef, usual_ms: int | None, deadline_ms: in
             d.finish(attempt)
     feedback = Feedback("broken", deadline_ms=deadline_ms)
     calls = [
-        d.attempts.defer(attempt, "w1", feedback, cost="unproven", max_attempts=3, now_ms=d.now_ms)
+        d.attempts.defer(attempt, "w1", Defer(feedback, cost="unproven", max_attempts=3), now_ms=d.now_ms)
         for attempt in _apart(d, ref, 2 * FAILURES)
     ]
     return [Reported.of(call.run(d.redis)) for call in calls]

@@ -9,6 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
@@ -287,7 +288,9 @@ def test_the_workers_measurement_counts_not_the_time_between_scripts(real_redis:
     for attempt in flying:
         feedback = Feedback("ok", Usage(10, 10))
         done, record = JobState.SUCCEEDED, payload(JobState.SUCCEEDED)
-        d.attempts.finish(attempt, "w1", feedback, done, record, (), d.now_ms, took_ms=500).run(d.redis)
+        d.attempts.finish(attempt, "w1", feedback, Completion(done, record), d.now_ms, took_ms=500).run(
+            d.redis
+        )
     state = d.lane_state()
     assert float(state["usual_ms"]) == 500
     assert float(state["token_ms"]) * (20 + 10) == pytest.approx(500)

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef
 from fairlane.store.rejections import rejections_in
@@ -43,7 +44,7 @@ def end(d: Deployment, attempt: Attempt, refusal: str = "") -> None:
     feedback = Feedback("answered" if refusal else "ok", reason=refusal, refusal=refusal)
     state = JobState.FAILED if refusal else JobState.SUCCEEDED
     assert (
-        d.attempts.finish(attempt, "w1", feedback, state, payload(state), (), d.now_ms).run(d.redis)
+        d.attempts.finish(attempt, "w1", feedback, Completion(state, payload(state)), d.now_ms).run(d.redis)
         is not None
     )
 

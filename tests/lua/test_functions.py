@@ -18,6 +18,8 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import NoPermissionError, NoScriptError, OutOfMemoryError, ResponseError
 
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion
 from fairlane.model.job import Claim, Feedback, JobState
 from fairlane.model.tokens import Usage
 from fairlane.store.functions import all_functions, keep_functions
@@ -91,7 +93,7 @@ def play(
     retried = d.queued_lane(jobs=2, run="r2", requests_per_minute=600)
     for attempt in d.take(retried, 2):
         functions.run(redis, d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms))
-        again = d.attempts.defer(attempt, "w1", Feedback("limited"), now_ms=d.now_ms)
+        again = d.attempts.defer(attempt, "w1", Defer(Feedback("limited")), now_ms=d.now_ms)
         replies.append([functions.run(redis, again)])
     contents = read_contents(redis)
     del contents[d.keys.audit]  # dated by the server's clock
@@ -143,10 +145,12 @@ def act_on_two_lanes(redis: Redis, how: type[Functions], actions: Sequence[Any])
         if action == "claim":
             claimed[name].append(attempt)
         elif action == "limited":
-            call = d.attempts.defer(attempt, "w1", feedback, now_ms=d.now_ms)
+            call = d.attempts.defer(attempt, "w1", Defer(feedback), now_ms=d.now_ms)
         else:
             worker = "w2" if action == "late" else "w1"
-            call = d.attempts.finish(attempt, worker, feedback, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms)
+            call = d.attempts.finish(
+                attempt, worker, feedback, Completion(JobState.SUCCEEDED, RECORD), d.now_ms
+            )
         if action == "broken":
             placed = dict(zip(call.script.args, call.args, strict=True)) | {"memory": "{"}
             call = call.script.bind(call.keys, placed)

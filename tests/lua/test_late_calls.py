@@ -8,6 +8,8 @@ from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.operate.checks import check_lanes
 from fairlane.cli.operate.findings import Grade
 from fairlane.config.settings import Settings
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lane_view import LateCalls
@@ -33,7 +35,7 @@ def crowd(redis: Redis, jobs: int = 40) -> tuple[Deployment, RunRef, list[Attemp
 
 
 def deferred(d: Deployment, attempt: Attempt, feedback: Feedback) -> Reported | None:
-    call = d.attempts.defer(attempt, "w1", feedback, cost="unproven", max_attempts=3, now_ms=d.now_ms)
+    call = d.attempts.defer(attempt, "w1", Defer(feedback, cost="unproven", max_attempts=3), now_ms=d.now_ms)
     return Reported.of(call.run(d.redis))
 
 
@@ -67,10 +69,12 @@ def test_why_names_them_where_nothing_waits(redis: Redis) -> None:
     call = d.attempts.defer(
         late[0],
         "w1",
-        Feedback("broken", reason="504", proxy_ms=DEADLINE_MS),
-        delay_ms=60_000,
-        cost="unproven",
-        max_attempts=3,
+        Defer(
+            Feedback("broken", reason="504", proxy_ms=DEADLINE_MS),
+            delay_ms=60_000,
+            cost="unproven",
+            max_attempts=3,
+        ),
         now_ms=d.now_ms,
     )
     call.run(d.redis)
@@ -105,6 +109,6 @@ def test_a_job_whose_last_deadline_passed_ends_while_deadlines_narrow_nothing(re
     d.redis.hset(d.keys.lane(LANE), "late_off_ms", str(d.now_ms + 600_000))
     feedback = Feedback("broken", reason="no answer within 1 s", deadline_ms=DEADLINE_MS)
     call = d.attempts.finish(
-        late[0], "w1", feedback, JobState.FAILED, payload(JobState.FAILED), now_ms=d.now_ms
+        late[0], "w1", feedback, Completion(JobState.FAILED, payload(JobState.FAILED)), d.now_ms
     )
     assert Reported.of(call.run(d.redis)) is not None

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from redis import Redis
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import Completion, ReadyJob, RecordedJob
 from fairlane.model.job import Feedback, JobState, Signal
 from fairlane.model.tokens import Usage
 from fairlane.store.preludes import LuaFile
@@ -160,7 +160,7 @@ def reports(
         worker = "w2" if late else "w1"
         ends.append(
             d.attempts.finish(
-                attempt, worker, feedback, JobState.SUCCEEDED, RECORD, now_ms=d.now_ms, took_ms=300
+                attempt, worker, feedback, Completion(JobState.SUCCEEDED, RECORD), d.now_ms, took_ms=300
             )
         )
     return claims, ends
@@ -252,14 +252,16 @@ def test_a_report_that_meets_a_key_of_another_type_records_no_part_of_its_job(
             attempt,
             "w1",
             Feedback("ok", Usage(1, 1)),
-            JobState.SUCCEEDED,
-            RECORD,
-            [
-                ReadyJob(entry(attempt.job + 1, 5, 1), "sim:judge"),
-                RecordedJob(attempt.job + 2, JobState.SUCCEEDED, RECORD, "sim:judge"),
-            ],
-            memory={"output": "answer"},
-            now_ms=d.now_ms,
+            Completion(
+                JobState.SUCCEEDED,
+                RECORD,
+                (
+                    ReadyJob(entry(attempt.job + 1, 5, 1), "sim:judge"),
+                    RecordedJob(attempt.job + 2, JobState.SUCCEEDED, RECORD, "sim:judge"),
+                ),
+                memory={"output": "answer"},
+            ),
+            d.now_ms,
         )
         for attempt in d.start(ref, 3)
     ]

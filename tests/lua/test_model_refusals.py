@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.ending import RecordedJob
+from fairlane.model.ending import Completion, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.rejections import ENOUGH_REFUSALS, rejections_in
@@ -63,7 +63,7 @@ def queued(d: Deployment, kinds: list[int]) -> RunRef:
 def end(d: Deployment, attempt: Attempt, refusal: str = "") -> None:
     feedback = Feedback("answered" if refusal else "ok", reason=refusal, refusal=refusal)
     state = JobState.FAILED if refusal else JobState.SUCCEEDED
-    call = d.attempts.finish(attempt, "w1", feedback, state, payload(state), (), d.now_ms)
+    call = d.attempts.finish(attempt, "w1", feedback, Completion(state, payload(state)), d.now_ms)
     assert call.run(d.redis) is not None
 
 

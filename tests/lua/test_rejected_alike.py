@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from redis import Redis
 
+from fairlane.model.decision import Defer
 from fairlane.model.job import Attempt, Claim, Feedback, Reported
 from fairlane.model.run import RunRef
 from tests.support.deployment import Deployment
@@ -16,7 +17,7 @@ CAPPED = "400 the allowance of plan 17 is used up"
 def rejected(d: Deployment, attempt: Attempt, refusal: str = CAPPED) -> Reported:
     """Report a call whose request was rejected; what costs its job nothing is queued again at once."""
     feedback = Feedback("answered", reason=refusal[4:], refusal=refusal)
-    call = d.attempts.defer(attempt, "w1", feedback, cost="rejected", now_ms=d.redis_ms)
+    call = d.attempts.defer(attempt, "w1", Defer(feedback, cost="rejected"), now_ms=d.redis_ms)
     reported = Reported.of(d.functions.run(d.redis, call))
     assert reported is not None
     return reported

@@ -6,7 +6,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.ending import ReadyJob
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion, ReadyJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -27,7 +28,9 @@ def times(d: Deployment, ref: RunRef) -> tuple[RoleTime | None, RoleTime | None]
 def finish(d: Deployment, attempt: Attempt, *, judged: bool = False) -> None:
     follow = [ReadyJob(entry(attempt.job + 1, 10, 1), JUDGES)] if judged else []
     feedback = Feedback("ok", Usage())
-    call = d.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, DONE, follow, d.now_ms)
+    call = d.attempts.finish(
+        attempt, "w1", feedback, Completion(JobState.SUCCEEDED, DONE, tuple(follow)), d.now_ms
+    )
     assert call.run(d.redis) is not None
 
 
@@ -68,7 +71,7 @@ def test_a_call_that_is_repeated_counts_as_two_and_waits_between_them(real_redis
     d.feed(ref, 1)
     (first,) = d.start(ref)
     d.advance(300)
-    assert d.attempts.defer(first, "w1", Feedback("none"), now_ms=d.now_ms).run(d.redis) is not None
+    assert d.attempts.defer(first, "w1", Defer(Feedback("none")), now_ms=d.now_ms).run(d.redis) is not None
     d.advance(1000)
     (second,) = d.start(ref)
     d.advance(400)

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion, ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.results import JudgeResult
@@ -131,19 +131,21 @@ class Play:
             call = self.d.attempts.recover(
                 attempt,
                 self.d.epoch,
+                completion=Completion(JobState.FAILED, SPENT, tuple(follow), session=joined),
                 worker="",
                 worker_timeout_ms=0,
                 max_attempts=1,
-                payload=SPENT,
-                follow=follow,
-                joined=joined,
                 now_ms=self.d.now_ms,
             )
             assert call.run(self.d.redis) == 2
             return
         state = JobState.SUCCEEDED if way == "succeeds" else JobState.FAILED
         call = self.d.attempts.finish(
-            attempt, "w1", Feedback("ok"), state, payload(state), follow, self.d.now_ms, joined=joined
+            attempt,
+            "w1",
+            Feedback("ok"),
+            Completion(state, payload(state), tuple(follow), session=joined),
+            self.d.now_ms,
         )
         assert call.run(self.d.redis) is not None
 

@@ -13,7 +13,8 @@ from redis import Redis
 
 from fairlane.datasets.rows import encode_page
 from fairlane.model.choices import Message
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion, ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import Order, RunRef, cell_of
 from fairlane.pipeline.conversation import read_fields
@@ -103,7 +104,7 @@ class Play:
         follow = self._follow(attempt, answered=way == "succeeds")
         if way == "retried":
             call = self.parts.attempts.defer(
-                attempt, WORKER, Feedback("ok"), cost="attempt", now_ms=self.parts.now_ms
+                attempt, WORKER, Defer(Feedback("ok"), cost="attempt"), now_ms=self.parts.now_ms
             )
             assert call.run(self.redis) is not None
             return
@@ -115,9 +116,13 @@ class Play:
                 self._recover(lease.attempt)
             return
         state = JobState.SUCCEEDED if way == "succeeds" else JobState.FAILED
-        memory = self._memory(attempt) if way == "succeeds" else None
+        memory = self._memory(attempt) if way == "succeeds" else {}
         call = self.parts.attempts.finish(
-            attempt, WORKER, Feedback("ok"), state, payload(state), follow, self.parts.now_ms, memory=memory
+            attempt,
+            WORKER,
+            Feedback("ok"),
+            Completion(state, payload(state), tuple(follow), memory=memory),
+            self.parts.now_ms,
         )
         assert call.run(self.redis) is not None
 
@@ -154,12 +159,12 @@ class Play:
     def state(self) -> str:
         return self.parts.state(self.ref)["state"]
 
-    def _memory(self, attempt: Attempt) -> dict[str, str] | None:
+    def _memory(self, attempt: Attempt) -> dict[str, str]:
         item, step = divmod(attempt.job, self.spec.steps)
         row, rendering = self.rows[cell_of(self.spec, item).row], Rendering(self.run.plan, checked=True)
         fields = read_fields(RunItem.of(rendering, item, row)) or ()
         if step or not fields:
-            return None
+            return {}
         turns = json.loads(self.redis.hget(self.parts.keys.memory(self.ref), fields[0]) or "[]")
         return {fields[0]: json.dumps([*turns, {"prompt": [], "input": "q", "output": "a"}])}
 
@@ -167,11 +172,10 @@ class Play:
         call = self.parts.attempts.recover(
             attempt,
             self.parts.leader.epoch,
+            completion=Completion(JobState.FAILED, SPENT, tuple(self._follow(attempt, answered=False))),
             worker="",
             worker_timeout_ms=0,
             max_attempts=2,
-            payload=SPENT,
-            follow=self._follow(attempt, answered=False),
             now_ms=self.parts.now_ms,
         )
         assert call.run(self.redis) in (1, 2)
@@ -298,7 +302,7 @@ def test_a_turn_is_fed_once_and_after_the_one_before_it(fed: tuple[Parts, Active
         call = parts.attempts.claim(attempt, WORKER, LEASE_MS, parts.now_ms)
         assert call.run(parts.redis) is not None
         call = parts.attempts.finish(
-            attempt, WORKER, Feedback("ok"), JobState.SUCCEEDED, payload(JobState.SUCCEEDED)
+            attempt, WORKER, Feedback("ok"), Completion(JobState.SUCCEEDED, payload(JobState.SUCCEEDED))
         )
         assert call.run(parts.redis) is not None
     assert feed(parts, run.ref, Turn(2, 0), start=1) == 0, "the cursor is elsewhere"

@@ -7,6 +7,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
@@ -26,7 +27,7 @@ def begun(d: Deployment, ref: RunRef) -> list[Attempt]:
 
 def reported(d: Deployment, attempt: Attempt) -> Reported:
     call = d.attempts.finish(
-        attempt, "w1", ANSWERED, JobState.SUCCEEDED, payload(JobState.SUCCEEDED), now_ms=d.now_ms
+        attempt, "w1", ANSWERED, Completion(JobState.SUCCEEDED, payload(JobState.SUCCEEDED)), d.now_ms
     )
     reply = Reported.of(call.run(d.redis))
     assert reply is not None

@@ -8,7 +8,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
-from fairlane.model.ending import RecordedJob
+from fairlane.model.ending import Completion, RecordedJob
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.run import RunRef
 from fairlane.store.rejections import ENOUGH_REFUSALS, rejections_in
@@ -50,7 +50,7 @@ def take(d: Deployment, ref: RunRef) -> list[Attempt]:
 def end(d: Deployment, attempt: Attempt, refusal: str = "") -> None:
     feedback = Feedback("answered" if refusal else "ok", reason=refusal, refusal=refusal)
     state = JobState.FAILED if refusal else JobState.SUCCEEDED
-    call = d.attempts.finish(attempt, "w1", feedback, state, payload(state), (), d.now_ms)
+    call = d.attempts.finish(attempt, "w1", feedback, Completion(state, payload(state)), d.now_ms)
     assert call.run(d.redis) is not None
 
 

@@ -89,14 +89,7 @@ class Sessions:
         finished = FinishedJob(answered, decision.error, decision.attempts)
         done = complete_without_row(plan, attempt.job, finished, JUDGE_TOKENS, membership)
         return self._simulated._attempts.finish(
-            attempt,
-            worker.name,
-            decision.feedback,
-            done.state,
-            done.payload,
-            done.follow,
-            self._cluster.now_ms,
-            joined=done.session,
+            attempt, worker.name, decision.feedback, done, self._cluster.now_ms
         )
 
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 
 from fairlane.core.clock import TIME_FIELDS, ManualClock, time_at
 from fairlane.model.choices import Message
-from fairlane.model.decision import Cost
-from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
+from fairlane.model.decision import Cost, Defer
+from fairlane.model.ending import CANCELLED, Completion, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Claim, Feedback, JobState, Reported, Signal
 from fairlane.model.lane import LaneLimits
@@ -226,9 +226,7 @@ class Deployment:
             attempt,
             worker,
             Feedback(signal, usage(used), retry_after_ms),
-            state,
-            payload(state),
-            follow,
+            Completion(state, payload(state), tuple(follow)),
             self.redis_ms,
         )
         return Reported.of(self.functions.run(self.redis, call))
@@ -252,13 +250,19 @@ class Deployment:
         call = self.attempts.defer(
             attempt,
             worker,
-            Feedback(
-                signal, usage(used), retry_after_ms, reason, sent=signal != "none" if sent is None else sent
+            Defer(
+                Feedback(
+                    signal,
+                    usage(used),
+                    retry_after_ms,
+                    reason,
+                    sent=signal != "none" if sent is None else sent,
+                ),
+                delay_ms=delay_ms,
+                cost=cost,
+                max_attempts=max_attempts,
+                rate_limited=rate_limited,
             ),
-            delay_ms=delay_ms,
-            cost=cost,
-            max_attempts=max_attempts,
-            rate_limited=rate_limited,
             handle=handle,
             now_ms=self.redis_ms,
         )
@@ -270,9 +274,11 @@ class Deployment:
         """End an attempt; the lane learns ``feedback``. A job that is not finished is requeued at once."""
         if done:
             state = JobState.SUCCEEDED
-            call = self.attempts.finish(attempt, worker, feedback, state, payload(state), (), self.redis_ms)
+            call = self.attempts.finish(
+                attempt, worker, feedback, Completion(state, payload(state)), self.redis_ms
+            )
         else:
-            call = self.attempts.defer(attempt, worker, feedback, now_ms=self.redis_ms)
+            call = self.attempts.defer(attempt, worker, Defer(feedback), now_ms=self.redis_ms)
         return Reported.of(self.functions.run(self.redis, call))
 
     def recover(
@@ -286,11 +292,10 @@ class Deployment:
         call = self.attempts.recover(
             attempt,
             self.epoch,
+            completion=Completion(JobState.FAILED, SPENT, tuple(follow)),
             worker=dead_worker,
             worker_timeout_ms=worker_timeout_ms,
             max_attempts=max_attempts,
-            payload=SPENT,
-            follow=follow,
             now_ms=self.redis_ms,
         )
         return int(self.functions.run(self.redis, call))

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from redis import Redis
 
-from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
+from fairlane.model.ending import CANCELLED, Completion, ReadyJob, RecordedJob
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.tokens import Entry, Estimate
@@ -302,7 +302,11 @@ class Model:
             for lease in d.leases.lapsed(d.now_ms + FOREVER_MS):
                 dead: Any = {"worker": lease.worker or "", "worker_timeout_ms": 0, "max_attempts": 1}
                 call = d.attempts.recover(
-                    lease.attempt, old, payload="{}", follow=[], now_ms=d.redis_ms, **dead
+                    lease.attempt,
+                    old,
+                    completion=Completion(JobState.FAILED, "{}"),
+                    now_ms=d.redis_ms,
+                    **dead,
                 )
                 assert call.run(self.redis) == 0
         assert read_contents(self.redis) == before

@@ -11,7 +11,7 @@ from redis import Redis
 from fairlane.client.client import Client
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
-from fairlane.model.ending import ReadyJob
+from fairlane.model.ending import Completion, ReadyJob
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec
@@ -116,6 +116,6 @@ class Stage:
 
     def _end(self, attempt: Any, state: JobState, payload: str, follow: Sequence[ReadyJob] = ()) -> None:
         call = self.deployment.attempts.finish(
-            attempt, "w1", Feedback("ok"), state, payload, follow, self.deployment.now_ms
+            attempt, "w1", Feedback("ok"), Completion(state, payload, tuple(follow)), self.deployment.now_ms
         )
         assert call.run(self.redis) is not None, f"{attempt.id} was late"

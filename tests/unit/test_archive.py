@@ -141,7 +141,7 @@ def test_a_move_that_is_broken_off_anywhere_and_done_again_ends_in_one_whole_cop
         RunMover(stage.without_archive, stage.archive, break_off).move(stage.ref(run))
     assert seen(run) == before  # Redis has it all: nothing goes before the copy is whole
     with pytest.raises(RunNotFound):
-        stage.archive.reader.overview(stage.ref(run))
+        stage.archive.stored.overview(stage.ref(run))
     assert stage.move(run) is Moved.MOVED
     stage.expire(run)
     assert seen(stage.client.run(run.id)) == before
@@ -156,7 +156,7 @@ def test_nothing_leaves_redis_before_the_copy_is_committed(
     def fail(*_: Any) -> None:
         raise Broken
 
-    monkeypatch.setattr(stage.archive.writer, "finish", fail)
+    monkeypatch.setattr(stage.archive.stored, "finish", fail)
     with pytest.raises(Broken):
         stage.move(run)
     assert seen(run) == before
@@ -172,7 +172,7 @@ def test_a_copy_that_was_committed_without_a_stub_gets_it_the_next_time(
         )
         with pytest.raises(Broken):
             stage.move(run)
-    monkeypatch.setattr(stage.archive.writer, "add", lambda *_: pytest.fail("it is there already"))
+    monkeypatch.setattr(stage.archive.stored, "add", lambda *_: pytest.fail("it is there already"))
     assert stage.move(run) is Moved.MOVED
     assert "archived" in stage.deployment.state(stage.ref(run))
 
@@ -304,11 +304,11 @@ def test_sessions_are_in_the_archive_cell_by_cell(stage: ArchivedStage) -> None:
         for cell in range(2)
     ]
     for _ in range(2):
-        stage.archive.writer.add_sessions(ref, shown)
-    found = stage.archive.reader.sessions(ref, spec, [1, 0])
+        stage.archive.stored.add_sessions(ref, shown)
+    found = stage.archive.stored.sessions(ref, spec, [1, 0])
     assert found == [entry.record for entry in [*shown[2:], *shown[:2]]]
     with pytest.raises(RunNotFound):
-        stage.archive.reader.sessions(ref, spec, [2])
+        stage.archive.stored.sessions(ref, spec, [2])
 
 
 def test_runs_that_finished_by_then_are_due_the_oldest_first(stage: ArchivedStage) -> None:

@@ -107,7 +107,7 @@ def test_a_newer_schema_is_refused(tmp_path: Path, database: Database) -> None:
 def test_an_archive_that_nobody_wrote_to_holds_no_run(tmp_path: Path) -> None:
     archive = Archive(sqlite_url(tmp_path), "test")
     with pytest.raises(RunNotFound):
-        archive.reader.overview(RunRef("search", "r1"))
+        archive.stored.overview(RunRef("search", "r1"))
     archive.close()
 
 
@@ -160,7 +160,7 @@ def test_without_sqlalchemy_the_remedy_is_reported(monkeypatch: pytest.MonkeyPat
 
     monkeypatch.setattr(builtins, "__import__", missing)
     with pytest.raises(ConfigurationError, match=r"fairlane\[archive\]"):
-        _ = Archive(SecretStr("sqlite://"), "test").reader
+        _ = Archive(SecretStr("sqlite://"), "test").stored
 
 
 def test_settings_name_the_archive_and_never_show_it() -> None:

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.compat.mlflow import evaluate
-from fairlane.compat.mlflow_environment import MlflowBounds, mlflow_bounds
+from fairlane.compat.mlflow import MlflowBounds, evaluate, mlflow_bounds
 from fairlane.compat.mlflow_examples import check_outputs, read_examples
 from fairlane.core.errors import ConfigurationError, MissingExtra, SubmissionError
 from fairlane.model.decision import RetryPolicy

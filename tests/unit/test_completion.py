@@ -5,14 +5,14 @@ from __future__ import annotations
 from typing import Any
 
 from fairlane.model.choices import Message
-from fairlane.model.ending import ReadyJob, RecordedJob
+from fairlane.model.ending import Completion, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Contains, ExactMatch, Judge
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
 from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunSpec
 from fairlane.model.tokens import Usage
-from fairlane.pipeline.completion import Completion, complete_evaluation, complete_task
+from fairlane.pipeline.completion import complete_evaluation, complete_task
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.rendering import Rendering, RunItem
 

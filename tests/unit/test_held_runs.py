@@ -9,6 +9,7 @@ from fairlane.config.settings import Settings
 from fairlane.flower.readings.run_list import RunList
 from fairlane.flower.readings.run_page import RunPage
 from fairlane.flower.readings.tallies import Tallies
+from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan, RunRef, RunState
@@ -38,7 +39,7 @@ def held(cli: CommandLine, rows: int = 20, on_refusal: str = "hold") -> str:
     failed = TaskResult(JobState.FAILED, error=WORDS, attempts=1).to_json()
     for attempt in d.start(ref, ENOUGH_REFUSALS):
         feedback = Feedback("answered", reason=WORDS, refusal=f"404 {WORDS}")
-        call = d.attempts.finish(attempt, "w1", feedback, JobState.FAILED, failed, (), d.now_ms)
+        call = d.attempts.finish(attempt, "w1", feedback, Completion(JobState.FAILED, failed), d.now_ms)
         assert call.run(cli.stage.redis) is not None
     assert d.take(ref) == []
     return run

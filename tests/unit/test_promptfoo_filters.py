@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from fairlane.apps.promptfoo.reading.earlier import Which, unpassed
 from fairlane.apps.promptfoo.reading.filters import Filters, metadata_of
-from fairlane.apps.promptfoo.selecting.earlier import Which, unpassed
 from fairlane.core.errors import SubmissionError
 from tests.support.promptfoo import Folder, config
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.reading.chats import chat_of
-from fairlane.apps.promptfoo.reading.tools import tools_of
+from fairlane.apps.promptfoo.reading.parameters import tools_of
 from fairlane.client.submitting.submission import build_spec
 from tests.support.promptfoo import Folder, config, path_with_node
 

@@ -12,6 +12,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.running import Runner
 from fairlane.apps.promptfoo.scoring.tally import Cell, Standing, Tally
 from fairlane.client.submitting.trial import FIRST_ROWS
+from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -66,7 +67,7 @@ def test_a_held_run_says_so_and_its_results_are_awaited(
         failed = TaskResult(JobState.FAILED, error="no such model", attempts=1).to_json()
         for attempt in d.start(RunRef("search", latest(stage)), ENOUGH_REFUSALS):
             feedback = Feedback("answered", reason="no such model", refusal="404 no such model")
-            call = d.attempts.finish(attempt, "w1", feedback, JobState.FAILED, failed, (), d.now_ms)
+            call = d.attempts.finish(attempt, "w1", feedback, Completion(JobState.FAILED, failed), d.now_ms)
             assert call.run(stage.redis) is not None
 
     printed: list[str] = []

@@ -16,6 +16,7 @@ PROCESS = "a process or a plug-in of another program starts it by its name"
 ALONE = "its one job has nothing in common with its neighbours"
 REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
+    "shared/fairlane/client/handles.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/docstrings.py": SHARED,
     "shared/fairlane/core/pause.py": SHARED,
@@ -31,8 +32,12 @@ REASONS = {
     "shared/fairlane/local/joining.py": ALONE,
     "shared/fairlane/testing/fixtures.py": PROCESS,
     "workers/fairlane_workers/app.py": PROCESS,
+    "workers/fairlane_workers/execution/served_models.py": ALONE,
+    "workers/fairlane_workers/providers/answers/base_resp.py": SHARED,
+    "workers/fairlane_workers/providers/answers/echo.py": ALONE,
     "workers/fairlane_workers/providers/framing/event.py": SHARED,
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
+    "workers/fairlane_workers/providers/limits/amounts.py": SHARED,
 }
 
 

@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.tokens import Usage
 from fairlane.store.write.leader import NotLeader
@@ -209,7 +210,7 @@ def test_a_slot_that_becomes_free_while_lanes_are_asked_is_not_missed(
         monkeypatch.setattr(parts.lanes, "await_slots", await_slots)
         parts.attempts.claim(first, "w", 15_000, parts.now_ms).run(fake_redis)
         done, feedback = '{"s":"succeeded","o":"x"}', Feedback("ok", Usage(1, 1))
-        parts.attempts.finish(first, "w", feedback, JobState.SUCCEEDED, done, (), parts.now_ms).run(
+        parts.attempts.finish(first, "w", feedback, Completion(JobState.SUCCEEDED, done), parts.now_ms).run(
             fake_redis
         )
         return await_slots(*args)

@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from fairlane.model.ending import Completion
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.outcome import Success
@@ -63,7 +64,9 @@ def start(parts: Parts, ref: RunRef, count: int, lane: str = LANE) -> list[Attem
 def finish(parts: Parts, attempt: Attempt) -> None:
     payload = TaskResult(JobState.SUCCEEDED, output="yes").to_json()
     feedback = Feedback("ok", Usage(1, 1))
-    call = parts.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, payload, (), parts.now_ms)
+    call = parts.attempts.finish(
+        attempt, "w1", feedback, Completion(JobState.SUCCEEDED, payload), parts.now_ms
+    )
     call.run(parts.redis)
 
 
@@ -132,9 +135,7 @@ def finish_with_session(parts: Parts, run: ActiveRun, attempt: Attempt) -> None:
     answered = FinishedJob(Success("yes", Usage(1, 1)))
     done = complete_without_row(run.plan, attempt.job, answered, Estimate(0, 0), membership)
     feedback, now_ms = Feedback("ok", Usage(1, 1)), parts.now_ms
-    call = parts.attempts.finish(
-        attempt, "w1", feedback, done.state, done.payload, done.follow, now_ms, joined=done.session
-    )
+    call = parts.attempts.finish(attempt, "w1", feedback, done, now_ms)
     call.run(parts.redis)
 
 

@@ -17,6 +17,7 @@ from hypothesis.stateful import (
 )
 from redis import Redis
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.tokens import Usage
 from fairlane.store.write.workers import Beat, WorkerInfo
@@ -63,7 +64,7 @@ class Calls:
         parts = self.parts
         parts.attempts.claim(attempt, "w", 15_000, parts.now_ms).run(self.redis)
         feedback = Feedback("ok", Usage(1, 1))
-        parts.attempts.finish(attempt, "w", feedback, JobState.SUCCEEDED, DONE, (), parts.now_ms).run(
+        parts.attempts.finish(attempt, "w", feedback, Completion(JobState.SUCCEEDED, DONE), parts.now_ms).run(
             self.redis
         )
 

@@ -8,6 +8,7 @@ import pytest
 from redis import Redis
 from structlog.testing import capture_logs
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -183,7 +184,9 @@ def test_items_that_went_first_end_once_though_their_rows_are_lost(parts: Parts)
     (attempt,) = parts.permits(run.ref, 1)
     parts.attempts.claim(attempt, "w1", 1000, parts.now_ms).run(parts.redis)
     payload, feedback = TaskResult(JobState.SUCCEEDED, output="yes").to_json(), Feedback("ok", Usage(1, 1))
-    end = parts.attempts.finish(attempt, "w1", feedback, JobState.SUCCEEDED, payload, (), parts.now_ms)
+    end = parts.attempts.finish(
+        attempt, "w1", feedback, Completion(JobState.SUCCEEDED, payload), parts.now_ms
+    )
     end.run(parts.redis)
     parts.redis.hset(parts.keys.state(run.ref), "cursor", 4)  # it has looked for others that go first
     parts.redis.delete(parts.keys.rows(run.ref))

@@ -9,7 +9,7 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
-from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, ReadyJob, RecordedJob
+from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, Completion, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
 from fairlane.model.job import Feedback, JobState
 from fairlane.model.results import TaskResult
@@ -401,7 +401,7 @@ def test_a_long_result_says_how_its_job_ended(asked: Asked) -> None:
     (attempt,) = asked.d.start(ref)
     result = TaskResult(JobState.SUCCEEDED, "word " * 500).to_json()
     call = asked.d.attempts.finish(
-        attempt, "w1", Feedback("ok"), JobState.SUCCEEDED, result, (), asked.d.now_ms
+        attempt, "w1", Feedback("ok"), Completion(JobState.SUCCEEDED, result), asked.d.now_ms
     )
     call.run(asked.d.redis)
     assert announced(asked.why("r1/0")) == ("done", "it is over: succeeded")

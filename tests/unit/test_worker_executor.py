@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 
 from fairlane.model.choices import SPEC_VERSION
 from fairlane.model.decision import Decision, RetryPolicy, decide
+from fairlane.model.ending import Completion
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import MESSAGE_VERSION, Attempt, JobState
 from fairlane.model.outcome import (
@@ -340,7 +341,7 @@ def test_a_report_that_comes_too_late_changes_nothing_and_is_counted() -> None:
         parts.scheduler.redis.zadd(parts.scheduler.keys.leases, {attempt.id: 0})  # it lapses
         parts.scheduler.attempts.recover(
             attempt, parts.scheduler.leader.epoch, worker="", worker_timeout_ms=0, max_attempts=3,
-            payload="{}", follow=(), now_ms=parts.scheduler.now_ms,
+            completion=Completion(JobState.FAILED, "{}"), now_ms=parts.scheduler.now_ms,
         ).run(parts.scheduler.redis)  # fmt: skip
 
         with capture_logs() as logs:

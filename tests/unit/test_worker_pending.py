@@ -10,6 +10,7 @@ import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, JobState
 from fairlane.model.outcome import Aborted, AccessDenied, InvalidResponse, Outcome
 from fairlane.model.run import RunRef
@@ -123,7 +124,7 @@ def test_whoever_gets_the_job_of_a_worker_that_died_goes_on_with_its_call() -> N
         parts.scheduler.redis.zadd(parts.scheduler.keys.leases, {attempt.id: 0})  # it lapses
         parts.scheduler.attempts.recover(
             attempt, parts.scheduler.leader.epoch, worker="", worker_timeout_ms=0, max_attempts=3,
-            payload="{}", follow=(), now_ms=parts.scheduler.now_ms,
+            completion=Completion(JobState.FAILED, "{}"), now_ms=parts.scheduler.now_ms,
         ).run(parts.scheduler.redis)  # fmt: skip
         assert counts(parts) == ({"sim:fast": 0}, 0)
         (request,) = parts.provider.requests

@@ -9,9 +9,9 @@ from typing import Any, cast
 from structlog.testing import capture_logs
 
 from fairlane.model.decision import Defer, Finish
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState
 from fairlane.model.outcome import Success
-from fairlane.pipeline.completion import Completion
 from fairlane.store.keys import Keys
 from fairlane.store.write.attempts import Attempts
 from fairlane_workers.execution.batcher import Batcher

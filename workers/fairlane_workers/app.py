@@ -1,7 +1,5 @@
 """The workers' Celery application for ``celery -A fairlane_workers.app worker`` and for Flower."""
 
-from __future__ import annotations
-
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane_workers.process import WorkerProcess
 

@@ -1,7 +1,5 @@
 """Lets the worker of a team's own Celery application take the calls of some lanes."""
 
-from __future__ import annotations
-
 import os
 import socket
 import threading

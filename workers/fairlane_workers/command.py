@@ -1,7 +1,5 @@
 """A worker process with its own options: what ``python -m fairlane_workers`` runs."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

@@ -1,7 +1,5 @@
 """Wires a worker process: Celery application, engine, and the signals that start and stop it."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

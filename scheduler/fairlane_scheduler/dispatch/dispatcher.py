@@ -1,7 +1,5 @@
 """Asks each lane for permits in fair order, and publishes what it grants to the lane's queue."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Publishes granted attempts to their lanes' Celery queues, in batches."""
 
-from __future__ import annotations
-
 import select
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol

@@ -6,8 +6,6 @@ rest is reserved. It borrows up to ``borrowing_limit_percent`` beyond it, and ne
 ``max_percent`` of a lane.
 """
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass

@@ -4,8 +4,6 @@ Lanes that begin together would else be asked together for as long as they work.
 within a few milliseconds, and their calls would wait for one another at the workers.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 

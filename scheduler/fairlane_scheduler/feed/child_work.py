@@ -1,7 +1,5 @@
 """Has what teams wrote done in child processes. A tick asks for results and never waits for one."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable
 from concurrent.futures import Future

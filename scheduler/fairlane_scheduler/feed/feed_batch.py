@@ -1,13 +1,10 @@
 """Items that are to be fed, one by one, and the batch that they make."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion, ReadyJob, RecordedJob, SessionCompletion
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.completion import Completion
 from fairlane.pipeline.rendering import Call, RunItem
 
 
@@ -27,7 +24,8 @@ class FeedBatch:
 
     def add(self, item: RunItem, completion: Completion) -> None:
         """Record an item's task; record or queue its evaluations."""
-        self.recorded.append(completion.recorded(item))
+        task = RecordedJob(item.job(0), completion.state, completion.payload, "")
+        self.recorded.append(task if item.spec.calls_tasks else task._replace(state="given"))
         for job in completion.follow:
             if isinstance(job, ReadyJob):
                 self.entries.setdefault(job.lane, []).append(job.entry)

@@ -1,7 +1,5 @@
 """Queues items of active runs, a batch at a time, and no further ahead than their lanes need."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial

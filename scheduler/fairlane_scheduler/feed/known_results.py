@@ -1,7 +1,5 @@
 """Looks up results that already exist: from the run that this one continues, or from the team's cache."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field

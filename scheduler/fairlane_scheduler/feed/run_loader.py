@@ -1,16 +1,15 @@
 """Keeps the backlog in step with the runs that are active in Redis."""
 
-from __future__ import annotations
-
 from pydantic import ValidationError
 
 from fairlane.core.clock import Clock
 from fairlane.core.errors import ResultsLost, RunNotFound
 from fairlane.core.events import Event
+from fairlane.model.ending import Completion
 from fairlane.model.run import Plan, RunRef
 from fairlane.model.sessions import SessionMembership, session_of_job
 from fairlane.model.tokens import NO_UNKEPT, Estimate, Unkept
-from fairlane.pipeline.completion import Completion, complete_without_row
+from fairlane.pipeline.completion import complete_without_row
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys

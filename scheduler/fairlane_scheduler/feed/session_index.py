@@ -1,7 +1,5 @@
 """Looks up which session a row belongs to. Clients wrote these pages, so each is checked when it is read."""
 
-from __future__ import annotations
-
 from fairlane.core.errors import BrokenSessions
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru

@@ -1,7 +1,5 @@
 """Counts prompts with the tokenizer of their model, where its vocabulary is here. Nothing is downloaded."""
 
-from __future__ import annotations
-
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from functools import lru_cache

@@ -4,8 +4,6 @@ An item waits for the one before it alone, not for other conversations. One that
 on holds no others.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import suppress
 from itertools import islice

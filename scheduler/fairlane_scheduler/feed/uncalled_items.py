@@ -1,13 +1,12 @@
 """Completes items that need no call: their result is given, cached or taken over, or they can never run."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 
 from fairlane.core.errors import CutOff, WorkRaised
+from fairlane.model.ending import Completion
 from fairlane.model.run import RunRef
 from fairlane.model.sessions import SessionMembership
-from fairlane.pipeline.completion import Completion, complete_invalid, complete_task, task_cut_off
+from fairlane.pipeline.completion import complete_invalid, complete_task, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob, KnownResult, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.linear import completes_linearly
 from fairlane.sandbox.pieces import CompleteTask, EvaluationDigests

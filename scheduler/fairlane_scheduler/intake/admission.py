@@ -1,7 +1,5 @@
 """Validates submitted runs and their size, resolves their lanes, and admits or rejects each."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence

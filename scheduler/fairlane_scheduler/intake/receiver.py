@@ -1,7 +1,5 @@
 """Reads the teams' inboxes in turn, so that no team's requests delay another's. Clients are not trusted."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from contextlib import suppress

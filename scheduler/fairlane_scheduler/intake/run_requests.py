@@ -1,7 +1,5 @@
 """Acts on requests for admitted runs: more rows, cancel, pause, resume."""
 
-from __future__ import annotations
-
 from fairlane.core.events import Event
 from fairlane.model.ending import CANCELLED, Ending
 from fairlane.model.job import JobState

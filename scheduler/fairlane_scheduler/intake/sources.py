@@ -1,7 +1,5 @@
 """Reads datasets that runs refer to: a page at a time, in background threads, a little ahead of need."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor

@@ -1,7 +1,5 @@
 """Has the templates of a submitted run compiled in a child process. A tick asks, and never waits."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Final
 

@@ -1,7 +1,5 @@
 """Maps models to lanes, creates lanes in Redis before their first job, and forgets those that nobody uses."""
 
-from __future__ import annotations
-
 import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping

@@ -1,7 +1,5 @@
 """Decides which connections share a rate limit, and whose name the lanes of each have."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any

@@ -3,8 +3,6 @@
 Lanes: limits and their source, calls in flight, circuit, queues, and slots they could fill.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import MappingProxyType

@@ -3,8 +3,6 @@
 A scrape reads the last sample and sends Redis no command.
 """
 
-from __future__ import annotations
-
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence

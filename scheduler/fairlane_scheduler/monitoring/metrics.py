@@ -1,7 +1,5 @@
 """Counters and timings of a scheduler, and the leader's view of queues that a scrape shows."""
 
-from __future__ import annotations
-
 from collections import Counter as Tally
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence

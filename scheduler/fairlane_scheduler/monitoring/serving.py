@@ -1,7 +1,5 @@
 """Wires metrics, health checks and their HTTP server in a scheduler process."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fairlane.config.settings import Settings

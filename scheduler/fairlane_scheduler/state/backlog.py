@@ -1,7 +1,5 @@
 """Counts what is queued, as the leader knows it: active runs, and the jobs of each on every lane."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Runs a function periodically in a background thread, so that the scheduler loop never waits for it."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Callable
 

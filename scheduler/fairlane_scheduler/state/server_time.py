@@ -1,7 +1,5 @@
 """The deployment's time, which is that of all decisions, and whether the server was restarted."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Protocol
 

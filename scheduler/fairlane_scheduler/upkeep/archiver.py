@@ -1,7 +1,5 @@
 """Moves finished runs into the archive, in a background thread, so that no tick waits for it."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Keeps teams' budgets as configured, and logs when one is nearly or fully used."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 
 from redis.exceptions import ResponseError

@@ -1,7 +1,5 @@
 """Ends runs whose ``max_duration`` or budget is used up, and queues jobs whose back-off has ended."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Sequence
 
 from fairlane.core.events import Event

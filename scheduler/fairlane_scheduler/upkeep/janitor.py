@@ -1,7 +1,5 @@
 """Deletes keys that cannot expire on their own: index entries of deleted runs, and abandoned uploads."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fairlane.core.clock import Clock

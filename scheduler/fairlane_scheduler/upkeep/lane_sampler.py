@@ -1,7 +1,5 @@
 """Writes samples of lanes for charts. A lane whose readings have not changed gets no new sample."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from fairlane.store.write.lanes.lane_history import FINE, STEPS, Activity, History, Reading, Step

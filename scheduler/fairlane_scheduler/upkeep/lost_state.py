@@ -1,7 +1,5 @@
 """Notices that Redis has lost a part of what is under way: fails lost jobs, and recounts lanes and runs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
 

@@ -1,15 +1,13 @@
 """Recovers jobs of lapsed leases and of lost workers: the only recovery."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 
 from fairlane.core.events import Event
+from fairlane.model.ending import Completion
 from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import Plan
-from fairlane.pipeline.completion import Completion
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.write.attempts import Attempts
 from fairlane.store.write.leases import Lease, Leases
@@ -99,9 +97,7 @@ class Recoverer:
             worker=worker,
             worker_timeout_ms=self._timeout_ms,
             max_attempts=attempts,
-            payload=completion.payload,
-            follow=completion.follow,
-            joined=completion.session,
+            completion=completion,
             now_ms=moment.argument,
             damaged=self._loader.is_damaged(lease.ref),
         ).run(self._redis)

@@ -1,7 +1,5 @@
 """Logs each active run's progress and what it waits for, so that the log alone shows why nothing moves."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fairlane.core.events import Event

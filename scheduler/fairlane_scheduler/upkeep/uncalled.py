@@ -1,14 +1,12 @@
 """Fails jobs that are never called again, and the jobs that depend on them."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import NamedTuple
 
 from fairlane.core.events import Event
+from fairlane.model.ending import Completion
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Entry
-from fairlane.pipeline.completion import Completion
 from fairlane.store.rejections import rejections_in
 from fairlane.store.run_queries import RunStates
 from fairlane.store.write.runs.runs import Delayed

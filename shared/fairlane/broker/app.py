@@ -1,7 +1,5 @@
 """Makes the Celery application of both roles: one task, JSON only, a queue per lane, no redelivery."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from celery import Celery

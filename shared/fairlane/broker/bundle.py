@@ -4,8 +4,6 @@ The message is that of the first attempt, and a header names the others. A worke
 one attempt each, so Celery, its events and its tools see every attempt as a task.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from typing import Any

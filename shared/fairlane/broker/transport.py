@@ -1,7 +1,5 @@
 """Translates the configured broker for Celery: kombu's form of the URL, and transport options."""
 
-from __future__ import annotations
-
 import ssl
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit

@@ -3,8 +3,6 @@
 A distribution adds commands by an entry point in group ``fairlane.commands`` that names a tuple of `Command`.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass

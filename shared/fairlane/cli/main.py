@@ -1,7 +1,5 @@
 """Entry point of ``fairlane``: runs one command and ends with an exit code whatever happens."""
 
-from __future__ import annotations
-
 import io
 import os
 import sys

@@ -1,7 +1,5 @@
 """Commands that become one role's process, and what they share: ``fairlane scheduler`` and ``worker``."""
 
-from __future__ import annotations
-
 import os
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Finds applications by their entry points, so that the client imports none of them."""
 
-from __future__ import annotations
-
 from importlib.metadata import entry_points
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What client and scheduler ask of an archive of finished runs; an application implements it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from enum import StrEnum
 from typing import Any, Protocol

@@ -1,7 +1,5 @@
 """Calls of functions under a lane: each is an item of a run, and what it returns is read back from there."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence

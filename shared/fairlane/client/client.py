@@ -1,7 +1,5 @@
 """The client: submits runs, finds them again, lists them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

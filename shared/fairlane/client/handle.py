@@ -1,7 +1,5 @@
 """A handle on a submitted run: status, wait, pause, resume, cancel, and its records as they are read."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial

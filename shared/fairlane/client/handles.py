@@ -1,7 +1,5 @@
 """Checks of handles and of what their methods take, and the errors that say what to give instead."""
 
-from __future__ import annotations
-
 import math
 from numbers import Real
 

@@ -8,19 +8,20 @@ from __future__ import annotations
 
 import inspect
 import json
+import math
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
-from dataclasses import replace
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import Any, Literal
 
 from fairlane.client.client import Client
-from fairlane.compat.mlflow_environment import MlflowBounds, mlflow_bounds
 from fairlane.compat.mlflow_examples import OUTPUT, Example, check_outputs, key_of, read_examples
 from fairlane.config.environment import process_environment
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import ConfigurationError, SubmissionError
 from fairlane.export.extras import library
 from fairlane.export.trackers.mlflow_runs import feedback
+from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EVALUATORS
 from fairlane.model.record import Record
 
@@ -44,7 +45,7 @@ def evaluate(
     outputs. ``client`` is Fairlane's; left out, one of the settings. With MLflow's scorers alone and outputs,
     MLflow does all of it, whatever ``data`` is.
 
-    The variables ``MLFLOW_GENAI_EVAL_*`` bound the calls (`fairlane.compat.mlflow_environment`). A case whose
+    The variables ``MLFLOW_GENAI_EVAL_*`` bound the calls (`fairlane.compat.mlflow`). A case whose
     prediction failed is left out, with a warning. Raises `SubmissionError` for what cannot be run,
     `MissingExtra` without MLflow, and what MLflow raises.
     """
@@ -124,3 +125,63 @@ def _named(function: Callable[..., Any]) -> str:
     if not inspect.isroutine(function) or module in (None, "__main__") or not name.isidentifier():
         raise SubmissionError("predict_fn", function, "cannot be imported by workers", _REMEDY)
     return f"{module}:{name}"
+
+
+PREFIX = "MLFLOW_GENAI_EVAL_"
+MAX_WORKERS = f"{PREFIX}MAX_WORKERS"
+PREDICT_RATE, SCORER_RATE = f"{PREFIX}PREDICT_RATE_LIMIT", f"{PREFIX}SCORER_RATE_LIMIT"
+MAX_RETRIES = f"{PREFIX}MAX_RETRIES"
+PREDICT_TIMEOUT, SCORER_TIMEOUT = f"{PREFIX}ASYNC_TIMEOUT", f"{PREFIX}LLM_TIMEOUT"
+
+NAMES = (MAX_WORKERS, PREDICT_RATE, SCORER_RATE, MAX_RETRIES, PREDICT_TIMEOUT, SCORER_TIMEOUT)
+
+
+@dataclass(frozen=True, slots=True)
+class MlflowBounds:
+    """What the variables say; ``None``: not set, so Fairlane's own default holds.
+
+    Rates are starts per second; 0 is no limit of the run's own. Timeouts are in seconds.
+    """
+
+    max_concurrent: int | None = None
+    predict_rate: float | Literal["auto"] = "auto"
+    scorer_rate: float | Literal["auto"] = "auto"
+    retry: RetryPolicy | None = None
+    predict_timeout: float | None = None
+    scorer_timeout: float | None = None
+
+
+def mlflow_bounds(environ: Mapping[str, str]) -> MlflowBounds:
+    """The bounds in ``environ``; an empty variable counts as not set. Raises `ConfigurationError`."""
+    given = {name: environ[name].strip() for name in NAMES if environ.get(name, "").strip()}
+    retries = _number(given, MAX_RETRIES, least=0, whole=True)
+    workers = _number(given, MAX_WORKERS, least=1, whole=True)
+    return MlflowBounds(
+        max_concurrent=None if workers is None else int(workers),
+        predict_rate=_rate(given, PREDICT_RATE),
+        scorer_rate=_rate(given, SCORER_RATE),
+        retry=None if retries is None else RetryPolicy(max_attempts=int(retries) + 1),
+        predict_timeout=_number(given, PREDICT_TIMEOUT, least=1),
+        scorer_timeout=_number(given, SCORER_TIMEOUT, least=1),
+    )
+
+
+def _rate(given: Mapping[str, str], name: str) -> float | Literal["auto"]:
+    if given.get(name, "auto").casefold() == "auto":
+        return "auto"
+    return _number(given, name, least=0) or 0.0
+
+
+def _number(given: Mapping[str, str], name: str, *, least: int, whole: bool = False) -> float | None:
+    if name not in given:
+        return None
+    try:
+        value = float(given[name])
+    except ValueError:
+        value = math.nan
+    if not least <= value < math.inf or (whole and not value.is_integer()):
+        kind = "a whole number" if whole else "a number"
+        raise ConfigurationError(
+            name, given[name], f"is not {kind} from {least} on", f"Correct or unset {name}."
+        )
+    return value

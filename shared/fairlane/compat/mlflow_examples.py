@@ -1,7 +1,5 @@
 """Reads data as ``mlflow.genai.evaluate`` takes it, and makes rows of it for Fairlane."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterable, Mapping

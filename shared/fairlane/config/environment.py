@@ -1,7 +1,5 @@
 """The environment with the file ``.env`` below it, and its ``FAIRLANE_*`` variables as settings."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """All keys of the configuration, as a flat list from the settings models."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache

@@ -1,7 +1,5 @@
 """Reads `Settings` once, at an entry point: ``fairlane.toml``, then ``FAIRLANE_*``, then arguments."""
 
-from __future__ import annotations
-
 import codecs
 import re
 import tomllib

@@ -1,7 +1,5 @@
 """Where a worker finds the modules of its operator: installed, on ``PYTHONPATH``, or where it was started."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Iterable
 from importlib.machinery import PathFinder

@@ -1,7 +1,5 @@
 """What is wrong with a configuration, in words for the person who wrote it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Says whether this process may read a file that the settings name."""
 
-from __future__ import annotations
-
 import os
 import stat
 from pathlib import Path

@@ -3,8 +3,6 @@
 Two libraries read them, and each passes any option on to its connections, which then fail in their own words.
 """
 
-from __future__ import annotations
-
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
 
 from fairlane.config.topology import ENCODED, port_of, split_url, topology_of

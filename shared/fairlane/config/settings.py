@@ -1,7 +1,5 @@
 """One frozen `Settings`: all sections together. `fairlane.config.loader` reads it."""
 
-from __future__ import annotations
-
 from urllib.parse import parse_qs, urlsplit
 
 from pydantic import Field, SecretStr

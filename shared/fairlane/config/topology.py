@@ -1,7 +1,5 @@
 """URLs of several Redis servers: those that Sentinels watch, or the nodes of a cluster."""
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from typing import TypeAlias

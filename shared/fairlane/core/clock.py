@@ -3,8 +3,6 @@
 The deployment's time never goes back: as lua/lib/core/time.lua has it.
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Threads for work that blocks. One that nobody waits for any more is replaced, and delays no exit."""
 
-from __future__ import annotations
-
 import asyncio
 import contextvars
 import threading

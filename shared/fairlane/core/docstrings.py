@@ -1,7 +1,5 @@
 """Reads the docstrings below a class's fields from its source: they describe settings and options."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Makes errors survive pickling and copying, as pools of processes and `copy.deepcopy` do both."""
 
-from __future__ import annotations
-
 import pickle  # noqa: TID251 - only to see whether a value of an error would survive it
 import reprlib
 from typing import Any, TypeVar

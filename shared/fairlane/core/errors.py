@@ -45,8 +45,6 @@ FairlaneError
 └── RunGone                 the run of an attempt is no longer in Redis
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

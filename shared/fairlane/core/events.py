@@ -1,7 +1,5 @@
 """The names of all log events, for code that greps and dashboards that filter; `docs/logs.md` lists them."""
 
-from __future__ import annotations
-
 from enum import StrEnum
 
 

@@ -1,7 +1,5 @@
 """Finds the JSON of a model's answer: alone, in a fenced block, or with nothing but prose around it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterator

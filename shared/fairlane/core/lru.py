@@ -1,7 +1,5 @@
 """Bounded caches: the most recently used values, by key, and reads that concurrent readers share."""
 
-from __future__ import annotations
-
 import asyncio
 from collections import OrderedDict
 from collections.abc import Callable, Coroutine, Hashable

@@ -1,7 +1,5 @@
 """The one function with which a worker waits; tests pass another."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable
 from typing import TypeAlias

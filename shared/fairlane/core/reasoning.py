@@ -1,7 +1,5 @@
 """Takes out of a model's answer the reasoning that a server without a reasoning parser leaves in it."""
 
-from __future__ import annotations
-
 import re
 
 START, END = "<think>", "</think>"

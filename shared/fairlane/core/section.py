@@ -1,7 +1,5 @@
 """The base of all sections of the settings: frozen, and unknown keys are errors."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 

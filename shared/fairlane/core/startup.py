@@ -1,7 +1,5 @@
 """What a process does as it starts, before it imports anything else."""
 
-from __future__ import annotations
-
 import gc
 import os
 import signal

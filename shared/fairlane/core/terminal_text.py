@@ -4,8 +4,6 @@ Names, errors and outputs come from teams and providers. An escape sequence in o
 write to a clipboard, hide a line, or imitate another.
 """
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Reads a JSON array of objects element by element, so that memory never holds a whole large file."""
 
-from __future__ import annotations
-
 import codecs
 import json
 import re

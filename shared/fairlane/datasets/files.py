@@ -1,7 +1,5 @@
 """Opens a dataset's file, and finds the reader of its format."""
 
-from __future__ import annotations
-
 from collections.abc import AsyncIterable, Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias

@@ -1,7 +1,5 @@
 """Files whose lines are rows: JSON lines, and CSV with a header. UTF-8, of bounded length."""
 
-from __future__ import annotations
-
 import codecs
 import csv
 import json

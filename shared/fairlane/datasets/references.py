@@ -1,7 +1,5 @@
 """Datasets by reference: a path, or a URL that fsspec opens."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """Rows of tables in memory: pandas, polars and Arrow, without importing any of them; and of Parquet files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol

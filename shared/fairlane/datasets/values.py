@@ -3,8 +3,6 @@
 `rows` uses it for rows that are not JSON yet; it knows libraries by their values' types and imports none.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 from collections.abc import Mapping

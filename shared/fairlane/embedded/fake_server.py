@@ -4,8 +4,6 @@
 ready file holds the port.
 """
 
-from __future__ import annotations
-
 import logging
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """One server a data directory: two that append to one file would ruin it."""
 
-from __future__ import annotations
-
 import fcntl
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Free ports on the loopback address."""
 
-from __future__ import annotations
-
 import random
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Makes folders that only their owner can enter: prompts, answers and logs lie in them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 PRIVATE = 0o700

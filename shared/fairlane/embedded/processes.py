@@ -1,7 +1,5 @@
 """A named child process: started under the guard, logged to a file, waited for, and ended within a bound."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import signal

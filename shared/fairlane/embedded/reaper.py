@@ -5,8 +5,6 @@ reads lines from standard input, ``watch PID`` and ``forget PID``; end of file m
 be it by kill -9.
 """
 
-from __future__ import annotations
-
 import contextlib
 import os
 import select

@@ -1,7 +1,5 @@
 """Which Redis server program to start here: the first that is new enough, of three places to look."""
 
-from __future__ import annotations
-
 import importlib.util
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Reads the structured answers of agents."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Sequence

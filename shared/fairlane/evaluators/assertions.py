@@ -1,7 +1,5 @@
 """Checks a row's assertions about its own output, and computes the weighted share that it meets."""
 
-from __future__ import annotations
-
 import json
 import math
 import time

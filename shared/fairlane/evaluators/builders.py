@@ -1,7 +1,5 @@
 """Builds evaluators other than functions: pure ones, which need no call, and judges, agents and others."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, TypeVar

@@ -1,7 +1,5 @@
 """Scorers that run in the process that reads a run's records: any callable, which no worker need import."""
 
-from __future__ import annotations
-
 import copy
 import inspect
 import json
@@ -46,7 +44,7 @@ def scored(record: Record, scorers: Iterable[ClientScorer]) -> Record:
             raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
             scores[each.name] = None
-            errors[each.name] = f"{type(error).__name__}: {_text(error)}"
+            errors[each.name] = f"{type(error).__name__}: {text_of(error)}"
     return replace(record, scores=scores, score_errors=errors)
 
 
@@ -91,7 +89,8 @@ def _signature(function: Callable[..., Any]) -> inspect.Signature:
         return inspect.Signature([inspect.Parameter("given", inspect.Parameter.VAR_POSITIONAL)])
 
 
-def _text(error: BaseException) -> str:
+def text_of(error: BaseException) -> str:
+    """What an error of a user's function says."""
     try:
         return str(error)
     except Exception:  # noqa: BLE001 - a user's class

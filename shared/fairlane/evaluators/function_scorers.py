@@ -1,7 +1,5 @@
 """Builds scorers of Python functions: of those that workers import, and of any callable in the client."""
 
-from __future__ import annotations
-
 import inspect
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Reads which of the choices a judge's answer makes, and why."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any

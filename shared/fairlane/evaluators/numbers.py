@@ -1,7 +1,5 @@
 """Reads the numbers of a text exactly, or says that it cannot: a part of a number is never read as one."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Regular expressions that teams write: bounded before they are compiled, and searched with a time limit."""
 
-from __future__ import annotations
-
 import re
 from collections import deque
 from collections.abc import Callable, Iterator

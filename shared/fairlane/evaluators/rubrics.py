@@ -1,7 +1,5 @@
 """What judges and agents are asked, and the form of their answers: for all evaluators that are models."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any

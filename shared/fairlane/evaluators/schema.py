@@ -3,8 +3,6 @@
 A check costs at most the size of the schema times the size of the output: decision 0050 says why.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Callable, Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Computes the scores of pure evaluators from an output and its row."""
 
-from __future__ import annotations
-
 import json
 import unicodedata
 from collections.abc import Callable, Mapping

@@ -4,8 +4,6 @@ There are few ways to say a verdict, and endless ways to negate one. So a gramma
 choice, and a sentence that it lacks decides nothing.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 

@@ -1,7 +1,5 @@
 """Finds the verdict in a judge's words: a choice that is said decisively, never one that prose mentions."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from itertools import islice

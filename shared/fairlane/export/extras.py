@@ -1,7 +1,5 @@
 """Loads optional libraries when they are used; an error names the extra that installs one."""
 
-from __future__ import annotations
-
 from importlib import import_module
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Writes files that appear whole or not at all; what is no regular file is written as it is."""
 
-from __future__ import annotations
-
 import errno
 import os
 import re

@@ -1,7 +1,5 @@
 """What a provider's finish reason means, whichever provider gave it, and OpenAI's word for it."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from enum import StrEnum

@@ -1,7 +1,5 @@
 """The formats of exported records, and which one a file's name asks for."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Records as JSON lines."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -34,9 +32,9 @@ def record_line(record: Record) -> str:
     """The record as one line of JSON, with its end. A lone surrogate, which no file can hold, is escaped."""
     fields = record_fields(record)
     try:
-        line = to_json(fields, fallback=_as_object).decode()
+        line = to_json(fields, fallback=as_object).decode()
     except PydanticSerializationError:
-        line = json.dumps(fields, separators=(",", ":"), default=_as_object)
+        line = json.dumps(fields, separators=(",", ":"), default=as_object)
     return line + "\n"
 
 
@@ -56,7 +54,7 @@ def json_of_each(values: Sequence[Any]) -> list[bytes] | None:
     marked: list[Any] = [_MARK] * (2 * len(values) - 1)
     marked[::2] = values
     try:
-        found = to_json(marked, fallback=_as_object)[1:-1].split(_MARKED)
+        found = to_json(marked, fallback=as_object)[1:-1].split(_MARKED)
     except PydanticSerializationError:
         return None
     return found if len(found) == len(values) else None  # a list in a row may hold the mark, too
@@ -144,5 +142,6 @@ def record_fields(record: Record) -> dict[str, Any]:
     }
 
 
-def _as_object(value: Any) -> dict[str, Any]:
+def as_object(value: Any) -> dict[str, Any]:
+    """A mapping or a data class as the object that JSON has for it."""
     return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)

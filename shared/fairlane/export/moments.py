@@ -4,8 +4,6 @@ The standard error is the cluster-robust one of Miller, "Adding Error Bars to Ev
 with the usual factor for few clusters. With one item a row it is the plain ``s / √n``.
 """
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from copy import copy

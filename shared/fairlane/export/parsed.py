@@ -1,7 +1,5 @@
 """Reads the outputs of records as values of a type: a pydantic model, a dataclass, a list of either."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Records as flat rows: on disk until the last has passed and all columns, with their kinds, are known."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 import tempfile

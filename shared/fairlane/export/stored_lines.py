@@ -1,7 +1,5 @@
 """JSON lines of records that are as Redis holds them: short successes, which most are, are not parsed."""
 
-from __future__ import annotations
-
 import re
 import zlib
 from collections.abc import Iterable, Iterator, Mapping

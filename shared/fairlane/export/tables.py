@@ -3,8 +3,6 @@
 A text that a spreadsheet would run as a formula is quoted in CSV and Parquet.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Iterable, Sequence

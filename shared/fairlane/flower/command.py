@@ -1,7 +1,5 @@
 """``fairlane flower``: becomes Flower's process, with Fairlane's pages in it."""
 
-from __future__ import annotations
-
 import importlib.util
 from collections.abc import Sequence
 from typing import Annotated

@@ -1,7 +1,5 @@
 """Puts our pages into Flower before it starts: by handlers, template loader, task formatter and options."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import suppress
 from typing import Any

@@ -1,7 +1,5 @@
 """Becomes Flower with our pages, and ends its process soon after Flower has ended."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """``fairlane demo``: starts a stack, runs a demonstration on it, prints the result and removes it."""
 
-from __future__ import annotations
-
 import shutil
 import signal
 import tempfile

@@ -1,7 +1,5 @@
 """Looks whether a deployment is up already on the Redis that a local stack is to use."""
 
-from __future__ import annotations
-
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import FairlaneError, LocalStackError

@@ -1,16 +1,13 @@
 """Keeps a local stack up: restarts children that died, after a pause that grows while they keep dying."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
 
 from fairlane.core.clock import Clock
 from fairlane.core.errors import LocalStackError
-from fairlane.local.stack import Death
+from fairlane.local.stack import Death, Stack
 
 FIRST_PAUSE_MS = 500
 LONGEST_PAUSE_MS = 30_000
@@ -18,18 +15,6 @@ STEADY_AFTER_MS = 60_000
 
 CHECK_EVERY_S = 0.1
 """Longest time from a signal to the end of a wait."""
-
-
-class Restartable(Protocol):
-    """What is kept up; `fairlane.local.stack.Stack` is one."""
-
-    def poll(self) -> list[Death]:
-        """Children that died since the last call."""
-        ...
-
-    def restart(self, name: str) -> None:
-        """Start a child that died."""
-        ...
 
 
 @dataclass(slots=True)
@@ -44,7 +29,7 @@ class _Trouble:
 class Keeper:
     """Restarts the dead of a stack. After a minute of steady running the pause is short again."""
 
-    def __init__(self, stack: Restartable, clock: Clock, report: Callable[[str], None]) -> None:
+    def __init__(self, stack: Stack, clock: Clock, report: Callable[[str], None]) -> None:
         self._stack, self._clock, self._report = stack, clock, report
         self._troubles: dict[str, _Trouble] = {}
 

@@ -3,8 +3,6 @@
 Schedulers and workers start as modules: the command line would be imported first, which costs as much again.
 """
 
-from __future__ import annotations
-
 import re
 import sys
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """From settings and flags to a local stack: which Redis, which ports, which simulated connections."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from urllib.parse import urlsplit
 

@@ -1,7 +1,5 @@
 """``fairlane up``: the local stack in the foreground, until somebody stops it."""
 
-from __future__ import annotations
-
 import json
 import os
 import shlex

@@ -1,7 +1,5 @@
 """Parts of a run's spec: its messages, its source, the run that it continues; its versions and bounds."""
 
-from __future__ import annotations
-
 from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field

@@ -1,10 +1,9 @@
 """How runs end early; and what follows a job that ended: jobs to call, jobs to record, session reports."""
 
-from __future__ import annotations
-
 import json
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, NamedTuple, TypeAlias
 
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult
@@ -37,6 +36,10 @@ class RecordedJob(NamedTuple):
     lane: str
 
 
+NextJob: TypeAlias = ReadyJob | RecordedJob
+"""An evaluation that may be called now, or that is recorded without a call."""
+
+
 class SessionCompletion(NamedTuple):
     """The report of an item that ended to its session; the last of ``size`` makes ``evaluations`` ready.
 
@@ -62,6 +65,23 @@ class SessionCompletion(NamedTuple):
     def to_json(self) -> str:
         """The same as JSON."""
         return json.dumps(self.to_list(), separators=(",", ":"))
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """All that one script writes of a completed job.
+
+    ``payload`` is its stored result; ``follow`` are evaluations of the same item; ``malformed`` are discarded
+    parts of the answer, for the log. ``memory`` are fields that later items of a serial run read. ``session``
+    is set once no evaluation of the item is left.
+    """
+
+    state: JobState
+    payload: str
+    follow: tuple[NextJob, ...] = ()
+    malformed: tuple[str, ...] = ()
+    memory: Mapping[str, str] = field(default_factory=dict)
+    session: SessionCompletion | None = None
 
 
 @dataclass(frozen=True, slots=True)

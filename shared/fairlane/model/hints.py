@@ -1,7 +1,5 @@
 """Limits that a provider reports in its responses, in one form for all providers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Lanes: the names of rate limits, and the limits that an operator configures for them."""
 
-from __future__ import annotations
-
 import re
 from typing import Literal
 from urllib.parse import SplitResult, urlsplit

@@ -1,7 +1,5 @@
 """Outcomes: the closed union of how one call to a provider may end, and the tokens that it used."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field
 from typing import ClassVar, Literal, TypeAlias
 

@@ -1,7 +1,5 @@
 """The record of an item: its state, output, scores and usage once it has ended."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any

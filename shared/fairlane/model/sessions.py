@@ -5,8 +5,6 @@ A client numbers a run's sessions by first appearance and writes two kinds of fi
 session of a block.
 """
 
-from __future__ import annotations
-
 import json
 import zlib
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """The evaluation jobs of an item or a session, in a fixed order."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 

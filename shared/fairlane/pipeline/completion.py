@@ -7,15 +7,12 @@ Where an evaluator went past a limit, the output is kept, and each missing score
 linear in the run's evaluators, since nothing that a team wrote is run then.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.scorers import Score, score
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion, NextJob, ReadyJob, SessionCompletion
 from fairlane.model.evaluators import CallSpec, FunctionScorer, PureSpec, Similarity
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, TaskResult
@@ -27,7 +24,6 @@ from fairlane.pipeline.conversation import remembered
 from fairlane.pipeline.evaluations import (
     FinishedJob,
     KnownResult,
-    NextJob,
     RenderedEvaluations,
     criteria_of,
     end_evaluation,
@@ -38,27 +34,6 @@ from fairlane.pipeline.evaluations import (
     skipped_evaluations,
 )
 from fairlane.pipeline.rendering import Call, RunItem
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """All that one script writes of a completed job.
-
-    ``payload`` is its stored result; ``follow`` are evaluations of the same item; ``malformed`` are discarded
-    parts of the answer, for the log. ``memory`` are fields that later items of a serial run read. ``session``
-    is set once no evaluation of the item is left.
-    """
-
-    state: JobState
-    payload: str
-    follow: tuple[NextJob, ...] = ()
-    malformed: tuple[str, ...] = ()
-    memory: Mapping[str, str] = field(default_factory=dict)
-    session: SessionCompletion | None = None
-
-    def recorded(self, item: RunItem) -> RecordedJob:
-        """The item's task as a job that is recorded without a call."""
-        return RecordedJob(item.job(0), self.state if item.spec.calls_tasks else "given", self.payload, "")
 
 
 def complete_task(

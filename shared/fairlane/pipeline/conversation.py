@@ -1,7 +1,5 @@
 """The memory of a serial run: outputs and conversations of earlier items, for the prompts of later ones."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress

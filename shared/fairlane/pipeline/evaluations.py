@@ -1,7 +1,5 @@
 """Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import NamedTuple, TypeAlias
@@ -11,7 +9,7 @@ from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, unpack
 from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.scorers import Score
-from fairlane.model.ending import SKIPPED_JUDGE, ReadyJob, RecordedJob
+from fairlane.model.ending import SKIPPED_JUDGE, NextJob, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Judge, Similarity, read_score
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Success
@@ -41,9 +39,6 @@ class FinishedJob:
 
 KnownResult: TypeAlias = FinishedJob | JudgeResult
 """An evaluation that needs no call: a cached answer, if this run can read it, or its result."""
-
-NextJob: TypeAlias = ReadyJob | RecordedJob
-"""An evaluation that may be called now, or that is recorded without a call."""
 
 
 class EvaluationEnd(NamedTuple):

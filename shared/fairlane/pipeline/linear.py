@@ -4,8 +4,6 @@ The first is done at once. The second is done in child processes (`fairlane.sand
 and loops of templates, regular expressions, JSON schemas, and everything about long texts.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

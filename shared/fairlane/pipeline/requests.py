@@ -3,8 +3,6 @@
 A request for a response becomes a chat where its connection takes none: every protocol understands that.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple

@@ -5,8 +5,6 @@ parent writes batches to stdin: a length of four bytes, and a pickle. A reply is
 The kernel ends it at its CPU limit, also inside one call of a C function; the parent ends it at the others.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import pickle  # noqa: TID251  read from the parent alone, which a child cannot harm

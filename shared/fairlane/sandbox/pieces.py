@@ -3,33 +3,32 @@
 A child that a team has taken over could answer anything, so that answers are JSON and never pickles.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any, ClassVar, Protocol
+
+from pydantic import TypeAdapter
 
 from fairlane.core.errors import BrokenPage, BrokenSessions
 from fairlane.datasets.rows import bounded_rows
 from fairlane.evaluators.agents import flaw
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion
 from fairlane.model.evaluators import Criterion
-from fairlane.model.job import JobState
 from fairlane.model.sessions import SessionMembership, decode_members
-from fairlane.model.tokens import Entry
 from fairlane.pipeline.completion import (
-    Completion,
     complete_evaluation,
     complete_session_evaluation,
     complete_task,
 )
 from fairlane.pipeline.conversation import recalled
-from fairlane.pipeline.evaluations import FinishedJob, KnownResult, NextJob, render_evaluations
+from fairlane.pipeline.evaluations import FinishedJob, KnownResult, render_evaluations
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.templates.template import compile_template
 
 Row = Mapping[str, Any]
+
+_CALL, _COMPLETION = TypeAdapter(Call), TypeAdapter(Completion)
 
 
 class Piece(Protocol):
@@ -71,11 +70,11 @@ class RenderCall:
             item = RunItem.of(run, self.item, self.row)
             names = None if self.memory is None else recalled(item, self.memory)
             call = run.task(item.cell, item.row, names)
-        return _written_call(call)
+        return _as_json(asdict(call))
 
     def read(self, reply: bytes) -> Call:
         """The call."""
-        return _read_call(reply)
+        return _CALL.validate_python(json.loads(reply))
 
 
 class _Completion:
@@ -91,11 +90,11 @@ class _Completion:
 
     def work(self, rendering: Rendering | None) -> bytes:
         """The completion as JSON."""
-        return _written_completion(self.completion(_needed(rendering)))
+        return _as_json(asdict(self.completion(_needed(rendering))))
 
     def read(self, reply: bytes) -> Completion:
         """The completion."""
-        return _read_completion(reply)
+        return _COMPLETION.validate_python(json.loads(reply))
 
 
 @dataclass(frozen=True, slots=True)
@@ -266,77 +265,7 @@ def _needed(rendering: Rendering | None) -> Rendering:
     return rendering
 
 
-def _written_call(call: Call) -> bytes:
-    """A call as JSON."""
-    optional, inputs = sorted(call.optional), None if call.inputs is None else [*call.inputs]
-    return _as_json([call.model, call.messages, dict(call.params), call.arguments, inputs, optional])
-
-
-def _read_call(text: bytes) -> Call:
-    """The call that `_written_call` wrote."""
-    model, messages, params, arguments, inputs, optional = json.loads(text)
-    return Call(
-        str(model),
-        [*messages],
-        dict(params),
-        None if arguments is None else dict(arguments),
-        None if inputs is None else tuple(map(str, inputs)),
-        frozenset(map(str, optional)),
-    )
-
-
-def _written_completion(done: Completion) -> bytes:
-    """A completion as JSON."""
-    session = done.session
-    return _as_json(
-        [
-            done.state,
-            done.payload,
-            [_written_job(job) for job in done.follow],
-            done.malformed,
-            dict(done.memory),
-            None
-            if session is None
-            else [*session[:-1], [[str(entry), lane] for entry, lane in session.evaluations]],
-        ]
-    )
-
-
-def _read_completion(text: bytes) -> Completion:
-    """The completion that `_written_completion` wrote."""
-    state, payload, follow, malformed, memory, session = json.loads(text)
-    return Completion(
-        JobState(state),
-        str(payload),
-        tuple(_read_job(job) for job in follow),
-        tuple(map(str, malformed)),
-        {str(name): str(value) for name, value in memory.items()},
-        None if session is None else _read_session(*session),
-    )
-
-
-def _written_job(job: NextJob) -> list[object]:
-    if isinstance(job, ReadyJob):
-        return [str(job.entry), job.lane]
-    return [job.job, job.state, job.payload, job.lane]
-
-
-def _read_job(written: Sequence[Any]) -> NextJob:
-    match written:
-        case [str(entry), str(lane)]:
-            return ReadyJob(Entry.parse(entry), lane)
-        case [int(job), str(state), str(payload), str(lane)]:
-            return RecordedJob(job, "given" if state == "given" else JobState(state), payload, lane)
-    raise ValueError(f"{written!r:.100} is no job")
-
-
-def _read_session(
-    session: int, cell: int, size: int, answered: bool, evaluations: Sequence[tuple[str, str]]
-) -> SessionCompletion:
-    entries = tuple((Entry.parse(entry), str(lane)) for entry, lane in evaluations)
-    return SessionCompletion(int(session), int(cell), int(size), bool(answered), entries)
-
-
 def _as_json(value: object) -> bytes:
-    """A value as compact JSON."""
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "surrogatepass")
+    """A value as compact JSON; a set is a list."""
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=list)
+    return text.encode("utf-8", "surrogatepass")

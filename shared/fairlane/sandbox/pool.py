@@ -1,7 +1,5 @@
 """A pool of child processes that teams share fairly: one waits for its own work, never for another's."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections import Counter, OrderedDict, deque

@@ -1,7 +1,5 @@
 """The parent's side of one child process: sends batches, reads replies in time, and ends what runs over."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle  # noqa: TID251  written for a child, never read from one

@@ -1,7 +1,5 @@
 """Keeps the functions of this version in the server, and no others of ours."""
 
-from __future__ import annotations
-
 from contextlib import suppress
 
 from redis.exceptions import ResponseError

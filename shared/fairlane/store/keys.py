@@ -7,8 +7,6 @@ Who owns what, by prefix below ``fairlane:{<deployment>}:v2:`` —
 the rest           leader, lanes, leases, workers: the system's own.
 """
 
-from __future__ import annotations
-
 import json
 
 from fairlane.model.run import RunRef

@@ -5,8 +5,6 @@ which costs Redis a third as much (decision 0085). So preludes keep nothing in t
 call needs stands in the table ``CALL``, which is new for each.
 """
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha1

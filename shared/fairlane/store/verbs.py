@@ -20,8 +20,6 @@ Constants are written where they are used. Lua allows a script no more than 200 
 function 60 of other functions.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache

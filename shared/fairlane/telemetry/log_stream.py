@@ -1,7 +1,5 @@
 """Carries what a process says to its log: never raises, never waits, and counts the lines that are lost."""
 
-from __future__ import annotations
-
 import atexit
 import os
 import select

@@ -1,7 +1,5 @@
 """Configures structured logs on standard error, for a terminal or as JSON, also for libraries."""
 
-from __future__ import annotations
-
 import json
 import logging
 import sys

@@ -1,7 +1,5 @@
 """Ends a process whose loop stands still, so that its supervisor starts another."""
 
-from __future__ import annotations
-
 import os
 import sys
 import threading

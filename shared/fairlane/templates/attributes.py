@@ -1,7 +1,5 @@
 """Finds which attributes of a list's entries a template reads, so that the others need not be stored."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from enum import Enum, auto
 

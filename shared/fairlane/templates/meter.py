@@ -1,7 +1,5 @@
 """Bounds the work of one rendering: each value and loop is charged against one allowance."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """Bounded versions of operators and string methods whose results can be much larger than their operands."""
 
-from __future__ import annotations
-
 import operator
 import re
 from collections.abc import Callable, Iterable

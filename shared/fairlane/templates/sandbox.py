@@ -1,7 +1,5 @@
 """The template language: Jinja2 that reads one row, loads nothing and does bounded work."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial, wraps
 from operator import floordiv, sub, truediv

@@ -1,7 +1,5 @@
 """Templates that make JSON documents and URL paths; values from a row stay data."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, Final

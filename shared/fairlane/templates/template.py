@@ -1,7 +1,5 @@
 """Templates over a row: compiled once, rendered for every item."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache

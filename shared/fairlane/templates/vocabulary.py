@@ -1,7 +1,5 @@
 """The filters, tests, methods and loop attributes that templates may use."""
 
-from __future__ import annotations
-
 import html
 import json
 from collections.abc import Callable, Mapping

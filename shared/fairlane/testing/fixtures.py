@@ -1,7 +1,5 @@
 """Pytest fixtures; a top-level conftest loads them: ``pytest_plugins = ["fairlane.testing.fixtures"]``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

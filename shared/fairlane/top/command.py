@@ -1,7 +1,5 @@
 """``fairlane top``: the deployment's lanes, runs, teams and workers, live."""
 
-from __future__ import annotations
-
 import signal
 from typing import Annotated, Any
 

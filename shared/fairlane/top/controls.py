@@ -1,7 +1,5 @@
 """What keys do in ``fairlane top``: panes, order, the chosen line, and what is asked before it is done."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple

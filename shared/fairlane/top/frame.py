@@ -1,7 +1,5 @@
 """One frame of ``fairlane top``: a header, a pane, a question or message, and the keys."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from textwrap import wrap

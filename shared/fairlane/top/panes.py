@@ -1,7 +1,5 @@
 """The panes of ``fairlane top``: for each its columns, what a cell says, and by what its lines are sorted."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Generic, TypeAlias, TypeVar

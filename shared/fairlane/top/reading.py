@@ -1,7 +1,5 @@
 """What ``fairlane top`` shows: the whole deployment at one moment, in a handful of round trips."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Draws ``fairlane top`` until its user leaves, and does what they ask for."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import sys

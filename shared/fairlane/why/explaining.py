@@ -1,7 +1,5 @@
 """Explains why a lane or a run waits, from lanes, queues, leases, delays and budgets."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """What waits on a lane, run by run, how much of it goes first, and about when a job starts."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Translates what limits a lane into a constraint, a few words and a sentence: the one place that does."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until

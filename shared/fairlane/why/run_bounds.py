@@ -2,8 +2,6 @@
 `lib/team/budget.lua` count them.
 """
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 
 from fairlane.core.clock import span, until

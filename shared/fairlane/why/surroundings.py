@@ -1,7 +1,5 @@
 """What is read once for each question of why jobs wait: the leader, workers, lanes and their queues."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Answers why something waits: a lane, a run by its id, or a job as ``RUN/ITEM`` or ``RUN/ITEM/STEP``."""
 
-from __future__ import annotations
-
 import difflib
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The answers of `why`: constraints, estimates and sentences."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.reading.earlier import unpassed
 from fairlane.apps.promptfoo.reading.filters import Filters, metadata_of
-from fairlane.apps.promptfoo.selecting.earlier import unpassed
 from tests.edge.promptfoo.test_promptfoo_verdicts import promptfoo
 from tests.support.promptfoo_command import Promptfoo
 

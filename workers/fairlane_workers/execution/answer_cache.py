@@ -1,7 +1,5 @@
 """The team's answer cache, as a worker reads and writes it for runs that use it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fairlane.model.outcome import Success

@@ -3,8 +3,6 @@
 Only work that may take long comes here; the executor's steps do the rest at once.
 """
 
-from __future__ import annotations
-
 import asyncio
 import json
 from typing import Any
@@ -13,9 +11,10 @@ from fairlane.config.settings import Settings
 from fairlane.core.errors import CutOff, WorkRaised
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
+from fairlane.model.ending import Completion
 from fairlane.model.evaluators import Criterion
 from fairlane.model.run import RunRef, RunSpec
-from fairlane.pipeline.completion import Completion, evaluation_cut_off, session_cut_off, task_cut_off
+from fairlane.pipeline.completion import evaluation_cut_off, session_cut_off, task_cut_off
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.pipeline.rendering import Call
 from fairlane.sandbox.pieces import (

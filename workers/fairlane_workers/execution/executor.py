@@ -4,8 +4,6 @@ An attempt uses a slot only for its call. While a provider works on a call by it
 slot: it only polls for the answer.
 """
 
-from __future__ import annotations
-
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence

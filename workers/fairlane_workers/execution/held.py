@@ -1,7 +1,5 @@
 """An attempt that this worker executes: how far it has got, and why it is broken off."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass

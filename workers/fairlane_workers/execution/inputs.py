@@ -1,7 +1,5 @@
 """Reads the inputs of an attempt (run, row, the output that an evaluation judges) and renders its call."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress

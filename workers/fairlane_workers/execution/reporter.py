@@ -1,7 +1,5 @@
 """Completes jobs, and reports each attempt: to Redis in one script, to the log, and to observers."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,14 +12,13 @@ from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import Defer, Finish
-from fairlane.model.ending import ReadyJob
+from fairlane.model.ending import Completion, ReadyJob
 from fairlane.model.evaluators import Criterion
 from fairlane.model.job import Attempt, JobState, Reported
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Unkept
 from fairlane.pipeline.completion import (
-    Completion,
     complete_evaluation,
     complete_session_evaluation,
     complete_task,
@@ -216,11 +213,7 @@ class Reporter:
             attempt,
             self._worker,
             decision.feedback,
-            completion.state,
-            completion.payload,
-            completion.follow,
-            memory=completion.memory,
-            joined=completion.session,
+            completion,
             took_ms=elapsed_ms or None,
             served=served,
         )
@@ -272,16 +265,7 @@ class Reporter:
         Returns ``None`` if the report was late. ``handle``: id of an asynchronous provider call that the next
         attempt resumes.
         """
-        call = self._attempts.defer(
-            attempt,
-            self._worker,
-            decision.feedback,
-            delay_ms=decision.delay_ms,
-            cost=decision.cost,
-            max_attempts=decision.max_attempts,
-            rate_limited=decision.rate_limited,
-            handle=handle,
-        )
+        call = self._attempts.defer(attempt, self._worker, decision, handle=handle)
         sent, fields = timestamp(), _fields(attempt, inputs)
         reply = Reported.of(await self._batcher.send(call, urgent=False))
         if reply is not None and reply.exhausted:

@@ -4,8 +4,6 @@ An alias such as "gpt-4o" is served by a version whose name only the answer has.
 names once.
 """
 
-from __future__ import annotations
-
 from fairlane.core.lru import Lru
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef

@@ -1,7 +1,5 @@
 """Binds arguments to a user's function: it gets by name what its signature asks for."""
 
-from __future__ import annotations
-
 import functools
 import inspect
 from collections.abc import Callable, Mapping

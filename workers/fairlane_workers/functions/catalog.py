@@ -1,7 +1,5 @@
 """Finds the function of a name: imported from an allowed module, or one of a Celery application's tasks."""
 
-from __future__ import annotations
-
 import functools
 import importlib
 import re

@@ -1,7 +1,5 @@
 """Consumes the Celery queues of lanes, as lanes appear and again after every reconnection."""
 
-from __future__ import annotations
-
 import threading
 import time
 import warnings

@@ -1,7 +1,5 @@
 """``python -m fairlane_workers.probe``."""
 
-from __future__ import annotations
-
 import sys
 
 from fairlane_workers.probe.probe import main

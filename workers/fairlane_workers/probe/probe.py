@@ -1,7 +1,5 @@
 """``python -m fairlane_workers.probe``: makes one call and reports the result, as JSON."""
 
-from __future__ import annotations
-
 import argparse
 import asyncio
 import json

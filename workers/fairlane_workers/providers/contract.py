@@ -1,7 +1,5 @@
 """The interface of a provider: it takes a request and returns an outcome, never an exception."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias

@@ -1,7 +1,5 @@
 """The provider of the connection ``python``: calls users' functions, with outcomes like any other."""
 
-from __future__ import annotations
-
 import asyncio
 import inspect
 import json
@@ -20,6 +18,7 @@ from fairlane.core.daemon_threads import DaemonThreads
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
+from fairlane.evaluators.client_side import text_of
 from fairlane.model.evaluators import read_score
 from fairlane.model.outcome import (
     Aborted,
@@ -145,7 +144,7 @@ class FunctionProvider:
         return outcome_of_group(leaves(error), outcome_of)
 
     def _of_leaf(self, error: BaseException, *, retried: bool) -> Outcome:
-        message = bounded(f"{type(error).__name__}: {_text(error)}")
+        message = bounded(f"{type(error).__name__}: {text_of(error)}")
         if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
         status, said = http_status(error), service_error(error)
@@ -216,10 +215,3 @@ def _plain(value: Any) -> Any:
     if callable(item) and getattr(value, "shape", None) == ():
         return item()
     return to_jsonable_python(value)
-
-
-def _text(error: BaseException) -> str:
-    try:
-        return str(error)
-    except Exception:  # noqa: BLE001 - a user's class
-        return "(it cannot be shown)"

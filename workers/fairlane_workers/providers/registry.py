@@ -1,7 +1,5 @@
 """Opens the provider of each connection on its own: its protocol, transport and credentials."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from functools import lru_cache

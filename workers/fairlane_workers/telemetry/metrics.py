@@ -1,7 +1,5 @@
 """A worker's metrics: calls by lane and outcome, time from permit to call, tokens, round trips to Redis."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable
 from importlib.metadata import version

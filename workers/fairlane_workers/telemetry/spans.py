@@ -6,8 +6,6 @@ the conventions for generative AI, so that LLM tools read its span:
 https://opentelemetry.io/docs/specs/semconv/gen-ai/gen-ai-spans/
 """
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping
 from urllib.parse import urlsplit

@@ -1,7 +1,5 @@
 """Names the faults of a network exchange, so that equal faults have equal texts."""
 
-from __future__ import annotations
-
 import errno
 import re
 import socket

@@ -3,8 +3,6 @@
 It wraps aiohttp's pool: httpx's own assigns connections in O(n²) and collapses at hundreds in flight.
 """
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """Parses the URL of a proxy between the workers and a provider."""
 
-from __future__ import annotations
-
 from base64 import b64encode
 from dataclasses import dataclass, field
 from urllib.parse import quote

@@ -1,7 +1,5 @@
 """A provider's response, read in bounded pieces."""
 
-from __future__ import annotations
-
 import codecs
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable

@@ -1,7 +1,5 @@
 """Builds the TLS context of a connection: the authorities it trusts, the certificate it presents."""
 
-from __future__ import annotations
-
 import ssl
 from contextlib import suppress
 from pathlib import Path

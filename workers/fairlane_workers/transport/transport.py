@@ -1,7 +1,5 @@
 """Sends requests to one provider over pooled connections: through its proxy, with its certificates."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

@@ -3,8 +3,6 @@
 Each call needs open files, so it never takes more than its process may open files for.
 """
 
-from __future__ import annotations
-
 import os
 import resource
 from collections import deque

@@ -1,7 +1,5 @@
 """Fingerprints the credentials that a worker holds, for its heartbeats and its log."""
 
-from __future__ import annotations
-
 import asyncio
 import secrets
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Health of this worker for probes: its event loop turns, it sends heartbeats, it consumes its queues."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Sends this worker's heartbeats, which keep its leases, and receives cancellations, lanes and drains."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable, Collection, Iterable, Mapping, Set
 from contextlib import suppress

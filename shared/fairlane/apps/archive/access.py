@@ -12,15 +12,14 @@ from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import MASK
 
 if TYPE_CHECKING:
+    from fairlane.apps.archive.archived_runs import ArchivedRuns
     from fairlane.apps.archive.database import Database
-    from fairlane.apps.archive.reading import ArchiveReader
-    from fairlane.apps.archive.writing import ArchiveWriter
 
 
 class Access:
     """Reads and writes finished runs of one deployment in a database. May be shared by threads.
 
-    ``reader`` and ``writer`` raise `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
+    ``stored`` raises `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
     URL is none. No error and no text of it has the URL.
     """
 
@@ -40,24 +39,16 @@ class Access:
         return Database(self._url)
 
     @cached_property
-    def reader(self) -> ArchiveReader:
-        """Reads archived runs."""
+    def stored(self) -> ArchivedRuns:
+        """The runs in the archive."""
         database = self._database
-        from fairlane.apps.archive.reading import ArchiveReader
+        from fairlane.apps.archive.archived_runs import ArchivedRuns
 
-        return ArchiveReader(database, self._deployment)
-
-    @cached_property
-    def writer(self) -> ArchiveWriter:
-        """Writes runs into the archive."""
-        database = self._database
-        from fairlane.apps.archive.writing import ArchiveWriter
-
-        return ArchiveWriter(database, self._deployment)
+        return ArchivedRuns(database, self._deployment)
 
     def require_writable(self) -> None:
         """Raise `ConfigurationError` where the URL or its driver is wrong."""
-        _ = self.writer
+        _ = self.stored
 
     def close(self) -> None:
         """Close connections to the database, if any were opened."""

@@ -1,7 +1,5 @@
 """``fairlane archive``: finished runs go into a database, and Redis keeps a stub of each."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Opens the archive's database, and reports its failures without its URL."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any

@@ -1,7 +1,5 @@
 """Moves finished runs into the archive: copy, commit, and only then leave a stub."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -48,7 +46,7 @@ class RunMover:
         with self._deployment.answering():
             state, plan = self._stubs.remains(ref)
             if not state:
-                self._archive.reader.overview(ref)  # raises where it is not there either
+                self._archive.stored.overview(ref)  # raises where it is not there either
                 return Moved.MOVED_BEFORE
             if "archived" in state:
                 return Moved.MOVED_BEFORE
@@ -60,7 +58,7 @@ class RunMover:
                 return Moved.NEEDED
             run = _finished(ref, plan, state)
             try:
-                if self._archive.writer.begin(run):
+                if self._archive.stored.begin(run):
                     self._copy(run)
             except RunArchived:
                 return Moved.MOVED_BEFORE  # somebody else was faster
@@ -88,7 +86,7 @@ class RunMover:
         return found
 
     def _copy(self, run: Finished) -> None:
-        writer, place = self._archive.writer, 0
+        writer, place = self._archive.stored, 0
         records = Records(self._deployment, run.spec)
         items, sessions = records.as_they_finish(), enumerate(records.of_sessions())
         while batch := list(islice(items, max(1, RESULTS_AT_ONCE // run.spec.steps))):

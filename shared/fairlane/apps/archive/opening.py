@@ -1,7 +1,5 @@
 """The archive in a database: what client and scheduler ask of it."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 
 from fairlane.apps.archive.access import Access
@@ -32,14 +30,14 @@ class EitherRuns(RunReader):
         try:
             return super().overview(ref)
         except RunNotFound:
-            return self._archive.reader.overview(ref)
+            return self._archive.stored.overview(ref)
 
     def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
         """Read a run's status from Redis, else from the archive. Raises `RunNotFound`."""
         try:
             return super().status(ref, spec)
         except RunNotFound:
-            return self._archive.reader.overview(ref).status
+            return self._archive.stored.overview(ref).status
 
     def is_archived(self, ref: RunRef) -> bool:
         """Whether Redis has a stub of the run or nothing at all: for a run that `overview` finds."""
@@ -50,7 +48,7 @@ class EitherRuns(RunReader):
         try:
             return super().finished(ref, start, count)
         except RunNotFound:
-            return self._archive.reader.finished(ref, start, count)
+            return self._archive.stored.finished(ref, start, count)
 
 
 class EitherRecords(RecordReader):
@@ -67,7 +65,7 @@ class EitherRecords(RecordReader):
                 return super().fetch(items)
             except RunNotFound:
                 self._moved = True
-        return self._archive.reader.records(self._ref, items)
+        return self._archive.stored.records(self._ref, items)
 
 
 class EitherSessions(SessionReader):
@@ -84,7 +82,7 @@ class EitherSessions(SessionReader):
                 return super().records(sessions)
             except RunNotFound:
                 self._moved = True
-        return self._archive.reader.sessions(self._ref, self._spec, sessions)
+        return self._archive.stored.sessions(self._ref, self._spec, sessions)
 
 
 class Archive(Access):

@@ -1,7 +1,5 @@
 """Records as rows of the archive, and back."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from collections.abc import Mapping, Sequence
@@ -10,6 +8,7 @@ from typing import Any, NamedTuple
 
 from pydantic import TypeAdapter
 
+from fairlane.export.lines import as_object
 from fairlane.model.record import Record
 from fairlane.model.results import long_form
 from fairlane.model.run import RunRef, RunSpec
@@ -55,7 +54,7 @@ class SessionEntry(NamedTuple):
 
 def plain_json(value: Any) -> str:
     """JSON that every database takes as text: no NUL, and no half of a surrogate pair, except escaped."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=_as_object)
+    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), default=as_object)
     return text.encode("utf-8", "backslashreplace").decode()
 
 
@@ -82,7 +81,3 @@ def session_record_of(text: str) -> SessionRecord:
 def evaluations_text(stored: Sequence[bytes | str | None]) -> str:
     """Stored evaluation results as one JSON array, ``null`` for those that are missing."""
     return plain_json([None if each is None else long_form(each) for each in stored])
-
-
-def _as_object(value: Any) -> Any:
-    return dict(value) if isinstance(value, Mapping) else dataclasses.asdict(value)

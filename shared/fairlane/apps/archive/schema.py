@@ -1,7 +1,5 @@
 """The archive's tables, their version, and the upsert that both databases know."""
 
-from __future__ import annotations
-
 from typing import Any, TypeAlias
 
 from sqlalchemy import (

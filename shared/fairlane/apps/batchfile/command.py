@@ -1,7 +1,5 @@
 """``fairlane batch``: a file of the OpenAI Batch API becomes a run, its records that API's output files."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

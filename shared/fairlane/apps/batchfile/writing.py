@@ -1,7 +1,5 @@
 """Writes a run's records as the Batch API's output and error lines, in files that are whole or not there."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping
 from contextlib import ExitStack

@@ -1,7 +1,5 @@
 """``fairlane estimate``: what a run would take, without submitting it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any

@@ -3,8 +3,6 @@
 How long a lane needs follows from what it allows now; notes say what the numbers leave out.
 """
 
-from __future__ import annotations
-
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Answers of providers that are no models, ``echo`` and programs: made here, before a run scores them."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Runs an evaluation: its runs, and those that ask models about their outputs."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any

@@ -1,7 +1,5 @@
 """The output of a record as assertions see it, after all transforms, and the result of an assertion."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """What the lanes of a run did while it ran: calls a minute beside what the lane allowed."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """How numbers are distributed: bins for a histogram, and quantiles."""
 
-from __future__ import annotations
-
 import math
 from bisect import bisect_right
 from collections import Counter

@@ -1,7 +1,5 @@
 """Charts as SVG in a page: no script, colours by the page's style, each bar with its numbers as a title."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from itertools import pairwise
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """``fairlane report``: a run as one page to look at and to send around."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """A run's configuration as lines of a table, and what failed without what is quoted in it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

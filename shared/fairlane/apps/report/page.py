@@ -1,7 +1,5 @@
 """Puts a report together: what each part of the page says, and the page itself."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Numbers, amounts and times as a report writes them."""
 
-from __future__ import annotations
-
 from datetime import UTC, datetime
 
 TEXT_CHARS = 4000

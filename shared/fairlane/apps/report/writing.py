@@ -1,7 +1,5 @@
 """Writes the report of a finished run: reads the lanes' activity, then renders the page."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable
 from os import PathLike
 

@@ -1,7 +1,5 @@
 """``fairlane budgets``: what teams may use in a day or a month, and how much of it is used."""
 
-from __future__ import annotations
-
 import re
 from typing import Annotated, Any, Literal
 

@@ -1,7 +1,5 @@
 """Lanes as tables, documents and words: limits, calls in flight and what limits them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 

@@ -1,7 +1,5 @@
 """``fairlane lanes``: shows lanes, sets their limits, pauses and resumes them."""
 
-from __future__ import annotations
-
 from dataclasses import asdict, dataclass
 from typing import Annotated
 

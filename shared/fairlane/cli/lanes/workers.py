@@ -1,7 +1,5 @@
 """``fairlane workers`` and ``capacity``: who is alive, with how many slots, and whether more would help."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -1,7 +1,5 @@
 """``fairlane audit``: who has changed what, and when."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Annotated, Any
@@ -9,7 +7,7 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import at_local_time, iso, print_json_line, print_line, say
+from fairlane.cli.output import at_local_time, fields_of, iso, print_json_line, print_line, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.terminal_text import visible_line
 from fairlane.store.write.audit import Audited, AuditLog
@@ -80,9 +78,7 @@ def document(entry: Audited) -> dict[str, Any]:
     return {
         "id": entry.id,
         "at": iso(entry.at_ms),
-        "role": entry.role,
-        "who": entry.who,
-        "act": entry.act,
+        **fields_of(entry, "role", "who", "act"),
         "team": entry.team or None,
         "what": entry.what,
         "detail": dict(entry.detail),

@@ -1,7 +1,5 @@
 """What `fairlane doctor` finds where attempts are handed to the workers."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from kombu.connection import Connection

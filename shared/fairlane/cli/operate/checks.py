@@ -1,7 +1,5 @@
 """What `fairlane doctor` holds against a deployment: pure questions to what it has seen of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """One call on a connection, made by a process of the workers' package, and what it showed in words."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

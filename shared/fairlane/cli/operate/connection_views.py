@@ -1,7 +1,5 @@
 """Connections and providers as documents and as rows: what each is, what it needs and what it lacks here."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from typing import Any

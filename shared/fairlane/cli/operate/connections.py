@@ -1,7 +1,5 @@
 """``fairlane connections``: the ways to providers, what each needs, and one call to see whether it works."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

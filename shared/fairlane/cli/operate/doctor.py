@@ -1,7 +1,5 @@
 """``fairlane doctor``: what is wrong with a deployment, and what to do about it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """``fairlane drain``: workers take nothing new, finish what they have, and then stay idle or end."""
 
-from __future__ import annotations
-
 import signal
 import threading
 import time

@@ -1,7 +1,5 @@
 """What `fairlane doctor` sees of a deployment, and the findings that it prints."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum

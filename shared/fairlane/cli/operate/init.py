@@ -1,7 +1,5 @@
 """``fairlane init``: a commented ``fairlane.toml`` from the keys that the environment has."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated

@@ -1,7 +1,5 @@
 """What `fairlane doctor` holds against Redis, the broker and this machine's clock."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 from fairlane.cli.operate.findings import Clocks, Finding, Seen, Unmoved, fail, ok, warn

@@ -1,7 +1,5 @@
 """``fairlane teams``: a user of its own for each team."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Annotated, Any

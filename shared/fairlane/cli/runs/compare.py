@@ -1,7 +1,5 @@
 """``fairlane compare``: the scores of two runs, item by item."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

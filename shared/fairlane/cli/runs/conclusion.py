@@ -1,7 +1,5 @@
 """Says how a run that was waited for ended, and turns that into the command's exit code."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Annotated, Any

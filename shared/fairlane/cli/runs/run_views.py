@@ -1,7 +1,5 @@
 """A run's status as people read it, and as programs do."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any

@@ -1,7 +1,5 @@
 """Commands on submitted runs: list, status, watch, pause, resume, cancel."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

@@ -1,7 +1,5 @@
 """Which run is meant: its id, the beginning of it, its name, or the latest."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

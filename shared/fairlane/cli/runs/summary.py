@@ -1,7 +1,5 @@
 """``fairlane summary``: a run's scores, failures, tokens and cost."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Annotated
 

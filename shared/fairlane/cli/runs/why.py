@@ -1,7 +1,5 @@
 """``fairlane why``: explains what a lane, a run or a job waits for, and when it starts."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any
 
 import typer

@@ -1,7 +1,5 @@
 """Calls of functions under a lane, for an event loop."""
 
-from __future__ import annotations
-
 from typing import Any, Generic, NoReturn, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements

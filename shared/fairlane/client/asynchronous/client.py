@@ -1,7 +1,5 @@
 """The client for an event loop: submits runs, finds them again, lists them, without blocking the loop."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial

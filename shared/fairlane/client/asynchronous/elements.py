@@ -1,7 +1,5 @@
 """What an event loop iterates over: steps that threads take, and what they fetched ahead."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
 from threading import Event, Lock

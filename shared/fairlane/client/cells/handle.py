@@ -1,7 +1,5 @@
 """A handle on a run that several deployments execute: its parts' states and records, merged."""
 
-from __future__ import annotations
-
 import heapq
 import queue
 import threading

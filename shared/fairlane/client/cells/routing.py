@@ -1,7 +1,5 @@
 """Sends each model's items of a run to the deployment that has the model's connection."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from os import PathLike
 from typing import Any, Self, Unpack

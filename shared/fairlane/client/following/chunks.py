@@ -1,7 +1,5 @@
 """Streamed output while it is being written: what workers publish as long as somebody listens."""
 
-from __future__ import annotations
-
 import json
 from collections import deque
 from collections.abc import Callable, Iterator

@@ -3,8 +3,6 @@
 Uses the kernel's own display, without widgets, so JupyterLab, VS Code and Colab show it alike.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from html import escape
 from importlib import import_module

@@ -1,7 +1,5 @@
 """Scores records in the process that reads them, and reports the sums once all were read."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 

@@ -1,7 +1,5 @@
 """Notices that a run, or one of its lanes, makes no progress, and asks why."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fairlane.core.clock import Clock

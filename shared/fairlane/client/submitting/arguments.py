@@ -1,7 +1,5 @@
 """The arguments of ``submit`` one by one: each is taken as it will be sent, or refused by name."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence

@@ -1,8 +1,5 @@
 """Continues a finished run: builds the new run's spec and finds its rows in the old run."""
 
-from __future__ import annotations
-
-import hashlib
 import json
 from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -13,6 +10,7 @@ from pydantic import BaseModel
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import turn_fields_of
 from fairlane.core.errors import SubmissionError
+from fairlane.datasets.row_json import digest_of
 from fairlane.model.choices import TURN_FIELDS, Continuation
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
 from fairlane.model.run import Order, RunSpec, RunState
@@ -117,7 +115,7 @@ class Origins:
         self._places: defaultdict[bytes, deque[int]] = defaultdict(deque)
         self._old_count = 0
         for row in old_rows or ():
-            self._places[_content(row)].append(self._old_count)
+            self._places[digest_of(row)].append(self._old_count)
             self._old_count += 1
         self._rows: list[int] = []
 
@@ -147,10 +145,5 @@ class Origins:
         self._count += 1
         if self._same:
             return self._count - 1
-        places = self._places.get(_content(row))
+        places = self._places.get(digest_of(row))
         return places.popleft() if places else -1
-
-
-def _content(row: Mapping[str, Any]) -> bytes:
-    text = json.dumps(row, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()

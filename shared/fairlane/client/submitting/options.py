@@ -1,7 +1,5 @@
 """The options of a submission, as `Client.submit` and its like take them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
 

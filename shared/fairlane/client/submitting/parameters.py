@@ -2,8 +2,6 @@
 requests, chats in prompts, and fields by wrong names.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Sends the rows of an open run: several threads and tasks add them, one at a time sends a page."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from itertools import islice

@@ -5,8 +5,6 @@ W3C ``traceparent``, so that workers continue the trace. This imports no OpenTel
 traces has loaded it.
 """
 
-from __future__ import annotations
-
 import secrets
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Tries a submission before anything is written: its models on connections, its templates on first rows."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 import math
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from fairlane.client.following.records import require_spec
 from fairlane.client.views.html import Cell, note, number, table
 from fairlane.client.views.student import critical
 from fairlane.core.errors import SubmissionError
+from fairlane.datasets.row_json import digest_of
 from fairlane.evaluators.scorers import as_text
 from fairlane.export.moments import Moments
 from fairlane.model.record import Record
@@ -178,7 +177,7 @@ class _Identity:
     def keyed(self, run: ScoredRun) -> Iterator[tuple[Key, Record]]:
         """The records of a run with their identities; equal items are matched by their order."""
         spec, seen = self._specs[run.id], Counter[tuple[bytes, bytes]]()
-        prompts = [_digest([message.model_dump() for message in each]) for each in spec.prompts]
+        prompts = [digest_of([message.model_dump() for message in each]) for each in spec.prompts]
         for record in run.results():
             rest: list[Any] = [record.repetition]
             if self._by_prompt:
@@ -186,18 +185,18 @@ class _Identity:
             if self._by_model:
                 rest.append(record.model)
             known = record.row or spec.source is None  # else its dataset has other rows, or is gone
-            row = self._row(record.row) if known else _digest([run.id, record.item])
-            alike = (row, _digest(rest))
+            row = self._row(record.row) if known else digest_of([run.id, record.item])
+            alike = (row, digest_of(rest))
             yield (*alike, seen[alike]), record
             seen[alike] += 1
 
     def _row(self, row: Mapping[str, Any]) -> bytes:
         self._rows += 1
         if self._fields is None:
-            return _digest(row)
+            return digest_of(row)
         self._missing.update(name for name in self._fields if name not in row)
         values = [row.get(name) for name in self._fields]
-        return _digest([as_text(value) for value in values] if self._as_texts else values)
+        return digest_of([as_text(value) for value in values] if self._as_texts else values)
 
     def require_fields(self) -> None:
         """Raise `SubmissionError` for a field that no row has."""
@@ -217,11 +216,6 @@ class _Identity:
             *(["model"] if self._by_model else []),
         ]
         return f"Items are matched by {row} and {' and '.join(also)}."
-
-
-def _digest(value: object) -> bytes:
-    text = json.dumps(value, sort_keys=True, separators=(",", ":"), ensure_ascii=False)
-    return hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).digest()
 
 
 class _Paired:

@@ -1,7 +1,5 @@
 """What a run is expected to take: calls, tokens and cost by model, calls and time by lane."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict, dataclass
 from typing import Any, Literal

@@ -1,7 +1,5 @@
 """Tables of HTML for notebooks. Every text is escaped; colours are those of the notebook's theme."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Sequence
 from html import escape
 from typing import TypeAlias

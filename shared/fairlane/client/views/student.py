@@ -1,7 +1,5 @@
 """Student's t: how many standard errors an interval of 95 % has where the spread itself is an estimate."""
 
-from __future__ import annotations
-
 import math
 from functools import lru_cache
 

@@ -1,7 +1,5 @@
 """A run's summary: scores with their uncertainty, failures by error, tokens and cost."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

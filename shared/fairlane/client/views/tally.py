@@ -1,7 +1,5 @@
 """Sums a run's records up as they pass: scores, failures, tokens and cost."""
 
-from __future__ import annotations
-
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping

@@ -1,7 +1,5 @@
 """Checks of a connection that no type can express: its provider, its address, keys in plain sight."""
 
-from __future__ import annotations
-
 import difflib
 from collections.abc import Mapping
 from importlib.metadata import entry_points

@@ -1,7 +1,5 @@
 """Where the workers find a connection's key: in a variable, in a file, or in a command's output."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

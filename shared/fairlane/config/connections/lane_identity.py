@@ -1,7 +1,5 @@
 """What calls have in common, whatever their connection is named: a provider's limit, or the server itself."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Known providers: the address, the protocol and the scope of the limits of each."""
 
-from __future__ import annotations
-
 import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field

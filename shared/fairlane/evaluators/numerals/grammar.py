@@ -1,7 +1,5 @@
 """The grammar of one number: its sign, its digits in groups, fractions, powers and exponents."""
 
-from __future__ import annotations
-
 import re
 from fractions import Fraction
 

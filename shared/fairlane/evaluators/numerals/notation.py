@@ -1,7 +1,5 @@
 """Writes in one way what means the same: digits, dashes, spaces, superscripts and LaTeX's commands."""
 
-from __future__ import annotations
-
 import re
 import unicodedata
 

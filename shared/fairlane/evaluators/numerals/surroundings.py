@@ -1,7 +1,5 @@
 """What touches a number: units and punctuation leave it as it is, all else makes it another number."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane.evaluators.numerals.notation import DASH

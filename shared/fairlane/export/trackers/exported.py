@@ -1,7 +1,5 @@
 """What an exporter gets of a run, and what it returns; finds exporters by name, and keeps their records."""
 
-from __future__ import annotations
-
 import json
 import tempfile
 from array import array

@@ -1,7 +1,5 @@
 """Writes a run as logs of Inspect, one of each model and prompt, for ``inspect view``."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path

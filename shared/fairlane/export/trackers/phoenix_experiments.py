@@ -1,7 +1,5 @@
 """Sends a run to Phoenix: its rows as a dataset, each model and prompt as an experiment over it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple

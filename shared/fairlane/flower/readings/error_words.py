@@ -1,7 +1,5 @@
 """Errors as pages show them: short, and without the prompts and outputs that they may quote."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Collection, Iterable
 from functools import partial

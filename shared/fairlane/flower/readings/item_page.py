@@ -1,7 +1,5 @@
 """Reads one item's history: its steps, their lanes, what they wait for and their results."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 

@@ -1,7 +1,5 @@
 """Lanes as their pages show them: what each allows and by whose word, what it does, and what holds it."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any

@@ -1,7 +1,5 @@
 """The readers that all pages of one Flower process share, and one answer for all browsers for a second."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Callable, Hashable
 from concurrent.futures import Future, ThreadPoolExecutor

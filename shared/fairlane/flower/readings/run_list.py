@@ -1,7 +1,5 @@
 """Reads the latest runs of all teams for their page; a finished run is read once."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import asdict

@@ -1,7 +1,5 @@
 """One run in full: where its jobs are, what they wait for, what went wrong, what took longest."""
 
-from __future__ import annotations
-
 from dataclasses import asdict
 from typing import Any
 

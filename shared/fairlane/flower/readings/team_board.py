@@ -1,7 +1,5 @@
 """Teams: what each may claim of the lanes that it uses, what it takes of them, and its budgets."""
 
-from __future__ import annotations
-
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock

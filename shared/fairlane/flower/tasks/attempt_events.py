@@ -1,7 +1,5 @@
 """What Flower learns of attempts: the outcome of an attempt decides the state of its task."""
 
-from __future__ import annotations
-
 import threading
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """Tasks as Flower keeps them, in our words: rows of its table, and the attempts at a job."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import pairwise

@@ -1,7 +1,5 @@
 """What the pages show, as JSON; and what their buttons do."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any

@@ -1,7 +1,5 @@
 """What all our handlers stand on: Flower's own login, and nothing from or for other sites."""
 
-from __future__ import annotations
-
 import asyncio
 from base64 import b64decode
 from collections.abc import Callable, Hashable

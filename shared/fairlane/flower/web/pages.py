@@ -1,7 +1,5 @@
 """Serves the pages: HTML that a script fills from `data` and keeps up to date; and their static files."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from tornado.template import Loader, Template

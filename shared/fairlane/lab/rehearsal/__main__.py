@@ -1,7 +1,5 @@
 """``python -m fairlane.lab.rehearsal``: plays the catalogue, or one scenario from elsewhere."""
 
-from __future__ import annotations
-
 import argparse
 import json
 import signal

@@ -1,7 +1,5 @@
 """Scenarios that test how a lane detects its limit: an hour each, with limits that are not configured."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 

@@ -1,7 +1,5 @@
 """``fairlane rehearse``: how long a run would take and what it would cost, before anything is paid for."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass

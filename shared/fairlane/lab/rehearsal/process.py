@@ -1,7 +1,5 @@
 """Runs a rehearsal as a process of its own, and shows how far it is."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

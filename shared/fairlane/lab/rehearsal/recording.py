@@ -1,7 +1,5 @@
 """Plays a scenario from start to end, and records what `measure` needs."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import dataclass, field
 

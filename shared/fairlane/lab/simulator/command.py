@@ -1,7 +1,5 @@
 """``fairlane simulate``: serves the simulated provider until SIGINT or SIGTERM."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated
 

@@ -1,7 +1,5 @@
 """Serves the simulated provider without the command line's start-up."""
 
-from __future__ import annotations
-
 import argparse
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Settings that make a simulated model limit, charge and report as a known provider does."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

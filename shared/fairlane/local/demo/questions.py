@@ -1,7 +1,5 @@
 """The demonstration's dataset: GSM8K's test questions (Cobbe et al., 2021; MIT licence), on two lanes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator
 from contextlib import contextmanager

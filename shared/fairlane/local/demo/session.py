@@ -1,7 +1,5 @@
 """Runs the demonstration against a stack that is up."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path

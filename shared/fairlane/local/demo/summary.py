@@ -1,7 +1,5 @@
 """The demonstration's result: jobs, rates against limits, retries, scores, time against the ideal."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass

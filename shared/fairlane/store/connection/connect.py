@@ -1,7 +1,5 @@
 """Opens Redis the way every role does: one set of timeouts and retries, errors in our own words."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, TypeVar

@@ -3,8 +3,6 @@
 Waiting mends none of that, so a role ends with these words before it starts.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Sequence
 

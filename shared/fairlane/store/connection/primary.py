@@ -1,7 +1,5 @@
 """Finds the primary: at one address, by Sentinels, or by a cluster's nodes."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from typing import Any, TypeAlias
 

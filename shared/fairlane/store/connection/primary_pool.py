@@ -1,7 +1,5 @@
 """Connections that find the primary each time they are made, and end once it is elsewhere."""
 
-from __future__ import annotations
-
 import asyncio
 from time import monotonic
 from typing import Any

@@ -3,8 +3,6 @@
 Each of these states ends, so callers wait and try again.
 """
 
-from __future__ import annotations
-
 import re
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """TLS to Redis: certificates are always checked, and an error says how to fix it."""
 
-from __future__ import annotations
-
 import errno
 import socket
 import ssl

@@ -1,7 +1,5 @@
 """How many slots a lane could fill now: what autoscaling goes by, since waiting alone is no reason."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """A run's jobs that have not ended: their leases, their delays, and how far the run is fed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass

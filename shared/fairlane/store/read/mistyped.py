@@ -1,7 +1,5 @@
 """Names keys whose type somebody has changed: Redis refuses commands on them, and names none."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple

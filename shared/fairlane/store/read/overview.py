@@ -1,7 +1,5 @@
 """Reads a whole deployment, for people: its server, its leader, its queues, the ids of a team's runs."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Reads the records of a run's sessions, a bounded number at a time."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from types import SimpleNamespace
 

@@ -1,7 +1,5 @@
 """Reads how far the conversations of a run are, where they go side by side."""
 
-from __future__ import annotations
-
 from collections.abc import Collection
 from typing import NamedTuple
 

@@ -4,8 +4,6 @@ A rule has selectors, which Redis and Valkey have from 7.0 on. Reading, writing,
 have keys or channels of their own. A command passes if one selector allows all of it.
 """
 
-from __future__ import annotations
-
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass

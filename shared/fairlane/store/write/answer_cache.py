@@ -1,7 +1,5 @@
 """A team's cache of answers: content-addressed, so equal calls need be made once."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import astuple

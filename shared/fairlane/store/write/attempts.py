@@ -1,17 +1,15 @@
 """Builds the script calls of an attempt: claim, wait for, finish, defer, recover. Callers may batch them."""
 
-from __future__ import annotations
-
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import count
 from urllib.parse import quote
 
 from fairlane.core.lru import Lru
-from fairlane.model.decision import Cost
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
-from fairlane.model.job import Attempt, Feedback, JobState
+from fairlane.model.decision import Defer
+from fairlane.model.ending import Completion, NextJob, ReadyJob
+from fairlane.model.job import Attempt, Feedback
 from fairlane.model.results import packed
 from fairlane.model.run import RunRef
 from fairlane.store.keys import TOKEN_AXES, Keys
@@ -120,30 +118,26 @@ class Attempts:
         attempt: Attempt,
         worker: str,
         feedback: Feedback,
-        state: JobState,
-        payload: str,
-        follow: Sequence[ReadyJob | RecordedJob] = (),
+        completion: Completion,
         now_ms: str | int = "",
         *,
-        memory: Mapping[str, str] | None = None,
-        joined: SessionCompletion | None = None,
         took_ms: int | None = None,
         served: str = "",
     ) -> Call:
-        """End the attempt with its job's terminal record. ``memory`` holds the values that later items of the
-        run read of this one; ``joined`` is the item's session, if any. ``took_ms``: the call's duration by
-        the worker's monotonic clock; without it, the time from its claim counts. ``served`` is the
-        `served_field` of the model that answered, if any.
+        """End the attempt with its job's terminal record. ``took_ms``: the call's duration by the worker's
+        monotonic clock; without it, the time from its claim counts. ``served`` is the `served_field` of the
+        model that answered, if any.
         """
         ref = RunRef(attempt.team, attempt.run)
         placed = self._place("attempt_finish", attempt, hot=[])
         return script("attempt_finish").bind(
-            placed.followed_by(following_queues(self._keys, ref, follow, joined)),
+            placed.followed_by(following_queues(self._keys, ref, completion)),
             {
                 **self._report(attempt, worker, feedback, now_ms),
-                **ended_values(packed(payload), follow, joined),
-                "state": state,
-                "memory": json.dumps(dict(memory or {})),
+                **ended_values(completion),
+                "payload": packed(completion.payload),
+                "state": completion.state,
+                "memory": json.dumps(dict(completion.memory)),
                 "took_ms": "" if took_ms is None else took_ms,
                 "served": served,
             },
@@ -153,25 +147,26 @@ class Attempts:
         self,
         attempt: Attempt,
         worker: str,
-        feedback: Feedback,
+        decision: Defer,
         *,
-        delay_ms: int = 0,
-        cost: Cost = "nothing",
-        max_attempts: int = 0,
-        rate_limited: bool = False,
         handle: str | None = None,
         now_ms: str | int = "",
     ) -> Call:
-        """End the attempt without its job, which is called again after ``delay_ms``.
+        """End the attempt without its job, which is called again after the decision's delay.
 
-        ``cost`` is what the call costs its job. A job that has used up ``max_attempts`` (0: any number) with
-        it stays leased. ``handle`` names an asynchronous call that the next attempt resumes.
+        A job that has used up its ``max_attempts`` (0: any number) with it stays leased. ``handle`` names an
+        asynchronous call that the next attempt resumes.
         """
         return script("attempt_defer").bind(
             self._place("attempt_defer", attempt),
-            self._report(attempt, worker, feedback, now_ms)
-            | {"delay_ms": delay_ms, "cost": cost, "max_attempts": max_attempts, "limited": int(rate_limited)}
-            | {"handle": quote(handle or "", safe="")},
+            {
+                **self._report(attempt, worker, decision.feedback, now_ms),
+                "delay_ms": decision.delay_ms,
+                "cost": decision.cost,
+                "max_attempts": decision.max_attempts,
+                "limited": int(decision.rate_limited),
+                "handle": quote(handle or "", safe=""),
+            },
         )
 
     def recover(
@@ -182,20 +177,18 @@ class Attempts:
         worker: str,
         worker_timeout_ms: int,
         max_attempts: int,
-        payload: str,
-        follow: Sequence[ReadyJob | RecordedJob],
-        joined: SessionCompletion | None = None,
+        completion: Completion,
         now_ms: str | int = "",
         damaged: bool = False,
     ) -> Call:
         """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent.
 
-        Past ``max_attempts`` the job fails with ``payload``, and ``follow`` and ``joined`` apply as in
-        `finish`. The reply is 0 (nothing to do), 1 (requeued) or 2 (failed). Of a ``damaged`` run no key is
-        touched: the lane gets its place back, and the job is lost.
+        Past ``max_attempts`` the job fails with ``completion``. The reply is 0 (nothing to do), 1 (requeued)
+        or 2 (failed). Of a ``damaged`` run no key is touched: the lane gets its place back, and the job is
+        lost.
         """
         ref = RunRef(attempt.team, "" if damaged else attempt.run)
-        queues = [self._keys.hot(ref, attempt.lane), *following_queues(self._keys, ref, follow, joined)]
+        queues = [self._keys.hot(ref, attempt.lane), *following_queues(self._keys, ref, completion)]
         return bound(
             "attempt_recover",
             named_keys(self._keys, ref, attempt.lane, hot=queues),
@@ -205,7 +198,7 @@ class Attempts:
             worker=worker,
             worker_timeout_ms=worker_timeout_ms,
             max_attempts=max_attempts,
-            **ended_values(payload, follow, joined),
+            **ended_values(completion),
         )
 
     def _report(
@@ -239,7 +232,7 @@ def _known(tokens: int | None) -> int:
     return -1 if tokens is None else tokens
 
 
-def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
+def follow_json(follow: Sequence[NextJob]) -> str:
     """The steps that follow an ended job, as ``lib/job/follow_up.lua`` reads it."""
     if not follow:
         return "[]"
@@ -254,22 +247,18 @@ def follow_json(follow: Sequence[ReadyJob | RecordedJob]) -> str:
     )
 
 
-def following_queues(
-    keys: Keys, ref: RunRef, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
-) -> list[str]:
+def following_queues(keys: Keys, ref: RunRef, completion: Completion) -> list[str]:
     """The queues of jobs that an ended job makes ready."""
-    lanes = [step.lane for step in follow if isinstance(step, ReadyJob)]
-    if joined is not None:
-        lanes += joined.lanes
+    lanes = [step.lane for step in completion.follow if isinstance(step, ReadyJob)]
+    if completion.session is not None:
+        lanes += completion.session.lanes
     return [keys.hot(ref, lane) for lane in lanes]
 
 
-def ended_values(
-    payload: str | bytes, follow: Sequence[ReadyJob | RecordedJob], joined: SessionCompletion | None
-) -> dict[str, Value]:
+def ended_values(completion: Completion) -> dict[str, Value]:
     """Arguments of the verbs that end a job: its result, and what follows it."""
     return {
-        "payload": payload,
-        "follow": follow_json(follow),
-        "joined": joined.to_json() if joined else "",
+        "payload": completion.payload,
+        "follow": follow_json(completion.follow),
+        "joined": completion.session.to_json() if completion.session else "",
     }

@@ -3,8 +3,6 @@
 Verbs append to it in the same script as the change (``lua/lib/core/audit.lua``).
 """
 
-from __future__ import annotations
-
 import getpass
 import json
 import os

@@ -1,7 +1,5 @@
 """Budgets over time: what each team may use in a day or a month, and how much of it is used."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

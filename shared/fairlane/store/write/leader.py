@@ -1,7 +1,5 @@
 """One leader at a time: a lease in Redis whose epoch fences out every earlier holder, and its wake-ups."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import dataclass, field

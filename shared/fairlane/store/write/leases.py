@@ -1,7 +1,5 @@
 """Leases as the recoverer sees them: which have lapsed, and what each one was for."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import dataclass
 from typing import Any, NamedTuple

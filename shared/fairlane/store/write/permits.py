@@ -1,7 +1,5 @@
 """Permits of lanes in Redis: what runs offer, and what a lane grants of it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

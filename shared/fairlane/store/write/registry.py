@@ -1,7 +1,5 @@
 """Teams that operators have added, in a hash that only operators and the scheduler may read or write."""
 
-from __future__ import annotations
-
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from fairlane.config.sections import TeamSettings

@@ -1,7 +1,5 @@
 """Keeps whose lanes each connection uses, and by which credential, for the next leader."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass

@@ -1,7 +1,5 @@
 """Workers by their heartbeats: the living ones, their slots and their lanes."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field

@@ -1,7 +1,5 @@
 """The answer to one request, gathered piece by piece."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

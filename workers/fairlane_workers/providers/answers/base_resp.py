@@ -3,8 +3,6 @@
 The numbers mean something else at other providers, so they count only beside MiniMax's own field.
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

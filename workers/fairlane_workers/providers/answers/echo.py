@@ -1,7 +1,5 @@
 """Recognises, in the pieces of a stream, text that a snapshot has given before them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 
 

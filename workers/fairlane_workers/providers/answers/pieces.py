@@ -1,7 +1,5 @@
 """Pieces of streamed answers on their way to listeners, without the connection's credentials."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 from fairlane.core.redaction import MASK, RUN, Secrets, cut_escape, stretches

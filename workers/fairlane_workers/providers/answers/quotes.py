@@ -1,7 +1,5 @@
 """Names what came in place of an answer: a page by its title, anything else by how it begins."""
 
-from __future__ import annotations
-
 import html
 
 from fairlane_workers.providers.errors.wording import bounded

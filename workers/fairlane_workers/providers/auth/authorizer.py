@@ -1,7 +1,5 @@
 """Authenticates the requests of a connection: with nothing, or with a key in a header."""
 
-from __future__ import annotations
-
 import httpx
 from pydantic import SecretStr
 

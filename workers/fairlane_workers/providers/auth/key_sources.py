@@ -1,7 +1,5 @@
 """Where a key that changes comes from: a file, or a command that prints it."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

@@ -1,7 +1,5 @@
 """A key that may change while a worker runs: read again when it changes, when it ends, and at a 401."""
 
-from __future__ import annotations
-
 import asyncio
 import re
 from collections import deque

@@ -1,7 +1,5 @@
 """Recognises an error that rejects one request for what it says or for its length; others may pass."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody

@@ -1,7 +1,5 @@
 """The class of an error: what its names and first words say, or else its status."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from enum import StrEnum

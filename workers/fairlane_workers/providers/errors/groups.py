@@ -1,7 +1,5 @@
 """Reads exception groups, as ``asyncio.TaskGroup`` raises them: what one was raised for are its leaves."""
 
-from __future__ import annotations
-
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace

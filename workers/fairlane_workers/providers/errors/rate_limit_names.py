@@ -1,7 +1,5 @@
 """Recognises a rate limit by the names and words that services and their clients give to it."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody

@@ -1,7 +1,5 @@
 """Reads the wait that an answer asks for: Retry-After in every form that providers send, or its sentence."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections.abc import Callable, Mapping

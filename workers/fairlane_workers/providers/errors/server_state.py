@@ -1,7 +1,5 @@
 """Recognises errors that tell of the state of a server or a gateway, or that may pass a moment later."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody

@@ -1,7 +1,5 @@
 """Says whether an error means that the account's money is used up or that it is shut: no wait helps."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane_workers.providers.errors.error_body import ErrorBody

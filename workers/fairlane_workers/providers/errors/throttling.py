@@ -1,7 +1,5 @@
 """Recognises a rate limit in the exceptions of other libraries: by class, status, code or text."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Cleans a provider's text for storage: encodable, short, and without credentials."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterable
 

@@ -1,7 +1,5 @@
 """One event of a streamed reply, and the interface of every parser."""
 
-from __future__ import annotations
-
 from typing import NamedTuple, Protocol
 
 ERROR = "error"

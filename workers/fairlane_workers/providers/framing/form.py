@@ -1,7 +1,5 @@
 """Reads a body as the events or the one document that it is, by how it begins."""
 
-from __future__ import annotations
-
 import json
 from enum import Enum, auto
 

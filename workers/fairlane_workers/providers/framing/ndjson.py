@@ -1,7 +1,5 @@
 """JSON documents, one a line (``application/x-ndjson``)."""
 
-from __future__ import annotations
-
 from fairlane_workers.providers.framing.event import StreamEvent
 
 

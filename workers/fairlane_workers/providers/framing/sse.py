@@ -1,7 +1,5 @@
 """Parses server-sent events from raw bytes."""
 
-from __future__ import annotations
-
 import json
 import re
 

@@ -1,7 +1,5 @@
 """Polls a provider for an answer that it is still making, at growing intervals."""
 
-from __future__ import annotations
-
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 

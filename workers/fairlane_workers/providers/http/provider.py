@@ -1,7 +1,5 @@
 """Makes one call over HTTP, from rendered messages to an outcome, for every protocol."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Reads one reply into an `Answer`, whole or streamed, as far as it arrives."""
 
-from __future__ import annotations
-
 import asyncio
 from contextlib import aclosing, suppress
 

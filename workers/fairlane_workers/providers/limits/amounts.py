@@ -1,7 +1,5 @@
 """Parses header texts as numbers and durations: bounded, and ``None`` for implausible values."""
 
-from __future__ import annotations
-
 import re
 
 from fairlane_workers.providers.errors.retry_after import wait_ms

@@ -1,7 +1,5 @@
 """Reads the limit that an error's body names: Google's details, and the types of OpenAI and others."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import UTC, datetime, timedelta, timezone, tzinfo
 from functools import cache

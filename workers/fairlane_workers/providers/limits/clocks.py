@@ -1,7 +1,5 @@
 """Reads one limited axis from its three headers: limit, remaining and reset."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Mapping
 from typing import NamedTuple, TypeAlias
 

@@ -5,8 +5,6 @@ field's words, and hardly any provider's sentence: an amount with a period (``to
 once. Two limits name none, unless one of them stands in a sentence of advice.
 """
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """Corrects headers of a few providers that do not mean what they say."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 
 from fairlane.model.hints import Axis, AxisHint

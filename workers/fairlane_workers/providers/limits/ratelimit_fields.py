@@ -1,7 +1,5 @@
 """Reads the IETF's ``RateLimit`` fields of all drafts, and the older ``X-RateLimit`` ones."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 

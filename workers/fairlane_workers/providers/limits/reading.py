@@ -1,7 +1,5 @@
 """Turns an answer's headers, and an error's body, into hints and the wait that follows from them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import NamedTuple
 

@@ -1,7 +1,5 @@
 """A row per provider: the headers that report its limits, and the meaning of its resets."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from typing import Literal, NamedTuple, TypeAlias
 

@@ -1,7 +1,5 @@
 """Builds the body of a request to Anthropic's Messages API."""
 
-from __future__ import annotations
-
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any

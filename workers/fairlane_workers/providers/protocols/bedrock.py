@@ -1,7 +1,5 @@
 """The protocol "bedrock": Amazon Bedrock's Converse API."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Builds the body of a Converse request: messages as blocks, parameters in their sections."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

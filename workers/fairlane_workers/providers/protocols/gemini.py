@@ -1,7 +1,5 @@
 """The protocols "gemini" and "vertex": ``generateContent`` and ``embedContent`` of Google."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar

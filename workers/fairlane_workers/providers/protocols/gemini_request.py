@@ -1,7 +1,5 @@
 """Builds the body of a ``generateContent`` request."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any

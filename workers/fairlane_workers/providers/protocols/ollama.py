@@ -1,7 +1,5 @@
 """The protocol "ollama": Ollama's own API of chats and embeddings."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """The protocol "replicate": predictions, started with a POST and polled until they end."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Reads images, recordings and files of a chat, by what they hold rather than by their labels."""
 
-from __future__ import annotations
-
 import re
 from base64 import b64decode
 from collections.abc import Mapping

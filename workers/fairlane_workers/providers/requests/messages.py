@@ -1,7 +1,5 @@
 """Reads chats in OpenAI's form, for protocols with another form of images, calls of tools and results."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass

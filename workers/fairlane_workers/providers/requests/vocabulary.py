@@ -1,7 +1,5 @@
 """Sorts out parameters that only OpenAI has, for protocols that lack them."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

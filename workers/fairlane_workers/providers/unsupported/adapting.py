@@ -1,7 +1,5 @@
 """Learns which parameters each model of a connection does not support, and leaves them out of later calls."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import TypeAlias

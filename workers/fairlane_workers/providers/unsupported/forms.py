@@ -1,7 +1,5 @@
 """Finds out by calls, and by no words, whether a model takes the form that Fairlane added to them."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
 

@@ -4,8 +4,6 @@ A status and an error type do not name the parameter, so this is the one place t
 whole phrases around a name that the request really sent; anything else stays the provider's rejection.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Collection, Mapping

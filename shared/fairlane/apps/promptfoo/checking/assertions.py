@@ -1,7 +1,5 @@
 """The assertions of a test: those that workers check, those that judges score, and those checked here."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field

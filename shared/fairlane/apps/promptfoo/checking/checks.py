@@ -1,7 +1,5 @@
 """Which assertions there are, and the check of one where ``fairlane eval`` runs: a result, or a grader."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any

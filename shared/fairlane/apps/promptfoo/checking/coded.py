@@ -1,7 +1,5 @@
 """Assertions that programs decide: JavaScript and Python."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Assertions about the form of an output: refusals, markup, calls of tools."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

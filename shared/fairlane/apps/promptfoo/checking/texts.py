@@ -1,7 +1,5 @@
 """Assertions that compare texts: distances, overlaps, lengths."""
 
-from __future__ import annotations
-
 import math
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """What graders ask of models, how a grader is written, and how many run in rounds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field

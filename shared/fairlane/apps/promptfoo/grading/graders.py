@@ -1,7 +1,5 @@
 """Graders of one output each: rubrics, facts, closed questions, likeness and the measures of retrieval."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any

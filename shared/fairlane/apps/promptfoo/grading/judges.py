@@ -1,7 +1,5 @@
 """Judges of rubrics: for each model that judges, as many as the test with the most rubrics has."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Which models judge and embed for an assertion, and with which words."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """What graders say to models, where a configuration has no words of its own."""
 
-from __future__ import annotations
-
 FACTUALITY = """\
 Compare a submitted answer with an expert's answer to the same task. Look at the facts alone,
 not at style, grammar or punctuation.

@@ -1,7 +1,5 @@
 """What hooks change before anything is asked: the suite, and each test on its way to a provider."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace

@@ -1,7 +1,5 @@
 """Calls the hooks of ``extensions`` as promptfoo does, and takes from their answers what it takes."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """Prompts that are made where a configuration is read: whole chat requests, one for each row."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """The runs of an evaluation: providers that are called alike share one."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence

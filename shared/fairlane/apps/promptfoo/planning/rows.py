@@ -1,7 +1,5 @@
 """Tests become rows: one for every combination of their variables, with what their outputs must meet."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import uuid
@@ -16,10 +14,10 @@ from fairlane.apps.promptfoo.hooks.before import TestHooks
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import is_program
 from fairlane.apps.promptfoo.reading.case import Case
+from fairlane.apps.promptfoo.reading.earlier import variables_key
 from fairlane.apps.promptfoo.reading.places import FILE, MEDIA, Place, is_pattern
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
-from fairlane.apps.promptfoo.selecting.earlier import variables_key
 from fairlane.apps.promptfoo.subjects import transformed
 from fairlane.evaluators.assertions import NOT
 from fairlane.pipeline.conversation import CONVERSATION

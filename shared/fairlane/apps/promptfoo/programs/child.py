@@ -1,7 +1,5 @@
 """A child process that calls a team's functions one by one, within a time, a memory and an output limit."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import os

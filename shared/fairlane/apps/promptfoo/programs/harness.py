@@ -4,8 +4,6 @@ It runs as a script of its own, in a child process, and imports nothing of Fairl
 goes to stdout, which is the parent's stderr. Its arguments are its memory in bytes and the descriptor.
 """
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import importlib.util

@@ -1,7 +1,5 @@
 """The programs of one configuration: JavaScript by Node and Python, each in a child process."""
 
-from __future__ import annotations
-
 import re
 import shutil
 import subprocess

@@ -1,4 +1,6 @@
-"""Reads promptfoo's files: configurations, tests, prompts and providers, and collects what is unsupported.
+"""Reads promptfoo's files, and collects what is unsupported in them.
 
-`evaluation`, `hooks` and `planning` use it; it imports `programs`.
+These are configurations, with their tests, prompts and providers, and results of earlier evaluations.
+
+`evaluation`, `hooks`, `planning` and the command use it; it imports `programs`.
 """

@@ -1,7 +1,5 @@
 """Tests: those written in the configuration and those of files, each with what ``defaultTest`` adds."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Chats as providers write them, in the one form that connections take."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

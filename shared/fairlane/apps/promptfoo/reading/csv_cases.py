@@ -1,7 +1,5 @@
 """Tests in CSV: a column a variable, and ``__expected`` columns that say what the output has to be."""
 
-from __future__ import annotations
-
 import csv
 import io
 import re

@@ -1,7 +1,5 @@
 """``--filter-…``: which tests, prompts and providers run, chosen as promptfoo chooses them."""
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass

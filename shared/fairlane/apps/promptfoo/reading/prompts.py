@@ -1,7 +1,5 @@
 """Prompts: texts, chats, files of them, and programs that make them."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

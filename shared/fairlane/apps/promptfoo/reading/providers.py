@@ -1,7 +1,5 @@
 """Providers: which of our connections and models they mean, and with which parameters they are called."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests kept elsewhere: data sets of Hugging Face, and spreadsheets of Google that anyone may read."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Iterator, Mapping
 from typing import Any

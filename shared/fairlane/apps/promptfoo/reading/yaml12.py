@@ -1,7 +1,5 @@
 """YAML as promptfoo reads it: version 1.2, where ``yes`` is a text and ``12:30`` no number."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache

@@ -1,7 +1,5 @@
 """What hooks see of results, and the scores that they add."""
 
-from __future__ import annotations
-
 from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace

@@ -1,7 +1,5 @@
 """Metrics that are computed from named ones by a formula."""
 
-from __future__ import annotations
-
 import ast
 import math
 import operator

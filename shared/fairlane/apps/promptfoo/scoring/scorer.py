@@ -1,7 +1,5 @@
 """Scores the records of an evaluation: assertions checked here, and those that models are asked about."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any

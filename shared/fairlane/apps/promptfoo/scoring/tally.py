@@ -1,7 +1,5 @@
 """Counts passed outputs for each prompt and provider, and sums named metrics."""
 
-from __future__ import annotations
-
 import dataclasses
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence

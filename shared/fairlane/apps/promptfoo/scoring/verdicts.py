@@ -1,7 +1,5 @@
 """Whether an output passes its test: all assertions met, or their weighted share up to the threshold."""
 
-from __future__ import annotations
-
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence

@@ -1,7 +1,5 @@
 """``name=value`` on the command line: parameters whose values are JSON, and evaluators with their options."""
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

@@ -1,7 +1,5 @@
 """What ``fairlane submit`` reads itself: prompts, chats, and a dataset or a part of it."""
 
-from __future__ import annotations
-
 import json
 import random
 import sys

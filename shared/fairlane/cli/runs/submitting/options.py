@@ -1,7 +1,5 @@
 """Options of the commands that submit, rehearse or estimate a run; the client has a default for each."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """``fairlane submit`` and ``continue``: a dataset, prompts, models and evaluators become a run."""
 
-from __future__ import annotations
-
 from typing import Annotated
 
 import typer

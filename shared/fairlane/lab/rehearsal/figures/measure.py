@@ -1,7 +1,5 @@
 """Computes the figures of a rehearsal: use of the limit, rejections, recoveries, fairness."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """A rehearsal as a picture: what was admitted against what was allowed, and the pace the lane had learned."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from dataclasses import dataclass
 from importlib.util import find_spec

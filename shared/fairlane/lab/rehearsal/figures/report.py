@@ -1,7 +1,5 @@
 """The numbers of many rehearsals, as a table for people, a page, and JSON for programs."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """The limits of a simulated provider at each time, which a rehearsal is measured against."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise

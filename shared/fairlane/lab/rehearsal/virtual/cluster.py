@@ -1,7 +1,5 @@
 """A deployment in virtual time: real schedulers and real scripts, simulated workers and providers."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial

@@ -1,7 +1,5 @@
 """Orders the events of a simulation by time."""
 
-from __future__ import annotations
-
 import heapq
 from collections.abc import Callable
 from itertools import count

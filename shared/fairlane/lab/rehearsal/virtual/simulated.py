@@ -1,7 +1,5 @@
 """Simulated surroundings of a scheduler: time, broker, workers, and the interface of providers."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A simulated provider as events: a call arrives, is admitted or rejected, runs, and its outcome returns."""
 
-from __future__ import annotations
-
 import math
 import random
 from collections.abc import Callable, Sequence

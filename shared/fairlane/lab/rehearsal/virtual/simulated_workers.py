@@ -11,11 +11,12 @@ from fairlane.config.settings import Settings
 from fairlane.lab.rehearsal.virtual.event_queue import EventQueue
 from fairlane.lab.rehearsal.virtual.simulated import AnswerFunction, EventProvider, SimulatedWorker, Start
 from fairlane.model.decision import Defer, Finish, decide, decide_control, finish, unsent
+from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Claim, Reported
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Plan, RunRef, RunSpec
 from fairlane.model.tokens import Estimate
-from fairlane.pipeline.completion import Completion, complete_without_row
+from fairlane.pipeline.completion import complete_without_row
 from fairlane.pipeline.evaluations import FinishedJob
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
@@ -189,15 +190,7 @@ class SimulatedWorkers:
 
     def _finish(self, worker: SimulatedWorker, attempt: Attempt, outcome: Outcome, decision: Finish) -> Call:
         completion = _completion(attempt, self._plan(ref_of(attempt)), outcome, decision)
-        return self._attempts.finish(
-            attempt,
-            worker.name,
-            decision.feedback,
-            completion.state,
-            completion.payload,
-            completion.follow,
-            self._events.now_ms,
-        )
+        return self._attempts.finish(attempt, worker.name, decision.feedback, completion, self._events.now_ms)
 
     def _plan(self, ref: RunRef) -> Plan:
         """The plan of a run, as its scheduler has it."""
@@ -209,16 +202,7 @@ class SimulatedWorkers:
         return plan
 
     def _defer(self, worker: SimulatedWorker, attempt: Attempt, decision: Defer) -> Call:
-        return self._attempts.defer(
-            attempt,
-            worker.name,
-            decision.feedback,
-            delay_ms=decision.delay_ms,
-            cost=decision.cost,
-            max_attempts=decision.max_attempts,
-            rate_limited=decision.rate_limited,
-            now_ms=self._events.now_ms,
-        )
+        return self._attempts.defer(attempt, worker.name, decision, now_ms=self._events.now_ms)
 
 
 def ref_of(attempt: Attempt) -> RunRef:

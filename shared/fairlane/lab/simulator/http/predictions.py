@@ -1,7 +1,5 @@
 """Runs predictions: one request creates a prediction, which runs by itself; others poll or cancel it."""
 
-from __future__ import annotations
-
 import asyncio
 import uuid
 from collections.abc import Callable, Sequence

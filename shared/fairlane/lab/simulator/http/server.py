@@ -1,7 +1,5 @@
 """The simulated provider: an HTTP server with one `ServedModel` for each configured model."""
 
-from __future__ import annotations
-
 import asyncio
 import json
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Runs the simulated provider in a thread beside a test, or as a process."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import signal

@@ -1,7 +1,5 @@
 """Transmits an answer: whole, streamed, broken or cut off."""
 
-from __future__ import annotations
-
 import asyncio
 import socket
 import struct

@@ -1,7 +1,5 @@
 """Limits that depend on the client's behaviour: one on acceleration, and one that shrinks on overruns."""
 
-from __future__ import annotations
-
 import copy
 from collections import deque
 from fractions import Fraction

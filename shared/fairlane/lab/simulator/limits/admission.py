@@ -3,8 +3,6 @@
 Others may use up the same limits: their requests are evenly spaced in time.
 """
 
-from __future__ import annotations
-
 import copy
 import heapq
 import math

@@ -1,7 +1,5 @@
 """The queue of a provider with limited concurrency: first come, first served."""
 
-from __future__ import annotations
-
 from collections import OrderedDict
 from collections.abc import Hashable
 from typing import Generic, TypeVar

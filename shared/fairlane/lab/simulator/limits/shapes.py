@@ -1,7 +1,5 @@
 """The interface of all limits, and the exact ones: a token bucket, fixed windows, a log of recent amounts."""
 
-from __future__ import annotations
-
 import copy
 import math
 from collections import deque

@@ -1,7 +1,5 @@
 """Answers what a prompt asks, where it is recognised: verdicts, calculations, choices, known questions."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable, Mapping

@@ -1,7 +1,5 @@
 """Draws the latency, length and fault of each request from seed, model and ordinal."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 import random

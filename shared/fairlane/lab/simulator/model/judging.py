@@ -1,7 +1,5 @@
 """Finds what a judge is asked to decide, in which words, and whether it is so."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Writes a model's replies: filler, an echo, an answer, a verdict, a refusal, a tool call or a vector."""
 
-from __future__ import annotations
-
 import hashlib
 import math
 from dataclasses import replace

@@ -1,7 +1,5 @@
 """Generates JSON that follows a schema, for the few keywords that strict structured outputs use."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any

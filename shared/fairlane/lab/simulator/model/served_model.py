@@ -1,7 +1,5 @@
 """One simulated model: admits or rejects each request on arrival, and records how it ends."""
 
-from __future__ import annotations
-
 import asyncio
 from dataclasses import dataclass, field
 from typing import Literal

@@ -1,7 +1,5 @@
 """Solves what a question contains: a calculation, or a choice among lettered options."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping
 from fractions import Fraction

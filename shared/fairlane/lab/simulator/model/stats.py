@@ -1,7 +1,5 @@
 """Counts the requests of each model, in enough detail to prove how a client behaved."""
 
-from __future__ import annotations
-
 import hashlib
 from collections import deque
 from collections.abc import Sequence

@@ -1,7 +1,5 @@
 """Anthropic's messages, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Ollama's own chat API, as the simulated provider speaks it."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping, Sequence

@@ -1,7 +1,5 @@
 """Replicate's predictions, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass

@@ -1,7 +1,5 @@
 """Endpoints that count a prompt's tokens, as the simulated provider serves them: they use up no limit."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

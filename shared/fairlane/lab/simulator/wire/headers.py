@@ -1,7 +1,5 @@
 """Writes rate-limit headers under the names that each vendor uses, each with its trap."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from email.utils import format_datetime

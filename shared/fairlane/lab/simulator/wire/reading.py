@@ -1,7 +1,5 @@
 """Reads the parts of a request that several protocols share, and rejects invalid ones."""
 
-from __future__ import annotations
-
 from collections.abc import Sequence
 from typing import Any
 

@@ -4,8 +4,6 @@ Readings are stored with counters that only grow, so that the figures of a span 
 ends. A leader that takes over continues where another stopped.
 """
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, TypeAlias

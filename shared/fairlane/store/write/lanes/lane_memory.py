@@ -1,7 +1,5 @@
 """Keeps a copy of what lanes have learned, so that they need not learn it again after Redis has lost it."""
 
-from __future__ import annotations
-
 import json
 
 from fairlane.model.hints import AXES

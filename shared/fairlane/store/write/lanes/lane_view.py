@@ -1,7 +1,5 @@
 """The state of a lane, for people: its limits and their sources, its calls in flight, what limits it."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass

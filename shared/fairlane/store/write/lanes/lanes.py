@@ -1,7 +1,5 @@
 """Lanes in Redis: changes limits, pauses and resumes, and reads the state of each lane."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple, TypeAlias

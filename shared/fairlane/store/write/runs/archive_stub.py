@@ -1,7 +1,5 @@
 """Finds finished runs, and reduces archived ones to stubs: their state and their plan."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from enum import IntEnum
 from typing import NamedTuple

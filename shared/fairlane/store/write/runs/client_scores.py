@@ -3,8 +3,6 @@
 A client writes below its team's own keys, so readers take them as hostile: people alone look at them.
 """
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Mapping

@@ -1,7 +1,5 @@
 """Requests of clients to the scheduler: one list per team, each entry a small JSON object, hostile input."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress

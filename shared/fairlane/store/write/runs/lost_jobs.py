@@ -1,16 +1,15 @@
 """Finds and fails jobs that Redis has lost: fed, without a record, and neither queued, leased nor delayed."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 
+from fairlane.model.ending import Completion
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import first_session_job
 from fairlane.store.keys import Stored
 from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
-from fairlane.store.write.runs.uncalled_jobs import JobCompletion, Spent
+from fairlane.store.write.runs.uncalled_jobs import Spent
 
 
 class LostJobs(Stored):
@@ -67,18 +66,17 @@ class LostJobs(Stored):
         return [Spent.parse(each).attempts for each in counts]
 
     def fail(
-        self, ref: RunRef, job: int, lane: str, completion: JobCompletion, epoch: int, now_ms: str | int = ""
+        self, ref: RunRef, job: int, lane: str, completion: Completion, epoch: int, now_ms: str | int = ""
     ) -> int:
         """Fail a job of a stranded run. 1: failed, 2: and the run has ended, 0: not."""
-        follow, session = completion.follow, completion.session
         call = bound(
             "job_lose",
-            named_keys(self._keys, ref, hot=following_queues(self._keys, ref, follow, session)),
+            named_keys(self._keys, ref, hot=following_queues(self._keys, ref, completion)),
             now_ms=now_ms,
             epoch=epoch,
             job=job,
             lane=lane,
-            **ended_values(completion.payload, follow, session),
+            **ended_values(completion),
         )
         return int(call.run(self._redis))
 

@@ -1,7 +1,5 @@
 """The scheduler's verbs on whole runs that execute: pause, resume, end early."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple, Protocol, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
-from fairlane.model.ending import ReadyJob, RecordedJob, SessionCompletion
+from fairlane.model.ending import Completion
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import NO_UNKEPT, Entry, Unkept
-from fairlane.store.connection.connect import RedisClient
-from fairlane.store.keys import Keys
+from fairlane.store.keys import Stored
 from fairlane.store.run_queries import ask_each
 from fairlane.store.write.attempts import bound, ended_values, following_queues, named_keys
 from fairlane.store.write.runs.runs import Delayed
@@ -18,25 +17,6 @@ SCANNED_AT_ONCE = 2000  # delayed jobs of a page: some 3 ms
 
 Cause: TypeAlias = Literal["outage", "unanswered", "refusals"]
 """Why a job is not called (``lib/job/uncalled.lua``). It fails only while the cause lasts."""
-
-
-class JobCompletion(Protocol):
-    """What `UncalledJobs.fail` writes of a job; `fairlane.pipeline.completion.Completion` is one."""
-
-    @property
-    def payload(self) -> str:
-        """Its stored result."""
-        ...
-
-    @property
-    def follow(self) -> Sequence[ReadyJob | RecordedJob]:
-        """Evaluations that follow it."""
-        ...
-
-    @property
-    def session(self) -> SessionCompletion | None:
-        """Its item's part of a session, if that is complete."""
-        ...
 
 
 class Spent(NamedTuple):
@@ -71,20 +51,17 @@ class QueuedJob(NamedTuple):
     spent: Spent
 
 
-class UncalledJobs:
+class UncalledJobs(Stored):
     """For the leader: fenced by its epoch."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self.redis, self.keys = redis, keys
 
     def first_queued(self, ref: RunRef, lane: str, most: int) -> list[QueuedJob]:
         """The first jobs of the run's queue on a lane that has any; none for a ``most`` of 0 or less."""
         if most <= 0:  # a range to -1 would be the whole queue
             return []
-        for queue in (self.keys.hot(ref, lane), self.keys.fresh(ref, lane)):
-            if found := [entry.decode() for entry in self.redis.lrange(queue, 0, most - 1)]:
+        for queue in (self._keys.hot(ref, lane), self._keys.fresh(ref, lane)):
+            if found := [entry.decode() for entry in self._redis.lrange(queue, 0, most - 1)]:
                 jobs = [str(Entry.parse(entry).job) for entry in found]
-                counts = self.redis.hmget(self.keys.jobs(ref), jobs)
+                counts = self._redis.hmget(self._keys.jobs(ref), jobs)
                 return [QueuedJob(queue, *each) for each in zip(found, map(Spent.parse, counts), strict=True)]
         return []
 
@@ -93,13 +70,15 @@ class UncalledJobs:
 
         A job that waits during all pages is in one of them at least.
         """
-        following, found = self.redis.zscan(self.keys.delayed, cursor, count=SCANNED_AT_ONCE)
+        following, found = self._redis.zscan(self._keys.delayed, cursor, count=SCANNED_AT_ONCE)
         return int(following), [Delayed.parse(member.decode()) for member, _ in found]
 
     def spent(self, jobs: Sequence[Delayed]) -> list[Spent]:
         """What each of these jobs has spent."""
         found = ask_each(
-            self.redis, jobs, lambda ask, job: ask.hget(self.keys.jobs(job.ref), job.entry.partition(":")[0])
+            self._redis,
+            jobs,
+            lambda ask, job: ask.hget(self._keys.jobs(job.ref), job.entry.partition(":")[0]),
         )
         return [Spent.parse(counts) for _, counts in found]
 
@@ -110,7 +89,7 @@ class UncalledJobs:
         queue: str,
         entry: str,
         cause: Cause,
-        completion: JobCompletion,
+        completion: Completion,
         epoch: int,
         now_ms: str | int = "",
         *,
@@ -122,11 +101,10 @@ class UncalledJobs:
         ``member``: the job's in the index of delayed jobs, where it waits for its retry instead. 1: failed,
         2: and the run has ended, 0: not.
         """
-        follow, session = completion.follow, completion.session
-        hot = following_queues(self.keys, ref, follow, session)
+        hot = following_queues(self._keys, ref, completion)
         call = bound(
             "job_fail",
-            named_keys(self.keys, ref, lane, queue=queue, hot=hot),
+            named_keys(self._keys, ref, lane, queue=queue, hot=hot),
             now_ms=now_ms,
             epoch=epoch,
             name=lane,
@@ -134,21 +112,21 @@ class UncalledJobs:
             member=member,
             cause=cause,
             down_ms=down_ms or "",
-            **ended_values(completion.payload, follow, session),
+            **ended_values(completion),
         )
-        return int(call.run(self.redis))
+        return int(call.run(self._redis))
 
     def fail_delayed(
         self,
         job: Delayed,
         cause: Cause,
-        completion: JobCompletion,
+        completion: Completion,
         epoch: int,
         now_ms: str | int = "",
         *,
         down_ms: int | None = None,
     ) -> int:
         """Fail a job that waits for its retry, as `fail` does."""
-        ref, lane, queue = job.ref, job.lane, self.keys.hot(job.ref, job.lane)
+        ref, lane, queue = job.ref, job.lane, self._keys.hot(job.ref, job.lane)
         more: dict[str, Any] = {"down_ms": down_ms, "member": job.member}
         return self.fail(ref, lane, queue, job.entry, cause, completion, epoch, now_ms, **more)

@@ -1,7 +1,5 @@
 """The protocol "azure_openai": chat completions and embeddings of a deployment, or of the v1 API."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, ClassVar, Self

@@ -1,7 +1,5 @@
 """The protocol "openai": chat completions of OpenAI, of Mistral, and of compatible servers."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Embeddings of the protocol "openai": of OpenAI and compatible servers."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping, Sequence
 from typing import Any
 

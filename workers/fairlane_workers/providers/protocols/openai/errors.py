@@ -1,7 +1,5 @@
 """Reads errors of OpenAI and compatible servers, inside answers and in place of them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The protocol "openai_responses": OpenAI's Responses API."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Builds the body of a Responses request from a run's parameters, which are those of chat completions."""
 
-from __future__ import annotations
-
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 

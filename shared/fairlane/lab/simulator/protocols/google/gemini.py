@@ -1,7 +1,5 @@
 """Gemini's ``generateContent``, as the simulated provider speaks it: at Google AI Studio and on Vertex AI."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Reads a request for Gemini, and rejects unknown names, as Google's JSON reader does."""
 
-from __future__ import annotations
-
 from collections.abc import Collection, Mapping
 from typing import Any
 

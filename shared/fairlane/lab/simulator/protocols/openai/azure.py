@@ -1,7 +1,5 @@
 """Chat completions of Azure OpenAI, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar

@@ -1,7 +1,5 @@
 """Embeddings of OpenAI, Azure and Mistral, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 from collections.abc import Mapping
 from typing import Any, ClassVar
 

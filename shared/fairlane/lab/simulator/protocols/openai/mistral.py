@@ -1,7 +1,5 @@
 """Mistral's chat completions, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, ClassVar

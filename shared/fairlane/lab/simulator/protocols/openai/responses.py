@@ -1,7 +1,5 @@
 """OpenAI's responses, as the simulated provider speaks them."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, ClassVar
 

@@ -1,7 +1,5 @@
 """Tests that did not pass in an earlier evaluation, as a file of its results has them."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
