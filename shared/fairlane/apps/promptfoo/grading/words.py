@@ -1,4 +1,4 @@
-"""What graders say to models, where a configuration has no words of its own."""
+"""The graders' default prompts, where a configuration has none of its own."""
 
 from __future__ import annotations
 

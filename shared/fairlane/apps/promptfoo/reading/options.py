@@ -19,7 +19,7 @@ _FILTERS: Mapping[str, tuple[str, type]] = {
     "filterSample": ("sample", int),
     "filterSampleSeed": ("seed", int),
 }
-"""Options that choose tests, as fields of `Filters`; the command line wins over them."""
+"""Options that choose tests, as fields of `Filters`; the command line overrides them."""
 
 
 _WHOLE = {"maxConcurrency": "max_concurrent", "repeat": "repetitions"}
@@ -28,10 +28,8 @@ _MILLISECONDS = {"delay": "delay", "timeoutMs": "timeout", "maxEvalTimeMs": "max
 
 
 def read_options(config: Mapping[str, Any], place: Place) -> tuple[SubmitOptions, dict[str, Any]]:
-    """How the runs are made, and which tests; ``evaluateOptions`` win over ``commandLineOptions``.
-
-    A ``delay`` between all calls makes promptfoo ask one at a time, and so do we. The cache is off unless it
-    is asked for.
+    """The options of the runs, and filters; ``evaluateOptions`` override ``commandLineOptions``. With a
+    ``delay`` calls go one at a time, as in promptfoo. The cache is off by default.
     """
     found, chosen = dict[str, Any](), dict[str, Any]()
     for section in ("commandLineOptions", "evaluateOptions"):

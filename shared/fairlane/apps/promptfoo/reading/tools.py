@@ -53,15 +53,15 @@ def _function(name: str, description: Any, schema: Any) -> dict[str, Any]:
     if isinstance(description, str):
         function["description"] = description
     if isinstance(schema, Mapping):
-        function["parameters"] = small(schema)
+        function["parameters"] = with_lower_case_types(schema)
     return {"type": "function", "function": function}
 
 
-def small(schema: Any) -> Any:
-    """A schema whose types are written in small letters: Gemini's are in capitals."""
+def with_lower_case_types(schema: Any) -> Any:
+    """A schema with its types in lower case: Gemini's are in capitals."""
     if isinstance(schema, Mapping):
         return {
-            name: each.lower() if name == "type" and isinstance(each, str) else small(each)
+            name: each.lower() if name == "type" and isinstance(each, str) else with_lower_case_types(each)
             for name, each in schema.items()
         }
-    return [small(each) for each in schema] if isinstance(schema, list) else schema
+    return [with_lower_case_types(each) for each in schema] if isinstance(schema, list) else schema

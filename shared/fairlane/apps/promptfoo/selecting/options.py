@@ -57,7 +57,7 @@ class Chosen:
     """Like --filter-failing, errors alone."""
 
     def filters(self) -> Filters:
-        """What the options choose. Raises `SubmissionError`."""
+        """The filters of these options. Raises `SubmissionError`."""
         seed, failing = self.filter_sample_seed, self.filter_failing
         if seed is not None and self.filter_sample is None:
             raise SubmissionError(
@@ -65,7 +65,7 @@ class Chosen:
             )
         if failing is not None and (self.filter_failing_only or self.filter_errors_only):
             remedy = "Give --filter-failing alone: it has both."
-            raise SubmissionError("--filter-failing", str(failing), "has company", remedy)
+            raise SubmissionError("--filter-failing", str(failing), "excludes the other two", remedy)
         files: tuple[tuple[Path | None, Which], ...] = (
             (failing, "failing"),
             (self.filter_failing_only, "failing-only"),
