@@ -21,7 +21,7 @@ class Access:
     """Reads and writes finished runs of one deployment in a database. May be shared by threads.
 
     ``reader`` and ``writer`` raise `ConfigurationError` where SQLAlchemy or a driver is missing, or where the
-    URL is none. No error and no text of it has the URL.
+    URL is none. No error shows the URL.
     """
 
     def __init__(self, url: SecretStr, deployment: str) -> None:

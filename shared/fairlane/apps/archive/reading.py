@@ -1,4 +1,4 @@
-"""Reads runs from the archive: how they ended, and their records."""
+"""Reads runs from the archive: their final states and records."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from fairlane.store.run_queries import RunFields
 
 
 class ArchiveReader:
-    """One deployment's runs, of any team. A run of which the copy is not whole is not there yet."""
+    """Reads one deployment's runs, of any team. A run whose copy is incomplete is not found."""
 
     def __init__(self, database: Database, deployment: str) -> None:
         self._database, self._deployment = database, deployment
@@ -75,7 +75,7 @@ class ArchiveReader:
 
 
 def _among(items: Sequence[int]) -> ColumnElement[bool]:
-    """Most reading is of a stretch of items, which needs no list."""
+    """A condition for ``items``: a range where they are consecutive, as in most reads."""
     if items and items[-1] - items[0] == len(items) - 1 and all(b > a for a, b in pairwise(items)):
         return records.c.item.between(items[0], items[-1])
     return records.c.item.in_(items)

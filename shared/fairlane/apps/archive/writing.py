@@ -29,9 +29,8 @@ class ArchiveWriter:
         self._database, self._deployment = database, deployment
 
     def begin(self, run: Finished) -> bool:
-        """False where the archive has the whole run already; else its records are to be added.
-
-        A copy of another end of the same run, of which Redis has lost the memory, is replaced.
+        """Begin a copy; false where the archive has the complete run already. A copy of another end of the
+        same run, which Redis has since lost, is replaced.
         """
         with self._database.writing() as connection:
             connection.execute(upsert_run(self._database.dialect), self._head(run))
