@@ -1,4 +1,4 @@
-"""What the pages show, as JSON; and what their buttons do."""
+"""Serves the data of the pages as JSON, and the actions of their buttons."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class RunData(Data):
 
 
 class ItemData(Data):
-    """One item, with the attempts that this Flower has heard of."""
+    """One item, with the attempts whose events this Flower has received."""
 
     async def get(self, team: str, run: str, item: str) -> None:
         """Send one item and its attempts."""
@@ -87,7 +87,7 @@ class RunAction(Data):
 
     def _ask(self, ref: RunRef, verb: str, who: str) -> None:
         deployment = self.readers.deployment
-        deployment.runs.overview(ref)  # raises where there is no such run: nothing is written below any name
+        deployment.runs.overview(ref)  # raises for an unknown run, so that no request names one
         match verb:
             case "pause":
                 deployment.outbox.pause(ref, who)
