@@ -21,9 +21,8 @@ NAMES = (MAX_WORKERS, PREDICT_RATE, SCORER_RATE, MAX_RETRIES, PREDICT_TIMEOUT, S
 
 @dataclass(frozen=True, slots=True)
 class MlflowBounds:
-    """What the variables say; ``None``: not set, so Fairlane's own default holds.
-
-    Rates are starts per second; 0 is no limit of the run's own. Timeouts are in seconds.
+    """The values of the variables; ``None``: not set, so Fairlane's default applies. Rates are starts per
+    second; 0: the run sets no limit. Timeouts are in seconds.
     """
 
     max_concurrent: int | None = None
