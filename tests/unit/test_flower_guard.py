@@ -98,7 +98,7 @@ def test_with_the_login_pages_and_data_are_there(locked: Served, real_redis: Red
         assert client.get("/fairlane/data/teams").json()["teams"][0]["team"] == "search"
 
 
-def test_who_presses_a_button_is_reported_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
+def test_the_user_of_a_button_is_reported_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
     ref = submitted(real_redis)
     with locked.client(login=True) as client:
         headers = token(client)
