@@ -19,7 +19,7 @@ from tempfile import TemporaryDirectory
 import aiohttp
 import httpx
 
-from fairlane.embedded.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, preferred_or_free
 from fairlane_workers.transport import Transport
 from tests.benchmarks.report import Finding
 from tests.support.tls import Certificates
@@ -134,7 +134,7 @@ def _server(folder: Path) -> Iterator[tuple[str, Path]]:
     """uvicorn, in a process of its own."""
     made = Certificates(folder)
     certificate, key = made.issue("server", LOOPBACK)
-    port = next(wished_or_free(None))
+    port = next(preferred_or_free(None))
     options = {
         "--host": LOOPBACK,
         "--port": port,

@@ -139,7 +139,7 @@ def test_gemini_makes_the_embeddings_of_one_text_or_of_several() -> None:
     assert isinstance(simulated(embed("a"), GeminiWire(), status_always=429), RateLimited)
 
 
-def test_gemini_gets_openais_names_in_its_own() -> None:
+def test_openais_parameters_are_translated_for_gemini() -> None:
     reply = http(200, {"embedding": {"values": [1, 0]}, "usageMetadata": {"promptTokenCount": 3}})
     asked = embed("a", dimensions=2, encoding_format="base64", task_type="SEMANTIC_SIMILARITY")
     outcome, server = call(GeminiWire(), asked, [reply])

@@ -94,7 +94,7 @@ def test_a_run_goes_from_submission_to_its_last_evaluation(redis: Redis) -> None
     assert 0 < redis.pttl(d.keys.rows(ref)) <= TTL_MS
 
 
-def test_copies_strangers_and_latecomers_change_nothing(redis: Redis) -> None:
+def test_duplicate_unknown_and_late_reports_change_nothing(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.queued_lane(jobs=2)
     attempt = d.start(ref)[0]
@@ -116,7 +116,7 @@ def test_a_job_waits_its_delay_and_comes_back(redis: Redis) -> None:
     assert d.claim(d.take(ref, 1)[0]) == Claim(attempts=1, rate_limits=1, waited_ms=0)
 
 
-def test_lapsed_leases_and_those_of_the_dead_come_back(redis: Redis) -> None:
+def test_lapsed_leases_and_those_of_dead_workers_are_recovered(redis: Redis) -> None:
     d = Deployment(redis)
     ref = d.queued_lane(jobs=3)
     lapsing, held, kept = (d.start(ref, worker=worker)[0] for worker in ("w1", "w2", "w3"))

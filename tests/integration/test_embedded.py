@@ -144,14 +144,14 @@ def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
     embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     taken, free = int(embedded.url.rpartition(":")[2].removesuffix("/0")), next(ports.free_ports())
-    monkeypatch.setattr("fairlane.embedded.server.wished_or_free", lambda _: iter([taken, taken, free]))
+    monkeypatch.setattr("fairlane.embedded.server.preferred_or_free", lambda _: iter([taken, taken, free]))
     with start_embedded(tmp_path / "other") as server:
         assert server.url == f"redis://127.0.0.1:{free}/0"
 
 
 def test_a_wished_port_that_is_taken_does_not_matter(embedded: EmbeddedRedis, tmp_path: Path) -> None:
     taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
-    with start_embedded(tmp_path / "other", wished_port=taken) as server:
+    with start_embedded(tmp_path / "other", preferred_port=taken) as server:
         assert server.url != embedded.url
         assert ping(server.url) is None
 

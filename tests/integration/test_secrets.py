@@ -16,7 +16,7 @@ import pytest
 from pydantic import SecretStr
 
 from fairlane.embedded.guard import Guard
-from fairlane.embedded.ports import LOOPBACK, answers, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, answers, preferred_or_free
 from fairlane.embedded.processes import Process
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.local.plan import FAIRLANE
@@ -90,7 +90,7 @@ def left(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Left]:
 def _full_run(deployment: Cluster) -> Left:
     tap = Wiretap(deployment.stack.redis_url)
     try:
-        port = next(wished_or_free(None))
+        port = next(preferred_or_free(None))
         with beside(deployment, "flower", deployment.stack.plan.flower_command(port)):
             wait_until(lambda: answers(LOOPBACK, port))
             wait_until(lambda: _listens(deployment, port), interval=0.5)

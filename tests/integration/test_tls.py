@@ -23,7 +23,7 @@ from fairlane.config.environment import child_environment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import StoreUnavailable
 from fairlane.embedded.guard import Guard
-from fairlane.embedded.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, preferred_or_free
 from fairlane.embedded.processes import Process
 from fairlane.embedded.server import start_embedded
 from fairlane.local.plan import FAIRLANE
@@ -116,7 +116,7 @@ def test_the_command_line_and_the_doctor_work_over_tls(secure: Cluster) -> None:
 
 
 def test_flower_works_over_tls(secure: Cluster) -> None:
-    port, guard = next(wished_or_free(None)), Guard()
+    port, guard = next(preferred_or_free(None)), Guard()
     env = {**secure.stack.environment, "FLOWER_UNAUTHENTICATED_API": "true"}
     log = secure.directory / "data" / "logs" / "flower.log"
     flower = Process("flower", secure.stack.plan.flower_command(port), log=log, guard=guard, env=env)

@@ -14,7 +14,7 @@ from redis.exceptions import ResponseError
 
 from fairlane.datasets.sessions import Numbering
 from fairlane.lab.rehearsal.virtual.simulated_workers import JUDGE_TOKENS, ref_of
-from fairlane.model.choices import TURN_FIELDS
+from fairlane.model.choices import TURN_FIELDS_VERSION
 from fairlane.model.evaluators import Judge
 from fairlane.model.job import Attempt
 from fairlane.model.outcome import Outcome, PermanentFailure, ServerError, Success
@@ -40,7 +40,7 @@ RUNS: dict[str, dict[str, Any]] = {
     "some first": {"order": {"serial_field": "first"}},
     "conversations": {
         "order": {"conversation": True, "conversation_field": "s", "turns": True},
-        "version": TURN_FIELDS,
+        "version": TURN_FIELDS_VERSION,
     },
     "budget": {"bounds": {"budget_tokens": 10_000}},
     "few at once": {"bounds": {"max_concurrent": 2}},

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, Evaluation, read_evaluation
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import UnsupportedError
 from fairlane.model.job import JobState
@@ -31,14 +31,14 @@ class Folder:
         path.write_text(text)
         return path
 
-    def read(self, text: str, **wishes: Any) -> Evaluation:
+    def read(self, text: str, **cli_options: Any) -> Evaluation:
         path = self.write("promptfooconfig.yaml", text)
-        return read_evaluation(path, Wishes(**{"connections": KNOWN, **wishes}))
+        return read_evaluation(path, CliOptions(**{"connections": KNOWN, **cli_options}))
 
-    def refusals(self, text: str, **wishes: Any) -> list[str]:
+    def refusals(self, text: str, **cli_options: Any) -> list[str]:
         """The problems, without the folder's name."""
         try:
-            self.read(text, **wishes)
+            self.read(text, **cli_options)
         except UnsupportedError as error:
             return [str(each).replace(f"{self.path}/", "") for each in error.problems]
         raise AssertionError("nothing was refused")

@@ -13,7 +13,7 @@ from pathlib import Path
 import trustme
 
 from fairlane.config.environment import child_environment
-from fairlane.embedded.ports import LOOPBACK, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, preferred_or_free
 from tests.support.tools import lacking
 from tests.support.wait import wait_until
 
@@ -132,7 +132,7 @@ def tls_redis(
 ) -> Iterator[TlsRedis]:
     """A server with this certificate. ``known_clients``: clients need one of the same authority, too."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = TlsRedis(next(wished_or_free(None)))
+    server = TlsRedis(next(preferred_or_free(None)))
     options = {
         "port": 0,
         "tls-port": server.port,

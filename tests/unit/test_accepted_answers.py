@@ -51,7 +51,7 @@ def test_a_list_means_any_of_its_answers(spec: Any, output: str, expected: Any, 
 
 @pytest.mark.parametrize("spec", ALL, ids=lambda spec: spec.kind)
 @pytest.mark.parametrize("expected", [[], [{"x": 1}], [["x"]], ["x", None], ""])
-def test_what_accepts_nothing_gives_no_score(spec: Any, expected: Any) -> None:
+def test_an_expectation_that_accepts_nothing_gives_no_score(spec: Any, expected: Any) -> None:
     for output in ("", "x", "1", json.dumps(expected)):
         result = scored(spec, output, expected)
         assert result.value is None
@@ -127,14 +127,14 @@ def test_the_json_of_an_object_is_right_in_any_form(value: Any, indent: int | No
         *(("cafe\u0301", "caf\u00e9"), ("a\r\nb", "a\nb"), ("co\u00adop", "coop"), ("a\u200db", "ab")),
     ],
 )
-def test_what_nobody_sees_makes_no_difference(output: str, expected: str) -> None:
+def test_invisible_differences_do_not_count(output: str, expected: str) -> None:
     assert scored(exact_match("a"), output, expected) == RIGHT
     assert scored(exact_match("a"), expected, output) == RIGHT
     assert scored(exact_match("a", strip=False), output, expected) == WRONG
 
 
 @pytest.mark.parametrize("output", ["Paris.", '"Paris"', "**Paris**", "Pa ris", "P\u00e1ris"])
-def test_what_everybody_sees_is_a_difference(output: str) -> None:
+def test_visible_differences_count(output: str) -> None:
     assert scored(exact_match("a"), output, "Paris") == WRONG
 
 

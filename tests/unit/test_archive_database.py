@@ -142,7 +142,7 @@ def test_what_a_driver_says_loses_the_password_and_the_url(database: Database) -
     database._secrets = ["hunter2", url.get_secret_value()]
     cause = sqlite3.OperationalError(f"no password hunter2 for {url.get_secret_value()} of pg://u:x@h")
     error = OperationalError("select 'people''s data'", {"row": "data"}, cause)
-    with pytest.raises(ArchiveUnavailable) as caught, database._telling():
+    with pytest.raises(ArchiveUnavailable) as caught, database._without_secrets():
         raise error
     shown = "".join(traceback.format_exception(caught.value))
     assert "OperationalError: no password *** for *** of pg://u:***@h" in shown

@@ -205,7 +205,7 @@ def test_temporary_credentials_are_renewed_before_they_end() -> None:
         (ConnectTimeoutError(endpoint_url="http://sts"), TransportError, "http://sts"),
     ],
 )
-def test_what_hinders_is_reported_for_a_moment_and_then_tried_again(
+def test_a_failed_credential_lookup_is_cached_briefly_and_then_retried(
     answer: object, kind: type[Exception], text: str
 ) -> None:
     clock, found = ManualClock(1), Found(answer, Credentials(IDENTITY, SECRET))

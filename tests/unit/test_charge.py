@@ -53,7 +53,7 @@ def test_a_charge_is_of_whole_tokens_and_never_negative(
 
 
 @given(estimates, models)
-def test_what_nobody_reports_stays_as_it_was_reserved(reserved: Estimate, model: ChargeModel) -> None:
+def test_without_reported_usage_the_reservation_is_charged(reserved: Estimate, model: ChargeModel) -> None:
     assert charged(Usage(), reserved, model) == reserved
 
 

@@ -23,7 +23,7 @@ USAGE = Usage(10, 20)  # 30 used, and with 256 of max_tokens 266 reserved
         ("used", 9_850, "unknown"),
     ],
 )
-def test_what_is_gone_shows_how_it_was_charged(charge: str, left: float, verdict: str) -> None:
+def test_the_remaining_quota_shows_the_charge_model(charge: str, left: float, verdict: str) -> None:
     model = LaneLimits(charge=charge)  # type: ignore[arg-type]
     assert check_charge(model, USAGE, 256, AxisHint(10_000, left)).verdict == verdict
 

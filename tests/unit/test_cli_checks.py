@@ -106,7 +106,7 @@ def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:
         (replace(SOUND, memory_used=11 * MIB, memory_limit=10 * MIB), "redis memory", Grade.FAIL),
     ],
 )
-def test_what_is_wrong_with_the_server(server: ServerView | None, check: str, grade: Grade) -> None:
+def test_problems_of_the_server_are_found(server: ServerView | None, check: str, grade: Grade) -> None:
     found = trouble(server=server)
     assert (found.check, found.grade) == (check, grade)
 

@@ -187,7 +187,7 @@ class TestShowing:
         for said in ("charge = reserved", "x-team", "http://proxy:3128", "overloaded", "api-key"):
             assert said in shown
 
-    def test_what_an_operator_says_of_its_one_lane_is_part_of_it(self, line: Line) -> None:
+    def test_lane_settings_are_part_of_a_connections_limits(self, line: Line) -> None:
         assert line.json("show", "claude")["limits"] == {"tokens_per_minute": 1000}
 
     def test_one_that_is_not_there_is_reported_with_those_that_are(self, line: Line) -> None:

@@ -148,7 +148,7 @@ def test_sigterm_ends_a_command_as_an_interruption() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_whoever_insists_while_nothing_looks_ends_the_process() -> None:
+def test_a_repeated_signal_ends_a_process_that_checks_none() -> None:
     script = (
         "import signal\n"
         "from fairlane.cli.failures import interruptible\n"

@@ -34,7 +34,7 @@ def report(queued: int = 0, **changes: object) -> LaneReport:
         (AxisView(), Allowed(None, "unlimited")),
     ],
 )
-def test_the_rate_in_force_is_reported_with_whose_word_it_is(axis: AxisView, allowed: Allowed) -> None:
+def test_the_rate_in_force_is_reported_with_its_source(axis: AxisView, allowed: Allowed) -> None:
     assert report(axes={**IDLE.axes, "requests": axis}).allowed == allowed
 
 
@@ -265,7 +265,7 @@ def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
     assert axes["output"]["allowed"] is None
 
 
-def test_the_places_of_a_lane_are_reported_with_whose_word_they_are(cli: CommandLine) -> None:
+def test_the_concurrency_limit_of_a_lane_is_reported_with_its_source(cli: CommandLine) -> None:
     d = cli.stage.deployment
     assert d.lanes.view("sim:fast").places == Places()
     for fields, places in (

@@ -16,7 +16,7 @@ def test_a_time_is_written_in_utc_to_the_millisecond() -> None:
     assert iso(NOW + 45) == "2023-11-14T22:13:20.045Z"
 
 
-def test_what_has_not_happened_has_no_time() -> None:
+def test_a_missing_moment_has_no_time() -> None:
     assert iso(None) is None
     assert ago(None, NOW) == "–"
 

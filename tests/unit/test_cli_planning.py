@@ -16,7 +16,7 @@ from fairlane.local.plan import StackPlan
 from fairlane.local.planning import (
     REDIS_PORT,
     choose_redis,
-    keep_out_of_git,
+    hide_data_dir,
     settings_for,
     simulated_connections,
     simulator_port,
@@ -121,9 +121,9 @@ def test_another_terminal_sees_what_its_settings_do_not_say(given: EmbeddedRedis
 
 
 def test_a_file_that_keeps_git_away_is_left_as_it_is(tmp_path: Path) -> None:
-    keep_out_of_git(tmp_path / "data")
+    hide_data_dir(tmp_path / "data")
     mark = tmp_path / "data" / ".gitignore"
     assert mark.read_text() == "*\n"
     mark.write_text("logs\n")
-    keep_out_of_git(tmp_path / "data")
+    hide_data_dir(tmp_path / "data")
     assert mark.read_text() == "logs\n"

@@ -13,7 +13,7 @@ from fairlane.core import errors
 from tests.support.stage import Stage
 
 
-def test_everything_in_all_is_there() -> None:
+def test_every_name_in_all_exists() -> None:
     assert sorted(fairlane.__all__) == sorted(set(fairlane.__all__))
     assert [name for name in fairlane.__all__ if not hasattr(fairlane, name)] == []
 

@@ -157,7 +157,7 @@ def test_a_stream_has_each_record_once_although_a_cell_went_away_in_between(
     assert not fails
 
 
-def test_what_ends_a_part_ends_the_stream_with_that_error(two: Two) -> None:
+def test_an_error_of_one_cell_ends_the_stream(two: Two) -> None:
     run = two.submit(admit=("west",))
     two.answer(run, "west", 3)
     two.stages["east"].refuse(run.ids["east"], "no such thing")

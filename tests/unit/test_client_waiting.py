@@ -150,7 +150,7 @@ def test_whoever_gives_up_is_told_that_the_run_goes_on_and_how_to_wait_again(sta
         assert "fairlane up" not in str(raised.value)
 
 
-def test_who_never_reached_redis_is_told_to_start_one(stage: Stage) -> None:
+def test_a_client_that_never_reached_redis_is_advised_to_start_it(stage: Stage) -> None:
     run = submit(stage)
     connect(stage, connected=False)
     with pytest.raises(StoreUnavailable, match="`fairlane up`"):

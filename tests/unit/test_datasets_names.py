@@ -14,7 +14,7 @@ from pyarrow import parquet
 
 from fairlane.apps.batchfile.reading import BatchFileError, check_batch
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.lines import Broken, unique
+from fairlane.datasets.lines import MalformedFile, unique_keys
 from fairlane.datasets.rows import read_rows
 
 TWICE = pa.Table.from_arrays([pa.array([1, 2]), pa.array([3, 4])], names=["a", "a"])
@@ -78,8 +78,8 @@ def test_two_keys_of_one_name_in_a_batch_file_are_refused(tmp_path: Path) -> Non
 def test_an_object_is_read_whole_or_refused(pairs: list[tuple[str, int]]) -> None:
     text = "{" + ", ".join(f"{json.dumps(name)}: {value}" for name, value in pairs) + "}"
     try:
-        read = json.loads(text, object_pairs_hook=unique)
-    except Broken:
+        read = json.loads(text, object_pairs_hook=unique_keys)
+    except MalformedFile:
         assert len({name for name, _ in pairs}) < len(pairs)
     else:
         assert list(read.items()) == pairs

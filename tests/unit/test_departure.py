@@ -79,7 +79,7 @@ def test_a_pause_sends_nothing_late_once_the_usual_delay_is_known() -> None:
             each.leave()
 
 
-def test_what_is_usual_is_forgotten_after_a_minute() -> None:
+def test_the_usual_delay_is_forgotten_after_a_minute() -> None:
     clock = ManualClock()
     usual = UsualDelay(clock.monotonic_ms)
     usual.note(5)

@@ -98,7 +98,7 @@ def test_a_server_that_takes_no_writes_is_found_out(
     assert sound.refusing is None
 
 
-def test_who_may_not_write_tries_nothing(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_read_only_user_does_not_test_writes(real_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: str) -> None:
         raise NoPermissionError("this user has no permissions to run the 'unlink' command")
 

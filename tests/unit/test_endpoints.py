@@ -119,7 +119,7 @@ def test_a_default_of_calls_at_once_is_the_limit_of_an_endpoint() -> None:
     assert Lanes(redis, Keys("test")).view(lane).limits == LaneLimits(max_concurrency=7)
 
 
-def test_what_the_operator_says_of_an_endpoint_stands() -> None:
+def test_configured_limits_of_an_endpoint_apply() -> None:
     redis = fakeredis.FakeRedis()
     lanes = registry(redis, {"http:api.example.com:8080": LaneLimits(max_concurrency=50)})
     lane = lanes.lane_of("a:x")

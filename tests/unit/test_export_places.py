@@ -196,7 +196,7 @@ def test_an_earlier_file_goes_but_no_link_and_no_pipe(pipe: Path, tmp_path: Path
     assert link.is_symlink()
 
 
-def test_what_breaks_off_leaves_a_pipe(pipe: Path) -> None:
+def test_an_aborted_write_leaves_a_pipe(pipe: Path) -> None:
     with read_meanwhile(pipe) as found, pytest.raises(ValueError, match="gone"):
         _break_off(pipe)
     assert stat.S_ISFIFO(pipe.lstat().st_mode)

@@ -12,7 +12,7 @@ import pytest
 from redis import Redis
 
 from fairlane.flower.installing import routes, task_routes
-from fairlane.flower.web.pages import OURS, STATIC
+from fairlane.flower.web.pages import OWN_TEMPLATES, STATIC
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from tests.support.flower_app import Served, served
@@ -98,7 +98,7 @@ def test_with_the_login_pages_and_data_are_there(locked: Served, real_redis: Red
         assert client.get("/fairlane/data/teams").json()["teams"][0]["team"] == "search"
 
 
-def test_who_presses_a_button_is_reported_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
+def test_the_user_of_a_button_is_reported_to_the_scheduler(locked: Served, real_redis: Redis) -> None:
     ref = submitted(real_redis)
     with locked.client(login=True) as client:
         headers = token(client)
@@ -243,7 +243,7 @@ def test_pages_are_reported_to_load_nothing_from_elsewhere(unlocked: Served) -> 
 
 
 def test_no_file_of_ours_names_an_address_or_makes_markup_of_text() -> None:
-    files = [path for folder in (OURS, STATIC) for path in folder.rglob("*") if path.is_file()]
+    files = [path for folder in (OWN_TEMPLATES, STATIC) for path in folder.rglob("*") if path.is_file()]
     own = [path for path in files if "uplot" not in path.parts]
     assert len(own) > 12
     for path in own:

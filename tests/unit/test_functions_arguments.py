@@ -64,7 +64,7 @@ def test_one_that_takes_any_names_gets_all() -> None:
     assert given(lambda text, **named: text, SCORE) == "yes"
 
 
-def test_one_whose_signature_nobody_knows_takes_the_one_thing() -> None:
+def test_a_function_without_a_signature_gets_the_single_argument() -> None:
     assert given(max, {"session": [1, 3, 2]}) == 3
 
 

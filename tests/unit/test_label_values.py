@@ -16,7 +16,7 @@ def test_there_are_never_more_values_than_said_and_one(names: list[str], most: i
     assert shown <= {(name,) for name in names} | {(OTHER,)}
 
 
-def test_who_came_first_keeps_the_name() -> None:
+def test_the_first_values_keep_their_labels() -> None:
     values = LabelValues(2)
     assert [values.of(name) for name in ("a", "b", "c", "a", "c")] == [
         ("a",),

@@ -89,7 +89,7 @@ def test_the_share_of_refusals_and_the_rate_come_from_samples() -> None:
     assert used_per_minute(samples, 61_000) == 6
 
 
-def test_what_is_most_asked_of_lanes_is_what_all_their_samples_show(history: History) -> None:
+def test_lately_agrees_with_all_samples(history: History) -> None:
     for lane, most in (("a", 5), ("b", 13), ("c", 300)):
         readings = [reading(n * 5_000, 3 * n, finished=2 * n, refused=n // 2) for n in range(most)]
         history.append((FINE, lane, each) for each in readings)

@@ -299,7 +299,7 @@ def test_after_any_changes_those_that_agree_share_and_nobody_else(
         assert share_lanes({name: identities[name] for name in shuffled}, chosen) == chosen
 
 
-def test_who_may_not_join_stays_apart_and_who_has_joined_stays() -> None:
+def test_lanes_join_only_if_allowed_and_stay_joined() -> None:
     identities = {"a": "1", "b": "1"}
     assert share_lanes(identities, {}, lambda one, other: False) == {"a": "a", "b": "b"}
     assert share_lanes(identities, {"a": "a", "b": "a"}, lambda one, other: False) == {"a": "a", "b": "a"}

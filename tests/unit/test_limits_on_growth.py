@@ -41,7 +41,7 @@ def test_a_limit_on_growth_is_recognised(kinds: tuple[str, ...], message: str | 
         None,
     ],
 )
-def test_another_rate_limit_is_none(message: str | None) -> None:
+def test_other_rate_limits_are_not_limits_on_growth(message: str | None) -> None:
     assert not limits_growth(ErrorBody(("rate_limit_exceeded",), message))
 
 

@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 from fairlane.cli.main import app
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LocalStackError
-from fairlane.local.joining import require_nobody
+from fairlane.local.joining import require_unused
 from fairlane.local.plan import StackPlan
 from fairlane.local.up_command import missing
 from fairlane.store.write.workers import WorkerInfo, Workers
@@ -27,19 +27,19 @@ def place(redis: Redis) -> tuple[Settings, str]:
 
 def test_a_deployment_that_is_up_is_not_joined_unasked(real_redis: Redis) -> None:
     settings, url = place(real_redis)
-    require_nobody(settings, url)
+    require_unused(settings, url)
     stage = Stage(real_redis)
     for name in ("w1", "w2"):
         info = WorkerInfo(name, 10, (), "1", 1, "host", 0)
         Workers(stage.keys).beat(name, info, (), 1000, changed=False).run(real_redis)
     with pytest.raises(LocalStackError, match="2 workers are alive") as caught:
-        require_nobody(settings, url)
+        require_unused(settings, url)
     assert "--join adds processes to it" in str(caught.value)
 
 
 def test_a_server_that_does_not_answer_is_not_its_matter(tmp_path: Path) -> None:
-    require_nobody(Settings(), f"unix://{tmp_path}/none")
-    require_nobody(Settings(), "no-url")
+    require_unused(Settings(), f"unix://{tmp_path}/none")
+    require_unused(Settings(), "no-url")
 
 
 def up(*options: str, **variables: str) -> Any:

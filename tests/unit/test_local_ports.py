@@ -9,7 +9,7 @@ from itertools import islice
 
 import pytest
 
-from fairlane.embedded.ports import FIRST, LAST, LOOPBACK, answers, free_ports, is_free, wished_or_free
+from fairlane.embedded.ports import FIRST, LAST, LOOPBACK, answers, free_ports, is_free, preferred_or_free
 
 
 @pytest.fixture
@@ -34,12 +34,12 @@ def test_a_taken_port_is_never_given_out() -> None:
 
 def test_a_wish_is_granted_if_the_port_is_free() -> None:
     wish = next(free_ports())
-    assert next(wished_or_free(wish)) == wish
+    assert next(preferred_or_free(wish)) == wish
 
 
 def test_a_wish_for_a_taken_port_gets_another(listener: socket.socket) -> None:
     taken = listener.getsockname()[1]
-    assert next(wished_or_free(taken)) != taken
+    assert next(preferred_or_free(taken)) != taken
 
 
 def test_something_that_listens_answers_and_nothing_else_does(listener: socket.socket) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from fairlane.embedded.private import make_private
 from fairlane.embedded.server import start_embedded
-from fairlane.local.planning import keep_out_of_git
+from fairlane.local.planning import hide_data_dir
 
 
 @pytest.fixture(autouse=True)
@@ -35,10 +35,10 @@ def test_missing_folders_are_made_private_and_others_stay(tmp_path: Path) -> Non
 
 def test_a_data_directory_is_private_also_one_of_an_earlier_start(tmp_path: Path) -> None:
     data = tmp_path / ".fairlane"
-    keep_out_of_git(data)
+    hide_data_dir(data)
     assert mode(data) == 0o700
     data.chmod(0o755)
-    keep_out_of_git(data)
+    hide_data_dir(data)
     assert mode(data) == 0o700
 
 
@@ -46,7 +46,7 @@ def test_a_directory_of_somebody_else_keeps_its_mode(tmp_path: Path) -> None:
     data = tmp_path / "project"
     data.mkdir(mode=0o755)
     (data / ".gitignore").write_text("build/\n", encoding="utf-8")
-    keep_out_of_git(data)
+    hide_data_dir(data)
     assert mode(data) == 0o755
     assert (data / ".gitignore").read_text(encoding="utf-8") == "build/\n"
 

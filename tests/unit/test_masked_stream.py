@@ -59,7 +59,7 @@ def test_no_piece_and_no_two_together_hold_a_run_of_a_key(key: str, way: str, cu
 
 
 @given(text=st.text(max_size=300), cuts=CUTS)
-def test_less_than_a_run_is_held_back(text: str, cuts: list[int]) -> None:
+def test_at_most_a_short_tail_is_buffered(text: str, cuts: list[int]) -> None:
     stream, arrived, passed = MaskedStream(lambda: Secrets([KEY])), "", ""
     for piece in pieces_of(text.replace("\\", "/"), cuts):
         arrived += piece

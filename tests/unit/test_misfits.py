@@ -80,7 +80,7 @@ def test_a_node_of_a_cluster_is_named_as_one(error: RedisError) -> None:
     assert "redis+cluster://" in str(unavailable(URL, error))
 
 
-def test_whatever_a_server_answers_it_is_not_away() -> None:
+def test_a_server_that_answers_an_error_is_not_unreachable() -> None:
     shown = unavailable(URL, ResponseError("NOTBUSY No scripts in execution right now"))
     assert "Redis answered NOTBUSY" in str(shown)
     assert "cannot reach" not in str(shown)

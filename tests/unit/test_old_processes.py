@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.choices import SPEC_VERSION, UNSTATED_SPEC_VERSION
 from fairlane.model.run import Order
 from fairlane.store.read.overview import DeploymentReader, LeaderView
 from fairlane.store.write.leader import LeaderLease
@@ -60,7 +60,7 @@ def test_the_leader_says_which_specs_it_reads(asked: Asked) -> None:
     assert found.specs == SPEC_VERSION
     old_leader(asked.d)
     assert (found := reader.leader()) is not None
-    assert (found.identity, found.specs) == ("old", UNSAID_SPECS)
+    assert (found.identity, found.specs) == ("old", UNSTATED_SPEC_VERSION)
     asked.d.redis.hset(asked.d.keys.leader, "until_ms", "0")
     LeaderLease(asked.d.redis, asked.d.keys, "new", 1000, "cd").acquire(asked.d.now_ms)
     assert (found := reader.leader()) is not None
@@ -79,7 +79,7 @@ def test_a_leader_that_skips_the_run_is_why_it_waits(asked: Asked) -> None:
     assert asked.why("r1/3").sentence == found.sentence
 
 
-@pytest.mark.parametrize("version", [1, UNSAID_SPECS])
+@pytest.mark.parametrize("version", [1, UNSTATED_SPEC_VERSION])
 def test_a_run_that_old_processes_can_read_names_none(asked: Asked, version: int) -> None:
     run_of(asked, version)
     old_leader(asked.d)
@@ -116,14 +116,14 @@ def test_jobs_to_be_tried_again_beside_an_old_worker_name_it(asked: Asked) -> No
 
 
 def test_the_doctor_names_processes_that_are_too_old() -> None:
-    old, current = worker("w0", specs=UNSAID_SPECS), worker("w1")
-    leader = LeaderView("scheduler-1", 3, NOW + 1000, UNSAID_SPECS)
+    old, current = worker("w0", specs=UNSTATED_SPEC_VERSION), worker("w1")
+    leader = LeaderView("scheduler-1", 3, NOW + 1000, UNSTATED_SPEC_VERSION)
     (first, second) = troubles(leader=leader, beats=(old, current))
     assert (first.check, first.detail) == (
         "versions",
-        f"scheduler-1, which leads, reads specs up to version {UNSAID_SPECS} of {SPEC_VERSION}",
+        f"scheduler-1, which leads, reads specs up to version {UNSTATED_SPEC_VERSION} of {SPEC_VERSION}",
     )
-    assert second.detail == f"worker w0 reads specs up to version {UNSAID_SPECS} of {SPEC_VERSION}"
+    assert second.detail == f"worker w0 reads specs up to version {UNSTATED_SPEC_VERSION} of {SPEC_VERSION}"
     assert "Upgrade the workers" in second.remedy
 
 

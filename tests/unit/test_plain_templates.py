@@ -79,7 +79,7 @@ def test_a_plain_template_renders_as_jinja_does(text: str, q: object, n: object)
 
 
 @given(st.lists(SIGNS, max_size=8).map("".join), VALUES, VALUES)
-def test_what_is_called_linear_is_no_longer_than_its_bound(text: str, q: object, n: object) -> None:
+def test_a_linear_template_stays_within_its_bound(text: str, q: object, n: object) -> None:
     try:
         template = Template("prompt", text)
     except TemplateError:

@@ -140,7 +140,7 @@ PilImage.__name__ = "Image"
     ],
     ids=lambda value: type(value).__name__,
 )
-def test_what_no_row_holds_has_a_remedy_of_its_own(value: Any, remedy: str) -> None:
+def test_values_that_no_row_can_hold_have_their_own_remedy(value: Any, remedy: str) -> None:
     error = refusal([{"a": 1}, {"a": value}])
     assert error.row == 2
     assert remedy in error.remedy

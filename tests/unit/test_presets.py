@@ -33,7 +33,7 @@ def settings(lanes: dict[str, Any] | None = None, **connections: dict[str, Any])
 
 
 class TestWhatAPresetSays:
-    def test_there_are_twenty(self) -> None:
+    def test_there_are_twenty_presets(self) -> None:
         assert len(PROVIDERS) == 20
         assert set(PRESETS) == set(PROVIDERS)
 
@@ -94,7 +94,7 @@ class TestWhatAPresetSays:
         }
         assert connection("groq", error_map={"498": "timed_out"}).error_map == {"498": "timed_out"}
 
-    def test_what_is_given_goes_before_what_is_known(self) -> None:
+    def test_given_settings_override_the_preset(self) -> None:
         given = {"base_url": "https://proxy.example/v1", "api_key_env": "MINE", "limit_headers": "generic"}
         made = connection("groq", **given)
         assert {name: getattr(made, name) for name in given} == given
@@ -158,12 +158,12 @@ class TestLanes:
         assert (known.output_factor, known.charge) == (factor, "reserved")
 
     @pytest.mark.parametrize("name", ["ollama", "vllm", "deepseek"])
-    def test_where_calls_in_flight_are_what_is_limited_no_rate_is_sought(self, name: str) -> None:
+    def test_providers_that_limit_concurrency_have_no_rate(self, name: str) -> None:
         known = settings(x={"provider": name}).limits_of("x")
         assert known is not None
         assert known.requests_per_minute == 0
 
-    def test_the_operators_word_on_a_lane_goes_before_the_providers(self) -> None:
+    def test_lane_settings_override_the_preset(self) -> None:
         stated = {"a:m": {"charge": "used", "tokens_per_minute": 5}}
         a = {"provider": "azure_openai", "base_url": "https://x.openai.azure.com"}
         known = settings(stated, a=a)
@@ -178,7 +178,7 @@ class TestLanes:
         assert other is not None
         assert other.charge == "reserved"
 
-    def test_the_operators_word_on_a_connection_goes_before_the_providers(self) -> None:
+    def test_connection_settings_override_the_preset(self) -> None:
         known = settings(c={"provider": "cerebras", "charge": "used"})
         assert known.limits_of("c:m") is None
         plain = {"protocol": "openai", "base_url": "https://x/v1", "charge": "reserved"}
@@ -186,7 +186,7 @@ class TestLanes:
         assert limits is not None
         assert limits.model_dump(exclude_unset=True) == {"charge": "reserved"}
 
-    def test_of_a_lane_that_nobody_describes_nothing_is_known(self) -> None:
+    def test_an_unconfigured_lane_has_no_limits(self) -> None:
         known = settings(c={"protocol": "openai", "base_url": "https://x/v1"})
         assert known.limits_of("c:m") is None
         assert known.limits_of("python:app:f") is None

@@ -74,7 +74,7 @@ def test_a_whole_answer_has_no_first_piece(served: ServedProvider) -> None:
         ({}, "plain", None, None),
     ],
 )
-def test_in_whose_words_limits_are_reported_and_how_that_is_known(
+def test_the_dialect_of_limit_headers_is_reported_with_its_source(
     served: ServedProvider, given: dict[str, str], model: str, dialect: str | None, known_by: str | None
 ) -> None:
     limits = report_of(served, model, given=given)["limits"]

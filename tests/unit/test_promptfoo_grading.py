@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.evaluation import Evaluation
-from fairlane.apps.promptfoo.grading.asks import Ask, Chat, asked, first_object, grade
+from fairlane.apps.promptfoo.grading.questions import Chat, Question, chat_from, first_object, grade
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
@@ -28,7 +28,9 @@ def read(folder: Folder, text: str) -> Evaluation:
 
 
 def verdicts(
-    evaluation: Evaluation, outputs: Sequence[tuple[int, str]], ask: Callable[[Sequence[Ask]], Sequence[Any]]
+    evaluation: Evaluation,
+    outputs: Sequence[tuple[int, str]],
+    ask: Callable[[Sequence[Question]], Sequence[Any]],
 ) -> list[Verdict]:
     """The verdicts on outputs of the first row, each with its prompt's number."""
     (run,) = evaluation.runs
@@ -40,13 +42,13 @@ def verdicts(
     return [verdict for _, _, verdict in sorted(found, key=lambda each: each[0].item)]
 
 
-def answering(*rounds: Sequence[Any]) -> Callable[[Sequence[Ask]], Sequence[Any]]:
+def answering(*rounds: Sequence[Any]) -> Callable[[Sequence[Question]], Sequence[Any]]:
     """Answers round after round, as many as are asked for."""
     left = list(rounds)
 
-    def answer(asks: Sequence[Ask]) -> Sequence[Any]:
-        answers = left.pop(0) if asks else []
-        assert len(answers) == len(asks)
+    def answer(questions: Sequence[Question]) -> Sequence[Any]:
+        answers = left.pop(0) if questions else []
+        assert len(answers) == len(questions)
         return answers
 
     return answer
@@ -105,11 +107,11 @@ def test_a_rubric_prompt_of_the_configuration_is_asked_and_its_json_read(folder:
         {"role": "user", "content": "{{output}}"},
     ]
     text = asserting({"type": "llm-rubric", "value": "is kind"}, options={"rubricPrompt": words})
-    seen: list[Ask] = []
+    seen: list[Question] = []
 
-    def answer(asks: Sequence[Ask]) -> Sequence[Any]:
-        seen.extend(asks)
-        return ['Well: {"pass": true, "score": 0.4, "reason": "r"}' for _ in asks]
+    def answer(questions: Sequence[Question]) -> Sequence[Any]:
+        seen.extend(questions)
+        return ['Well: {"pass": true, "score": 0.4, "reason": "r"}' for _ in questions]
 
     (found,) = verdicts(read(folder, text), [(0, "an output")], answer)
     assert (found.outcome, found.score) == ("passed", 0.4)
@@ -153,9 +155,9 @@ def test_all_that_is_asked_in_a_round_goes_out_together() -> None:
             yield [Chat("m", []), Chat("m", [])]
         return Result(True, float(turns))
 
-    def ask(asks: Sequence[Ask]) -> Sequence[Any]:
-        rounds.append(len(asks))
-        return ["x"] * len(asks)
+    def ask(questions: Sequence[Question]) -> Sequence[Any]:
+        rounds.append(len(questions))
+        return ["x"] * len(questions)
 
     graded = grade({number: grader(number) for number in range(4)}, ask)
     assert rounds == [6, 4, 2]
@@ -169,10 +171,10 @@ def test_all_that_is_asked_in_a_round_goes_out_together() -> None:
 
 def test_a_template_is_a_chat_or_one_message() -> None:
     model = {"model": "openai:judge", "params": {"temperature": 0}}
-    chat = asked(model, json.dumps([{"role": "user", "content": "{{a}}"}]), {"a": '"x"'})
+    chat = chat_from(model, json.dumps([{"role": "user", "content": "{{a}}"}]), {"a": '"x"'})
     assert (chat.model, chat.params) == ("openai:judge", {"temperature": 0})
     assert list(chat.messages) == [{"role": "user", "content": '"x"'}]
-    assert list(asked(model, "Say {{a}}", {"a": "x"}).messages) == [{"role": "user", "content": "Say x"}]
+    assert list(chat_from(model, "Say {{a}}", {"a": "x"}).messages) == [{"role": "user", "content": "Say x"}]
 
 
 def test_the_first_object_of_an_answer_is_read() -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, Evaluation, read_evaluation
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
@@ -42,7 +42,7 @@ def read(tmp_path: Path, programs: Programs, *functions: str, check: bool = Fals
     (tmp_path / "hooks.py").write_text(HOOKS)
     path = tmp_path / "promptfooconfig.json"
     path.write_text(config(tests=TESTS, extensions=[f"file://hooks.py:{name}" for name in functions]))
-    return read_evaluation(path, Wishes(KNOWN, hooks=not check), programs)
+    return read_evaluation(path, CliOptions(KNOWN, hooks=not check), programs)
 
 
 @pytest.mark.parametrize("default", [True, "a text", ["a list"]])
@@ -55,7 +55,7 @@ def test_a_default_that_is_no_test_is_named_also_where_hooks_are_called(
     with Programs() as programs:
         path = folder.write("promptfooconfig.json", text)
         with pytest.raises(UnsupportedError, match="defaultTest: this is no test"):
-            read_evaluation(path, Wishes(KNOWN), programs)
+            read_evaluation(path, CliOptions(KNOWN), programs)
 
 
 def test_hooks_that_come_before_change_the_suite_and_its_tests(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ def each(hook, context):
     prompts = ["{{word}}", "Say {{word}}"]
     path.write_text(config(prompts=prompts, tests=tests, extensions=["file://hooks.py:each"]))
     with Programs() as programs:
-        evaluation = read_evaluation(path, Wishes(KNOWN), programs)
+        evaluation = read_evaluation(path, CliOptions(KNOWN), programs)
         found = evaluation.results
         assert found is not None
         cell, (plan,) = Cell("p", "q"), evaluation.runs

@@ -116,7 +116,7 @@ def test_a_field_named_row_hides_the_row() -> None:
     assert compile_template("p", "{{ row }}").render({"row": "own"}) == "own"
 
 
-def test_what_is_added_comes_before_the_rows_fields() -> None:
+def test_extra_names_override_the_rows_fields() -> None:
     template = compile_template("p", "{{ output }} {{ row.output }}")
     assert template.render({"output": "field"}, output="answer") == "answer field"
 

@@ -185,7 +185,7 @@ def test_what_responses_do_not_know_is_refused_by_name(params: dict[str, Any]) -
         body(**params)
 
 
-def test_what_is_none_is_left_out() -> None:
+def test_parameters_that_are_none_are_left_out() -> None:
     asked = body(
         stop=None, seed=None, n=1, max_tokens=None, tools=None, response_format=None, logit_bias=None
     )
@@ -200,7 +200,7 @@ def test_a_stream_needs_no_option_for_its_usage() -> None:
     assert "stream_options" not in body(stream_options={"include_obfuscation": False})
 
 
-def test_a_run_that_cannot_be_said_fails_without_a_call() -> None:
+def test_a_parameter_that_responses_lack_fails_without_a_call() -> None:
     outcome, server = call(WIRE, ask(seed=7), [http(200, WIRE.whole("x"))])
     assert isinstance(outcome, PermanentFailure)
     assert "params.seed" in outcome.message

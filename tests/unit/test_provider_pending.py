@@ -128,7 +128,7 @@ def test_an_answer_that_is_there_at_once_has_no_handle() -> None:
     assert handles.announced == []
 
 
-def test_looks_come_ever_less_often() -> None:
+def test_polls_become_less_frequent() -> None:
     pauses = Pauses()
     play(BEGUN, *[GOING] * 8, DONE, pause=pauses)
     assert pauses.seconds[0] == LOOK_AFTER_S
@@ -148,7 +148,7 @@ def test_looks_come_ever_less_often() -> None:
     ],
     ids=["429", "500", "503", "closed", "reset", "cut"],
 )
-def test_what_passes_while_looking_is_waited_out(trouble: Exchange) -> None:
+def test_transient_errors_while_polling_are_tolerated(trouble: Exchange) -> None:
     outcome, _ = play(BEGUN, trouble, trouble, GOING, trouble, DONE)
     assert isinstance(outcome, Success)
     assert outcome.output == "all"
@@ -236,7 +236,7 @@ def test_one_that_has_failed_is_not_begun_again_by_the_same_attempt() -> None:
 # What is heard of it
 
 
-def test_what_is_made_is_heard_as_it_appears() -> None:
+def test_partial_output_is_streamed_as_it_appears() -> None:
     heard: list[str] = []
 
     async def listen(text: str) -> None:

@@ -179,7 +179,7 @@ def test_it_says_how_the_run_ended(tmp_path: Path) -> None:
         assert shown in text, shown
 
 
-def test_it_stands_alone(tmp_path: Path) -> None:
+def test_the_page_is_self_contained(tmp_path: Path) -> None:
     page = page_of(tmp_path, source(), examples=3)
     seen = Seen(page)
     assert not {"script", "link", "iframe", "img", "object", "base", "form"} & set(seen.tags)

@@ -69,7 +69,7 @@ def test_what_runs_over_is_ended_and_its_neighbours_are_done(
     assert [result(each) for each in (*before, *after)] == [str(n) for n in range(20)] * 2
 
 
-def test_what_raises_or_lies_ends_nothing(pool: Pool) -> None:
+def test_an_error_or_an_unreadable_reply_does_not_end_the_child(pool: Pool) -> None:
     assert result(pool.submit("a", Does("answers", "1"))) == "1"
     pids = pool.pids
     with pytest.raises(WorkRaised, match="prompts: ValueError: no such thing"):

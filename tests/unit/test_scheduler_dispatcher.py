@@ -254,7 +254,7 @@ def test_a_new_term_counts_what_another_leader_has_granted(fake_redis: Redis) ->
     assert len(heir.mailbox.collect()) == 2
 
 
-def test_a_grant_that_another_leader_would_have_to_give_is_refused(fake_redis: Redis) -> None:
+def test_a_deposed_leader_cannot_grant(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 10)
     parts.admit(5)
     parts.feed_all()

@@ -158,7 +158,7 @@ def test_neighbouring_permits_of_a_run_are_one_offer() -> None:
     assert [offer.most for offer in Lane().order({run("a"): 30}, 20)] == [20]
 
 
-def test_what_was_ordered_and_not_granted_costs_nothing() -> None:
+def test_offers_without_a_grant_cost_nothing() -> None:
     lane = Lane()
     for _ in range(50):
         lane.order({run("a"): 10, run("b"): 10}, 8)
@@ -201,7 +201,7 @@ def test_a_low_priority_has_its_turn_once_it_has_waited_long_enough() -> None:
     assert "low" in [ref.run for ref in lane.grant(queued, 2)]
 
 
-def test_whoever_waits_for_a_run_is_served_next_and_not_twice_before_others() -> None:
+def test_an_interactive_run_is_served_next_but_not_twice_before_others() -> None:
     lane = Lane()
     queued = {run(f"team{n}"): 100 for n in range(50)} | {run("visitor", "now"): 10}
     lane.grant({ref: jobs for ref, jobs in queued.items() if ref.team != "visitor"}, 200)
@@ -213,7 +213,7 @@ def test_whoever_waits_for_a_run_is_served_next_and_not_twice_before_others() ->
     assert ("visitor", "visitor") not in pairwise(granted)
 
 
-def test_who_labels_everything_interactive_starves_nobody() -> None:
+def test_a_team_with_only_interactive_runs_starves_no_other() -> None:
     lane = Lane()
     queued = {run(f"team{n}"): 1000 for n in range(9)} | {run("greedy", "now"): 1000}
     lane.interactive = [run("greedy", "now")]
@@ -348,7 +348,7 @@ def test_a_team_that_was_long_offered_nothing_is_owed_no_more_than_its_bound() -
     assert by_team(lane.grant(queued, 200, batch=200))["a"] <= 100 + fairness.BEHIND / 2 + 1
 
 
-def test_whoever_waits_for_a_run_of_a_team_that_may_have_nothing_holds_nobody_up() -> None:
+def test_an_interactive_run_of_a_team_without_quota_delays_no_other() -> None:
     lane = Lane()
     lane.interactive = [run("full", "now")]
     lane.most = {"full": 0, "b": 5, "c": 5}

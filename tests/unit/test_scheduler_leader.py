@@ -55,7 +55,7 @@ def test_a_renewal_keeps_the_epoch_and_starts_no_new_term(first: Candidate, cloc
     assert first.leader.epoch == epoch
 
 
-def test_nobody_bids_before_it_is_time(first: Candidate, clock: ManualClock) -> None:
+def test_no_scheduler_bids_before_the_lease_is_due(first: Candidate, clock: ManualClock) -> None:
     first.tick()
     clock.advance(0.999)
     assert not first.tick()
@@ -82,7 +82,7 @@ def test_a_leader_that_lapsed_alone_begins_a_new_term(first: Candidate, clock: M
     assert first.leader.epoch == 2
 
 
-def test_who_resigns_is_replaced_at_once(first: Candidate, second: Candidate) -> None:
+def test_a_leader_that_resigns_is_replaced_at_once(first: Candidate, second: Candidate) -> None:
     first.tick()
     first.leader.resign()
 
@@ -98,7 +98,7 @@ def test_a_standby_that_stops_changes_nothing(first: Candidate, second: Candidat
     first.leader.confirm(first.clock.now_ms())
 
 
-def test_who_was_deposed_bids_at_once(first: Candidate, clock: ManualClock) -> None:
+def test_a_deposed_leader_bids_at_once(first: Candidate, clock: ManualClock) -> None:
     first.tick()
     first.leader.deposed()
 

@@ -12,7 +12,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
-from fairlane.model.choices import STARTS_LATER
+from fairlane.model.choices import START_TIME_VERSION
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.leader import NotLeader
 from fairlane_scheduler.intake import admission as admitting
@@ -67,7 +67,7 @@ def test_a_good_run_is_admitted_and_known_to_the_backlog(parts: Parts) -> None:
 
 
 def test_a_run_that_starts_later_has_a_plan_that_earlier_workers_can_read(parts: Parts) -> None:
-    later = parts.spec(1, version=STARTS_LATER, bounds={"start_ms": parts.now_ms + 5000})
+    later = parts.spec(1, version=START_TIME_VERSION, bounds={"start_ms": parts.now_ms + 5000})
     ref = parts.upload(later, [{"q": 1}])
 
     parts.receiver.tick(None, parts.moment())

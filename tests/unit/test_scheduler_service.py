@@ -162,7 +162,7 @@ def test_the_names_of_connections_are_published_and_nothing_else_of_them(fake_re
     }
 
 
-def test_what_is_marked_is_looked_at_in_the_same_tick(fake_redis: Redis) -> None:
+def test_a_marked_lane_is_dispatched_in_the_same_tick(fake_redis: Redis) -> None:
     worker = FakeWorker("w1", 0)
     cluster = Cluster(fake_redis, workers=[worker])
     ref = cluster.submit(5)

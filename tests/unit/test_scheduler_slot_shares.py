@@ -27,26 +27,26 @@ def test_what_a_team_holds_is_part_of_its_share() -> None:
     assert quotas(12, {"a": 4}, {"a": 50, "b": 50, "c": 50}) == {"a": 0, "b": 3, "c": 6}
 
 
-def test_what_one_cannot_use_others_may() -> None:
+def test_a_share_that_one_team_cannot_use_goes_to_others() -> None:
     assert quotas(12, {}, {"a": 2, "b": 50, "d": 50}) == {"a": 2, "b": 2, "d": 8}
 
 
-def test_where_there_are_enough_everybody_may_take_what_it_wants() -> None:
+def test_with_enough_slots_every_team_has_its_demand() -> None:
     assert quotas(100, {"b": 3}, {"a": 20, "b": 30, "c": 40}) == {"a": 20, "b": 30, "c": 40}
 
 
-def test_who_wants_nothing_may_take_nothing() -> None:
+def test_a_team_without_demand_has_no_quota() -> None:
     assert Quotas(10, {"a": 2}, {"b": 9}, WEIGHTS.__getitem__)["a"] == 0
 
 
-def test_what_was_taken_is_not_there_again() -> None:
+def test_a_taken_slot_reduces_the_quota() -> None:
     found = Quotas(10, {}, {"a": 50, "b": 50}, WEIGHTS.__getitem__)
     found["a"] -= 3
 
     assert (found["a"], found["b"]) == (2, 5)
 
 
-def test_where_teams_hold_more_than_there_is_only_who_holds_less_than_its_share_may_take_some() -> None:
+def test_on_overuse_only_teams_below_their_share_have_quota() -> None:
     assert quotas(4, {"a": 9}, {"a": 5, "b": 5}) == {"a": 0, "b": 2}
 
 

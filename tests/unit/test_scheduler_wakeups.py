@@ -48,7 +48,7 @@ def test_a_lane_with_a_bar_in_its_name_is_found(fake_redis: Redis, wakeups: Wake
     assert (lane, RunRef("search", "r1")) in marks.work
 
 
-def test_who_does_not_lead_takes_nothing_and_wakes_who_does(fake_redis: Redis, wakeups: Wakeups) -> None:
+def test_a_non_leader_takes_no_marks_and_wakes_the_leader(fake_redis: Redis, wakeups: Wakeups) -> None:
     fake_redis.sadd(KEYS.dirty, "sim:fast", "*")
     with fake_redis.pubsub(ignore_subscribe_messages=True) as channel:
         channel.subscribe(KEYS.wake)
@@ -68,7 +68,7 @@ def test_a_redis_that_forgot_the_leader_has_none(fake_redis: Redis, wakeups: Wak
         wakeups.take(EPOCH)
 
 
-def test_what_does_not_fit_into_one_look_is_left_for_the_next(
+def test_marks_beyond_one_batch_are_left_for_the_next(
     fake_redis: Redis, wakeups: Wakeups, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(marking, "MARKS_AT_ONCE", 4)

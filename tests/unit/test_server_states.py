@@ -63,7 +63,7 @@ def test_what_a_command_holds_names_no_state(value: str) -> None:
 
 
 @given(code=st.sampled_from(["BUSYKEY", "BUSYGROUP", "ERR", "OOMPH", "NOSCRIPT"]), rest=st.text())
-def test_another_code_is_no_state(code: str, rest: str) -> None:
+def test_an_unknown_error_code_is_no_server_state(code: str, rest: str) -> None:
     rest = rest.replace("-", "_")
     assert refusing_state(ResponseError(f"{code} {rest}")) is None
 

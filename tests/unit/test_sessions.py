@@ -160,7 +160,7 @@ def test_a_session_with_too_many_rows_is_refused(monkeypatch: pytest.MonkeyPatch
         zlib.compress(b" " * (33 * 1024 * 1024)),
     ],
 )
-def test_hostile_seats_are_not_believed(content: bytes) -> None:
+def test_hostile_session_memberships_are_rejected(content: bytes) -> None:
     with pytest.raises(BrokenSessions):
         decode_memberships(content, 3)
 

@@ -108,7 +108,7 @@ class TestTheFileOfVariables:
         assert load_secrets(load_settings()).keys["a"].get_secret_value() == "sk-1"
         assert child_environment({})["SOME_KEY"] == "sk-1"
 
-    def test_its_values_stand_as_they_are(self) -> None:
+    def test_dotenv_values_are_not_expanded(self) -> None:
         Path(".env").write_text("SOME_KEY=pa${x}ss$word\nFAIRLANE_TEAM='${SOME_KEY}'\n")
         environment = process_environment()
         assert (environment["SOME_KEY"], environment["FAIRLANE_TEAM"]) == ("pa${x}ss$word", "${SOME_KEY}")

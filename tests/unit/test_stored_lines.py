@@ -138,7 +138,7 @@ def test_lines_of_a_run_with_a_judge_are_those_of_the_records(found: list[tuple[
 
 
 @given(st.lists(PLAIN, min_size=1, max_size=4), st.randoms(use_true_random=False))
-def test_what_no_worker_stores_has_the_line_of_its_record_too(found: list[TaskResult], rng: Any) -> None:
+def test_damaged_results_also_make_the_line_of_their_record(found: list[TaskResult], rng: Any) -> None:
     """Some bytes of each stored result are others."""
     results = []
     for task in found:

@@ -12,11 +12,11 @@ from fairlane.client.submitting import submission
 from fairlane.client.submitting.submission import bounded_pages, build_spec
 from fairlane.client.submitting.trial import check_connections
 from fairlane.core.errors import SubmissionError
-from fairlane.model.choices import STARTS_LATER, TURN_FIELDS, Message
+from fairlane.model.choices import START_TIME_VERSION, TURN_FIELDS_VERSION, Message
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import ExactMatch, Judge
 from fairlane.model.run import Order, RunSpec
-from fairlane.pipeline.rendering import operators_own
+from fairlane.pipeline.rendering import operator_parameter
 
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
 ASK = {"role": "user", "content": "{{ question }}"}
@@ -69,7 +69,7 @@ def test_parameters_are_copied_as_json() -> None:
 
 def is_no_secret(name: str) -> bool:
     """Whether a run may set this parameter: names of secrets are rejected."""
-    return operators_own({name: None}) is None
+    return operator_parameter({name: None}) is None
 
 
 @given(
@@ -166,7 +166,7 @@ def test_a_wrong_judge_is_named(change: dict[str, Any], field: str) -> None:
 def test_a_start_that_earlier_schedulers_would_ignore_raises_the_specs_version() -> None:
     assert spec_of().version == 1
     later = spec_of(start_in=5)
-    assert (later.version, later.bounds.start_ms) == (STARTS_LATER, later.submitted_ms + 5000)
+    assert (later.version, later.bounds.start_ms) == (START_TIME_VERSION, later.submitted_ms + 5000)
 
 
 TALK = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}"
@@ -190,13 +190,13 @@ def test_conversations_go_side_by_side_unless_all_items_are_ordered(
     spec = spec_of(**{"prompt": TALK} | options)
     assert (spec.order.serial, spec.order.turns, spec.one_at_a_time) == (serial, turns, alone)
     talks = spec.order.conversation
-    assert spec.version == (TURN_FIELDS if talks else 1), "earlier processes keep turns in one field"
+    assert spec.version == (TURN_FIELDS_VERSION if talks else 1), "earlier processes keep turns in one field"
     assert spec.order.turn_fields == ("output",)
 
 
 def test_a_later_start_lowers_no_version() -> None:
     spec = spec_of(prompt=TALK, start_in=5)
-    assert (spec.version, spec.admitted.version) == (TURN_FIELDS, TURN_FIELDS)
+    assert (spec.version, spec.admitted.version) == (TURN_FIELDS_VERSION, TURN_FIELDS_VERSION)
 
 
 @pytest.mark.parametrize("other", [{"serial": True}, {"serial_field": "first"}, {"store_output_as": "x"}])

@@ -47,7 +47,7 @@ def test_a_seed_in_a_rows_own_request_is_seen_too(stage: Stage) -> None:
     submit(stage, None, rows, request="r")
 
 
-def test_no_seed_at_all_is_no_reason() -> None:
+def test_a_null_seed_is_accepted_with_repetitions() -> None:
     check_repetitions(5, "params", {"seed": None, "temperature": 1, "options": {"num_ctx": 1}})
 
 

@@ -132,7 +132,7 @@ def test_turns_that_conversations_lack_are_one_kind_of_failure() -> None:
     assert (failure.count, failure.error) == (3, lacks.replace("row {}", "…"))
 
 
-def test_what_follows_from_a_failed_task_is_no_failure_of_its_own() -> None:
+def test_evaluations_of_a_failed_task_are_no_failures() -> None:
     record = make_record(state=JobState.FAILED, error="400", score_errors={"judge": "no output to judge"})
     assert [failure.step for failure in summed(record).failures] == [TASK]
     assert summed(make_record(score_errors={"judge": NOT_JUDGED})).failures == ()

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlane.model.choices import SPEC_VERSION, TURN_FIELDS, Message
+from fairlane.model.choices import SPEC_VERSION, TURN_FIELDS_VERSION, Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Order
@@ -19,7 +19,7 @@ from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played
 from tests.support.worker_parts import WorkerParts, on_loop
 
-IN_ONE_FIELD = TURN_FIELDS - 1
+IN_ONE_FIELD = TURN_FIELDS_VERSION - 1
 TALK = "{% for turn in _conversation %}{{ turn.output }},{% endfor %}{{ q }}"
 ALL = "{% for turn in _conversation %}{{ turn.prompt[0].content }}|{{ turn.input }}|{% endfor %}" + TALK
 LAST = "{{ (_conversation | last).prompt[0].content if _conversation else '' }}/{{ q }}"
@@ -36,7 +36,7 @@ def talk(parts: WorkerParts, rows: Sequence[Any], prompt: str = TALK, **given: A
     order |= given.pop("order", {})
     prompts = ((Message(role="user", content=prompt),),)
     return parts.scheduler.admit(
-        rows, prompts=prompts, order=Order(**order), **{"version": TURN_FIELDS} | given
+        rows, prompts=prompts, order=Order(**order), **{"version": TURN_FIELDS_VERSION} | given
     )
 
 
@@ -115,7 +115,7 @@ def test_prompts_read_the_same_turns_as_from_one_field(
         rows = [{"q": f"é{n}", "who": who} for n, who in enumerate(whos)]
         rows = [{"who": row["who"]} if n in fails else row for n, row in enumerate(rows)]
         found = []
-        for version in (IN_ONE_FIELD, TURN_FIELDS):
+        for version in (IN_ONE_FIELD, TURN_FIELDS_VERSION):
             parts.provider.answer = answer
             parts.provider.requests.clear()
             run = talk(parts, rows, prompt, order=order, version=version, run=f"v{version}")

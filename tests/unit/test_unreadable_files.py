@@ -76,7 +76,7 @@ def test_settings_that_may_not_be_read_are_refused_with_the_remedy(forbidden: Pa
         load_settings(forbidden, {})
 
 
-def test_what_is_there_or_not_is_said(tmp_path: Path) -> None:
+def test_a_missing_empty_or_unreadable_key_file_is_named(tmp_path: Path) -> None:
     file = tmp_path / "key"
     assert (unreadable(file), place_of(file).absence) == ("is not there", "cannot be read")
     assert unreadable(tmp_path) == "is no file"

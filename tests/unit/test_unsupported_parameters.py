@@ -210,7 +210,7 @@ def test_the_job_of_a_rejected_parameter_is_called_again_at_no_cost() -> None:
     )
 
 
-def test_what_one_call_teaches_changes_nothing_else_of_others() -> None:
+def test_a_learned_unsupported_parameter_changes_nothing_else() -> None:
     strict = Strict("temperature")
     calls(
         strict, ask(temperature=0), ask(temperature=1, top_p=0.5), ask("other", temperature=1), ask(stop="x")

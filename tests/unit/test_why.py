@@ -499,7 +499,7 @@ def test_asking_changes_nothing(asked: Asked, real_redis: Redis) -> None:
     assert read_contents(real_redis) == before
 
 
-def test_who_may_ask_needs_no_leader_and_no_workers(real_redis: Redis) -> None:
+def test_why_works_without_a_leader_and_workers(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.queued_lane(jobs=1)
     d.redis.delete(d.keys.leader, d.keys.workers)

@@ -23,7 +23,7 @@ WEIGHTS = st.fixed_dictionaries({team: st.sampled_from([0.5, 1.0, 2.0, 3.0]) for
     weights=WEIGHTS,
     data=st.data(),
 )
-def test_it_is_the_fair_order_but_for_whose_turn_it_is(
+def test_the_estimated_order_matches_the_fair_order_except_for_turns(
     queued: dict[RunRef, int],
     own: int,
     priorities: dict[RunRef, int],

@@ -110,7 +110,7 @@ def test_a_call_that_fails_among_others_sent_as_one_fails_alone() -> None:
     on_wire(scene)
 
 
-def test_what_gathers_during_a_round_trip_shares_the_next() -> None:
+def test_commands_during_a_round_trip_share_the_next() -> None:
     async def scene(wire: Wire) -> None:
         late: list[asyncio.Task[Any]] = []
 
@@ -129,7 +129,7 @@ def test_what_gathers_during_a_round_trip_shares_the_next() -> None:
     on_wire(scene)
 
 
-def test_what_is_not_urgent_waits_for_others_if_something_was_sent_just_before() -> None:
+def test_a_command_that_is_not_urgent_waits_for_others_after_a_recent_send() -> None:
     async def scene(wire: Wire) -> None:
         loop = asyncio.get_running_loop()
         await wire.send(("INCR", "n"), urgent=False)
@@ -142,7 +142,7 @@ def test_what_is_not_urgent_waits_for_others_if_something_was_sent_just_before()
     on_wire(scene)
 
 
-def test_what_is_patient_waits_for_others_although_nothing_was_sent_for_long() -> None:
+def test_a_patient_command_waits_for_others_even_on_an_idle_connection() -> None:
     async def scene(wire: Wire) -> None:
         patient = [
             asyncio.create_task(wire.send(("INCR", "n"), urgent=False, patience_s=3600)) for _ in range(3)
@@ -156,7 +156,7 @@ def test_what_is_patient_waits_for_others_although_nothing_was_sent_for_long() -
     on_wire(scene)
 
 
-def test_what_is_patient_is_sent_in_time_by_itself() -> None:
+def test_a_patient_command_is_sent_alone_after_its_patience() -> None:
     async def scene(wire: Wire) -> None:
         sent = wire.send(("INCR", "n"), urgent=False, patience_s=0.001)
         assert await asyncio.wait_for(sent, timeout=10) == 1
@@ -166,7 +166,7 @@ def test_what_is_patient_is_sent_in_time_by_itself() -> None:
     on_wire(scene)
 
 
-def test_what_waits_for_others_is_sent_in_time() -> None:
+def test_a_command_that_waits_for_others_is_sent_in_time() -> None:
     async def scene(wire: Wire) -> None:
         await asyncio.gather(*(wire.send(("INCR", "n"), urgent=False) for _ in range(3)))
         await asyncio.wait_for(wire.send(("INCR", "n"), urgent=False), timeout=10)
@@ -411,7 +411,7 @@ def test_a_defect_reaches_whoever_waits_and_the_batcher_goes_on() -> None:
     on_wire(scene)
 
 
-def test_who_stops_waiting_disturbs_nobody() -> None:
+def test_a_cancelled_caller_does_not_disturb_others() -> None:
     async def scene(wire: Wire) -> None:
         tasks = [asyncio.create_task(wire.send(("INCR", "n"))) for _ in range(3)]
 

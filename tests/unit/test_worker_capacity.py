@@ -24,7 +24,7 @@ def beat(worker: Capacity, busy: int, delay_s: float, beats: int = 1) -> int:
     return worker.slots
 
 
-def test_it_begins_with_a_hundred_or_what_is_configured() -> None:
+def test_capacity_starts_at_the_default_or_the_configured_slots() -> None:
     assert capacity().slots == START_SLOTS
     assert capacity(7).slots == 7
 
@@ -165,7 +165,7 @@ def test_whatever_the_system_says_is_no_error(cgroup: str, limit: str) -> None:
             assert share >= PAGES / MACHINE_PAGES
 
 
-def test_this_system_says_it() -> None:
+def test_this_system_reports_its_memory_share() -> None:
     assert 0.0 < share_of_memory() < 1.0
 
 

@@ -86,7 +86,7 @@ def test_one_question_serves_all_calls_of_a_run_for_a_while() -> None:
     on_loop(scene)
 
 
-def test_who_comes_later_hears_the_rest_of_a_call() -> None:
+def test_a_late_subscriber_receives_the_rest_of_a_call() -> None:
     async def scene(parts: WorkerParts) -> None:
         publish = await parts.chunks.listener(ATTEMPT)
         await publish("unheard")

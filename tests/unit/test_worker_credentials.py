@@ -31,7 +31,7 @@ def test_equal_keys_have_equal_fingerprints_and_others_others() -> None:
     on_loop(scene)
 
 
-def test_whoever_asks_later_finds_the_same_salt() -> None:
+def test_the_salt_is_created_once() -> None:
     async def scene(parts: WorkerParts) -> None:
         first = await fingerprints(parts, HELD)
         assert await fingerprints(parts, HELD) == first

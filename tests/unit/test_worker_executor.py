@@ -516,7 +516,7 @@ def test_material_of_a_run_is_forgotten_with_its_last_job() -> None:
     on_loop(scene)
 
 
-def test_whoever_lists_tasks_sees_what_each_attempt_came_to() -> None:
+def test_the_task_result_names_the_outcome_of_an_attempt() -> None:
     async def scene(parts: WorkerParts) -> None:
         first, second, third = parts.grant(3)
         parts.provider.answer = RateLimited("slow down", retry_after_ms=2500)

@@ -322,7 +322,7 @@ def test_a_drained_worker_beats_no_faster_than_others() -> None:
     on_loop(scene, beat_seconds=30.0)
 
 
-def test_what_is_asked_of_a_worker_goes_when_it_leaves() -> None:
+def test_requests_to_a_worker_are_removed_when_it_leaves() -> None:
     async def scene(parts: WorkerParts) -> None:
         await parts.heartbeat.beat()
         wished(parts, WorkerRequest.IDLE)

@@ -117,7 +117,7 @@ def test_the_next_attempt_continues_a_requeued_one() -> None:
     on_loop(scene)
 
 
-def test_whoever_gets_the_job_of_a_worker_that_died_goes_on_with_its_call() -> None:
+def test_the_next_worker_continues_the_pending_call_of_a_dead_one() -> None:
     async def scene(parts: WorkerParts) -> None:
         (attempt,) = parts.grant(1)
         task = await pending(parts, attempt)

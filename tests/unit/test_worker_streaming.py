@@ -137,7 +137,7 @@ def test_after_a_whole_call_was_cut_in_silence_calls_half_as_long_stream(cut: Ou
         (ServerError("out of memory", 500), 5000, False),
     ],
 )
-def test_another_failure_is_no_cut(outcome: Outcome, took_ms: int, streamed: bool) -> None:
+def test_other_failures_do_not_switch_streaming_on(outcome: Outcome, took_ms: int, streamed: bool) -> None:
     async def scene(parts: WorkerParts) -> None:
         streaming = Streaming(parts.chunks)
         streaming.note(MODEL, FINE, 4000, streamed=True)

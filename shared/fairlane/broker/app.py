@@ -17,8 +17,8 @@ IDLE_QUEUE = "fairlane.idle"  # a worker consumes it before any lane exists; it 
 _QUORUM = {"x-queue-type": "quorum"}  # brokers without queue types ignore it
 
 
-class OwnSettings(CelerySettings):  # type: ignore[misc]
-    """Celery's settings without the four that prefer the environment to what the application says."""
+class ApplicationSettings(CelerySettings):  # type: ignore[misc]
+    """Celery's settings, without its precedence of environment variables for these four."""
 
     @property
     def broker_url(self) -> Any:
@@ -37,14 +37,14 @@ class OwnSettings(CelerySettings):  # type: ignore[misc]
 
     @property
     def result_backend(self) -> Any:
-        """What the application says."""
+        """The application's result backend."""
         return self.first("result_backend")
 
 
 def make_app(settings: Settings, name: str) -> Celery:
     """A Celery application on the configured broker.
 
-    Celery takes nothing from the environment: its variables there are another application's.
+    Celery reads nothing from the environment, whose variables may be for another application.
     """
     transport = transport_of(settings)
     said = dict(
@@ -71,7 +71,7 @@ def make_app(settings: Settings, name: str) -> Celery:
         **transport.settings,
     )
     app = Celery(name, loader="app", fixups=(), config_source=said, set_as_current=False)
-    object.__setattr__(app.conf, "__class__", OwnSettings)  # assigned plainly, it would be a setting
+    object.__setattr__(app.conf, "__class__", ApplicationSettings)  # assigned plainly, it would be a setting
     return app
 
 
@@ -85,7 +85,7 @@ def reach(connection: Connection, timeout_s: float) -> None:
 
 
 def lane_queue(name: str) -> Queue:
-    """A durable queue on the default exchange, where its name is its address; on RabbitMQ, a quorum queue."""
+    """A durable queue on the default exchange, which routes by name; on RabbitMQ, a quorum queue."""
     return Queue(name, exchange=Exchange(""), routing_key=name, durable=True, queue_arguments=_QUORUM)
 
 

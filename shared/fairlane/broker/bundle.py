@@ -1,4 +1,4 @@
-"""Carries several attempts of a lane in one message, which costs broker and worker as much as one attempt.
+"""Sends several attempts of a lane in one message, which costs broker and worker as much as one attempt.
 
 The message is that of the first attempt, and a header names the others. A worker unpacks it into messages of
 one attempt each, so Celery, its events and its tools see every attempt as a task.
@@ -13,8 +13,8 @@ from kombu.message import Message
 from fairlane.model.job import Attempt
 
 HEADER = "fairlane_more"
-READS_BUNDLES = 2  # the least `WorkerInfo.messages` of a worker that unpacks them
-MOST = 8  # attempts a message: more save little, and a worker may take all but one of them beyond its slots
+READS_BUNDLES = 2  # the least `WorkerInfo.messages` of workers that unpack bundles
+MOST = 8  # attempts a message: more save little, and a worker may exceed its slots by all but one of them
 
 
 def header_of(more: Sequence[Attempt]) -> dict[str, Any]:
@@ -23,16 +23,15 @@ def header_of(more: Sequence[Attempt]) -> dict[str, Any]:
 
 
 def shown(attempt: Attempt) -> str:
-    """An attempt as lists of tasks show its arguments."""
+    """An attempt's arguments for lists of tasks."""
     names = f"run={attempt.run} job={attempt.job} attempt={attempt.number}"
     return f"{names} team={attempt.team} lane={attempt.lane}"
 
 
 def unbundled(message: Message) -> list[Message]:
-    """The messages of a message's attempts, of a virtual transport: itself first, without the header.
-
-    Each counts towards the channel's prefetch limit and is acknowledged by itself. Raises `KeyError`,
-    `TypeError` or `ValueError` for a header that does not name attempts; then nothing has happened.
+    """The messages of a bundle's attempts, on a virtual transport: itself first, without the header. Each
+    counts towards the channel's prefetch limit and has its own acknowledgement. Raises `KeyError`,
+    `TypeError` or `ValueError`, before any change, for a header that does not name attempts.
     """
     if HEADER not in message.headers:
         return [message]

@@ -9,7 +9,7 @@ from redis.connection import parse_url
 from fairlane.config.settings import Settings
 from fairlane.config.topology import Topology, topology_of
 
-DEFAULT_DEPLOYMENT = "main"  # its queues have plain names; another deployment's name is a prefix
+DEFAULT_DEPLOYMENT = "main"  # its queues have plain names; on Redis another deployment's name is a prefix
 
 _REDIS_SCHEMES = ("redis://", "rediss://", "redis+socket://")
 _AMQP_SCHEMES = ("amqp://", "amqps://", "pyamqp://")
@@ -18,11 +18,12 @@ ANSWER_TIMEOUT_S = 2.0
 """Longest wait for an answer of Redis: a leader must bid again within its lease, 3 s by default."""
 
 HEALTH_CHECK_S = 3
-"""A blocking pop of 1 s is overdue after this much more, and kombu then connects again. It looks as often."""
+"""Seconds after which a blocking pop of 1 s is overdue, so that kombu connects again, and between the
+checks."""
 
 # Leases recover lost messages, so acknowledgements are off: this saves a third of the commands, and workers
 # survive a restart of Redis. One priority step means one polled list per lane. Without timeouts a process
-# waits for ever for a server that a balancer has forgotten, or whose host has died.
+# waits for ever for a server that a balancer dropped, or whose host has died.
 _REDIS_TRANSPORT: dict[str, Any] = {
     "ack_emulation": False,
     "priority_steps": [0],
@@ -48,9 +49,9 @@ class Transport(NamedTuple):
 
 
 def transport_of(settings: Settings) -> Transport:
-    """How to reach the broker. Raises `ConfigurationError` if none is configured and there must be one."""
+    """The broker's transport. Raises `ConfigurationError` if none is configured and one is required."""
     url = settings.broker_url
-    own = _named_apart(settings.redis.deployment)
+    own = _key_prefix(settings.redis.deployment)
     topology = topology_of(url)
     if topology is not None:
         return _sentinels(topology, own)
@@ -67,12 +68,14 @@ def is_rabbitmq(url: str) -> bool:
     return url.startswith(_AMQP_SCHEMES)
 
 
-def _named_apart(deployment: str) -> dict[str, str]:
+def _key_prefix(deployment: str) -> dict[str, str]:
     return {} if deployment == DEFAULT_DEPLOYMENT else {"global_keyprefix": f"{deployment}:"}
 
 
 def _sentinels(topology: Topology, own: dict[str, str]) -> Transport:
-    """Kombu takes one URL per Sentinel, with the server's credentials, and the Sentinels' options apart."""
+    """Kombu takes one URL per Sentinel, with the server's credentials, and the Sentinels' options
+    separately.
+    """
     each = [topology.server_url(node).partition("://")[2].partition("?")[0] for node in topology.nodes]
     options = _REDIS_TRANSPORT | own | {"master_name": topology.service}
     to_sentinel: dict[str, Any] = dict(topology.sentinel)
@@ -86,8 +89,8 @@ def _sentinels(topology: Topology, own: dict[str, str]) -> Transport:
 def _checked(url: str) -> tuple[str, dict[str, Any] | None]:
     """The broker's URL, and Celery's settings that verify its certificate and host name.
 
-    kombu verifies neither for a ``rediss://`` URL without TLS options, and adds nothing to given ones. So
-    they go into ``broker_use_ssl``, which Celery and Flower read.
+    kombu verifies neither for a ``rediss://`` URL without TLS options, and adds nothing to given ones. So the
+    options go into ``broker_use_ssl``, which Celery and Flower read.
     """
     if not url.startswith("rediss://"):
         return url, None
@@ -97,9 +100,8 @@ def _checked(url: str) -> tuple[str, dict[str, Any] | None]:
 
 
 def _checked_amqp(url: str) -> tuple[str, dict[str, Any], dict[str, Any]]:
-    """The same for RabbitMQ: py-amqp verifies the host name only if it is given.
-
-    Of several nodes, ``amqps://one;amqps://two``, kombu puts in the one that it connects to.
+    """`_checked` for RabbitMQ: py-amqp verifies a host name only if it is given. With several nodes,
+    ``amqps://one;amqps://two``, kombu inserts the one that it connects to.
     """
     nodes = url.split(";")
     query = dict(parse_qsl(urlsplit(nodes[0]).query))

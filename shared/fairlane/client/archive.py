@@ -1,4 +1,4 @@
-"""What client and scheduler ask of an archive of finished runs; an application implements it."""
+"""The interface of an archive of finished runs for client and scheduler; an application implements it."""
 
 from collections.abc import Callable, Iterator
 from enum import StrEnum
@@ -57,8 +57,8 @@ class Archive(Protocol):
         """Reads sessions' records from Redis first, then from the archive."""
         ...
 
-    def mover(self, deployment: Any, keep_on: Callable[[], None], auditor: Auditor) -> Mover:
-        """Moves runs of a `Deployment`; calls ``keep_on`` before each portion, which raises to stop."""
+    def mover(self, deployment: Any, checkpoint: Callable[[], None], auditor: Auditor) -> Mover:
+        """Moves runs of a `Deployment`; calls ``checkpoint`` before each portion, which raises to stop."""
         ...
 
     def require_writable(self) -> None:

@@ -1,4 +1,4 @@
-"""Calls of functions under a lane: each is an item of a run, and what it returns is read back from there."""
+"""Calls functions under a lane: each call is an item of a run, and its record has what it returned."""
 
 import json
 import re
@@ -38,7 +38,7 @@ class CallOptions(TypedDict, total=False):
 
 
 class Submits(Protocol):
-    """As much of `Client` as calls need."""
+    """The part of `Client` that calls need."""
 
     def submit(self, *args: Any, **options: Any) -> Run:
         """As `Client.submit`."""
@@ -68,7 +68,7 @@ class _Calls:
         return f"<{type(self).__name__} {self.id}: {self._run.name}>"
 
     def cancel(self) -> None:
-        """Ask for what is not over to be cancelled, and return at once."""
+        """Ask the scheduler to cancel the unfinished calls, and return at once."""
         self._run.cancel()
 
 
@@ -76,21 +76,21 @@ class CallHandle(_Calls):
     """One call."""
 
     def done(self) -> bool:
-        """Whether it is over, one way or another. Raises `StoreUnavailable`."""
+        """Whether the call has ended, successfully or not. Raises `StoreUnavailable`."""
         return self._run.status().state.finished
 
     def result(self, timeout: float | None = None) -> Any:
-        """What it returned, as JSON carries it; waits for it.
+        """Wait for the call, and return its value as JSON represents it.
 
-        Raises `CallFailed` where there is none, `RunTimeout` after ``timeout`` seconds (the call goes on),
-        and `SubmissionError` where the scheduler refused it.
+        Raises `CallFailed` where it failed, `RunTimeout` after ``timeout`` seconds (the call goes on), and
+        `SubmissionError` where the scheduler refused it.
         """
         self._run.wait(timeout=timeout)
         (record,) = self._run.results()
         return _returned(self.id, record)
 
     def why(self) -> Waiting:
-        """Why it waits, and when it starts, at about."""
+        """Why the call waits, and about when it starts."""
         return self._run.why(0)
 
 
@@ -98,7 +98,7 @@ class CallMap(_Calls):
     """Many calls of one function: one run, whose items they are."""
 
     def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[Any]:
-        """What the calls returned, in their order; waits for all of them.
+        """Wait for all calls, and return their values in order.
 
         Raises the first call's `CallFailed` that has no result; with ``return_exceptions`` it is in the list
         instead. Raises `RunTimeout` after ``timeout`` seconds; the calls go on.

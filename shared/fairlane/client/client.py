@@ -20,7 +20,7 @@ from fairlane.client.submitting.continuation import Origins, continued_spec, req
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.row_writer import RowWriter, announce
-from fairlane.client.submitting.submission import build_spec, hand_over, new_id, submitting
+from fairlane.client.submitting.submission import build_spec, new_id, submitting, upload_and_submit
 from fairlane.client.submitting.trial import (
     Offers,
     check_connections,
@@ -54,7 +54,7 @@ Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 class Client:
     """One team's access to a deployment. It keeps no state, and threads may share it.
 
-    Use it as a context manager, or call `close`; neither stops a run.
+    Use it as a context manager, or call `close`; runs go on.
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Client:
 
     @classmethod
     def over(cls, deployment: Deployment) -> Self:
-        """A client of the team in force over a deployment that is open and that `close` leaves open."""
+        """A client for the settings' team over an open deployment, which `close` leaves open."""
         client = cls.__new__(cls)
         client._bounded = deployment.settings.defaults.profile == "evaluation"
         client._environ = _checked_environment(bounded=client._bounded)
@@ -113,8 +113,8 @@ class Client:
 
         The items are ``dataset`` × prompts × models × ``repetitions``, numbered in that order. ``dataset`` is
         a ``.jsonl``, ``.json``, ``.csv``, ``.tsv`` or ``.parquet`` file, a DataFrame or Arrow table, or any
-        iterable of dicts, data classes or pydantic models. It is read by the page. Or it is a `Reference` to
-        what the scheduler reads itself. `SubmitOptions` lists the options.
+        iterable of dicts, data classes or pydantic models. The client reads it page by page. Or it is a
+        `Reference` to a file that the scheduler reads itself. `SubmitOptions` lists the options.
 
         ``check``: try templates and evaluators on the first hundred rows, and look at parameters, models and
         keys, before anything is written. Without it such mistakes show as invalid or failed items. Rows of a
@@ -136,7 +136,7 @@ class Client:
                 rows = read_rows(dataset)
                 if offers is not None:
                     rows = checked_rows(spec, rows, self._deployment.settings, dataset, offers.check_rendered)
-                run = hand_over(self._deployment, spec, self._pages(rows, spec))
+                run = upload_and_submit(self._deployment, spec, self._pages(rows, spec))
             return run.with_scorers(*mine) if mine else run
 
     def open(
@@ -205,7 +205,7 @@ class Client:
                 if dataset is not None or scores:
                     more = offers.check_rendered if calls else lambda models: None
                     rows = checked_rows(new, rows, self._deployment.settings, dataset, more)
-            run = hand_over(self._deployment, new, self._pages(rows, new), origins)
+            run = upload_and_submit(self._deployment, new, self._pages(rows, new), origins)
             return run.with_scorers(*mine) if mine else run
 
     def estimate(
@@ -268,7 +268,7 @@ class Client:
             return self._deployment.runs.recent(self.team, limit)
 
     def connections(self) -> frozenset[str]:
-        """Names of the connections that the deployment's scheduler has; none if none ever led."""
+        """Names of the connections that the deployment's scheduler has; empty if no scheduler ever led."""
         with self._deployment.answering():
             return self._deployment.known_connections() or frozenset()
 
@@ -284,8 +284,8 @@ class Client:
         """Explain what a lane, a run of the team or a job waits for, and about when it starts.
 
         ``target`` is a lane's name, a run's id or handle, or a job: ``"RUN/ITEM"`` (its first unfinished
-        step) or ``"RUN/ITEM/STEP"``. Step 0 is the task, step k the k-th judge; a judge's name does, too.
-        The cost grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
+        step) or ``"RUN/ITEM/STEP"``. Step 0 is the task, step k the k-th judge, also by its name. The cost
+        grows with the number of active runs. Raises `TargetNotFound` with names that look like it.
         """
         with self._deployment.answering():
             return self._deployment.explainer(self.team).why(run_id_of(target))
@@ -308,7 +308,7 @@ class Client:
         self.close()
 
     def _split(self, prompt: str | None, options: SubmitOptions) -> tuple[RunSpec, tuple[ClientScorer, ...]]:
-        """The spec of a run that is submitted now, and the scorers that stay in this process."""
+        """The spec of a run that is submitted now, and the scorers that run in this process."""
         sent, mine = split_scorers(options.get("evaluators", ()))
         if mine:
             require_work(sent, mine, options)
@@ -334,7 +334,7 @@ class Client:
         return offers
 
     def _filled_in(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
-        """The options of a submission, completed by the environment where that has defaults now."""
+        """The options of a submission, completed by the environment's current defaults."""
         if self._bounded or any(self._environ.get(name) for name in NAMES):
             return evaluation_defaults(self._environ, bounded=self._bounded).fill_in(options)
         return options

@@ -45,14 +45,14 @@ from fairlane.why.targets import Explainer
 SHORTEST_WAIT_S = 0.05
 LONGEST_WAIT_S = 0.5
 FIRST_ANSWER_S = 5.0
-"""In so many seconds Redis answers the first request of a command; it is sent twice."""
+"""Seconds in which Redis must answer a command's first request, which is sent twice."""
 
-SILENCE_BORNE_S = 60.0
+SILENCE_TOLERATED_S = 60.0
 """Longest absence of Redis that a client tolerates; loading a large append-only file takes less."""
 
-ABSENCE_BORNE_S = 3600.0
-"""The same for one that waits for a run which it has seen: the run goes on, so a network that is down for
-some minutes, or a long failover, fails nothing."""
+ABSENCE_TOLERATED_S = 3600.0
+"""The same for a client that waits for a run it has seen. The run goes on, so minutes without a network, or a
+long failover, should not fail the wait."""
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -75,7 +75,7 @@ class SystemWaiter:
 
 
 class Wait(NamedTuple):
-    """A step of some work at which its caller waits for ``seconds``: in a thread, or in an event loop."""
+    """A step at which the caller waits for ``seconds``: in a thread, or in an event loop."""
 
     seconds: float
 
@@ -97,9 +97,8 @@ def finish(steps: Steps[T], waiter: Waiter) -> T:
 
 
 class Blocking(Iterator[T]):
-    """What some steps yield; waits in the caller's thread where they ask for it.
-
-    It goes on after an error or an interrupt, if the steps do.
+    """Iterates over what ``steps`` yield, and waits in the caller's thread at each `Wait`. It can go on after
+    an error or an interrupt, if the steps can.
     """
 
     def __init__(self, steps: Iterable[T | Wait], waiter: Waiter) -> None:
@@ -112,25 +111,24 @@ class Blocking(Iterator[T]):
         return step
 
     def close(self) -> None:
-        """Close the steps, if they hold something."""
+        """Close the steps, if they can be closed."""
         close = getattr(self._steps, "close", None)
         if close is not None:
             close()
 
 
-def each_step(of: Callable[[T], R], steps: Iterable[T | Wait]) -> Iterator[R | Wait]:
-    """The steps, with ``of`` each element in its place. They go on after an error, as a `map` does."""
+def each_step(convert: Callable[[T], R], steps: Iterable[T | Wait]) -> Iterator[R | Wait]:
+    """Convert each element and keep each `Wait`. Goes on after an error, as a `map` does."""
 
     def stepped(step: T | Wait) -> R | Wait:
-        return step if isinstance(step, Wait) else of(step)
+        return step if isinstance(step, Wait) else convert(step)
 
     return map(stepped, steps)
 
 
 class Resumable(Iterator[T]):
-    """What ``begin`` iterates over. Once that raises, the next step begins it again, where it stopped.
-
-    ``begin`` keeps its place outside of what it returns. Threads may share the iterator.
+    """An iterator that outlives errors: after one, the next step calls ``begin`` again, which goes on.
+    ``begin`` remembers where it stopped. Threads may share the iterator.
     """
 
     def __init__(self, begin: Callable[[], Iterator[T]]) -> None:
@@ -172,9 +170,9 @@ class Pace:
 
 
 class Patience:
-    """Reads from a Redis that may be away; gives up after `SILENCE_BORNE_S` without an answer.
+    """Reads from a Redis that may be away; gives up after `SILENCE_TOLERATED_S` without an answer.
 
-    Once it has read about a run that is waited for, it gives up after `ABSENCE_BORNE_S`.
+    Once it has read about a run that is waited for, it gives up after `ABSENCE_TOLERATED_S`.
     """
 
     def __init__(
@@ -193,8 +191,8 @@ class Patience:
         return (self._clock.monotonic_ms() - self._silent_since) / 1000
 
     @property
-    def _borne_s(self) -> float:
-        return ABSENCE_BORNE_S if self._answered and self._run is not None else SILENCE_BORNE_S
+    def _tolerated_s(self) -> float:
+        return ABSENCE_TOLERATED_S if self._answered and self._run is not None else SILENCE_TOLERATED_S
 
     def ask(self, read: Callable[[], T]) -> T | None:
         """The result of ``read``; ``None`` while Redis is away. Raises `StoreUnavailable` when that lasts."""
@@ -206,7 +204,7 @@ class Patience:
         except (RedisConnectionError, RedisTimeoutError) as error:
             if self._silent_since is None:
                 self._silent_since = self._clock.monotonic_ms()
-            if self.silence_s >= self._borne_s:
+            if self.silence_s >= self._tolerated_s:
                 raise self._given_up(error) from error
             return None
         except RedisError as error:
@@ -225,8 +223,8 @@ class Patience:
             )
         return StoreUnavailable(self._url, cause, remedy)
 
-    def insisting(self, read: Callable[[], T]) -> Steps[T]:
-        """The steps to the result of ``read``, after a wait for Redis if necessary."""
+    def until_answered(self, read: Callable[[], T]) -> Steps[T]:
+        """The steps that call ``read`` until Redis answers, and return its result."""
         pace = Pace()
         while (answer := self.ask(read)) is None:
             yield Wait(pace.next_s())
@@ -289,7 +287,7 @@ class Deployment:
             raise unavailable(self.url, error) from error
 
     def patience(self, run: str | None = None) -> Patience:
-        """Reads that wait while Redis is away for a while. ``run``: the run that they are of."""
+        """A `Patience` for reads while Redis may be away. ``run``: the run that the caller waits for."""
         return Patience(self.url, self.clock, self.checkpoint, run)
 
     @property
@@ -362,7 +360,7 @@ class Deployment:
         return Explainer(self.redis, self.keys, team, weights, self.script_time())
 
     def now_ms(self) -> int:
-        """Milliseconds of the deployment's time, with which every time in Redis is compared."""
+        """The deployment's time in milliseconds, by which all times in Redis are measured."""
         return self.time().now_ms
 
     def time(self) -> DeploymentTime:

@@ -16,10 +16,17 @@ from fairlane.client.deployment import (
     Wait,
     finish,
 )
-from fairlane.client.following.chunks import Chunk, Listening
-from fairlane.client.following.progress import Unfailing, draw, open_progress
-from fairlane.client.following.records import Closure, Place, Records, Submission, refusal, require_spec
-from fairlane.client.following.standstill import Held, Standstill
+from fairlane.client.following.chunks import Chunk, ChunkSubscription
+from fairlane.client.following.progress import FailSafeView, draw, open_progress
+from fairlane.client.following.records import (
+    Place,
+    Records,
+    RunCloser,
+    SubmissionWatch,
+    refusal,
+    require_spec,
+)
+from fairlane.client.following.standstill import HeldDetector, Standstill
 from fairlane.client.handles import check_timeout, not_sent
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
@@ -52,15 +59,15 @@ class RunHandle:
         ref: RunRef,
         spec: RunSpec | None,
         scorers: Sequence[ClientScorer] = (),
-        closure: Closure | None = None,
+        closer: RunCloser | None = None,
     ) -> None:
         """Made by `Client`. ``spec`` is ``None`` where it cannot be read, as a refused run's may be."""
-        self._closure = closure
+        self._closer = closer
         self._deployment, self._ref, self._spec, self._scorers = deployment, ref, spec, tuple(scorers)
 
     @property
     def id(self) -> str:
-        """Names the run within its team; later runs have greater ids."""
+        """The run's id within its team; later runs have greater ids."""
         return self._ref.run
 
     @property
@@ -102,7 +109,7 @@ class RunHandle:
         """
         together = (*self._scorers, *scorers)
         check_client_scorers(together, self._spec.evaluators if self._spec else ())
-        return type(self)(self._deployment, self._ref, self._spec, together, self._closure)
+        return type(self)(self._deployment, self._ref, self._spec, together, self._closer)
 
     def status(self) -> RunStatus:
         """How the run stands now. Raises `RunNotFound` once it has expired, `StoreUnavailable`."""
@@ -114,13 +121,12 @@ class RunHandle:
     ) -> RunStatus:
         """Block until the run has finished (completed, cancelled or refused) and return its status.
 
-        ``progress`` shows it on standard error, in a notebook below the cell; after two seconds without
-        progress it also says why. With ``until_held`` it also
-        returns when all that is left of a run with ``on_refusal="hold"`` waits to be resumed; its state is
-        then "running". Raises `RunTimeout` after
-        ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for a minute: these do not stop the
-        run. Raises `SubmissionError` for a ``timeout`` that is no number. Raises `RunLost` if Redis has lost
-        the submission, so that the run never starts.
+        ``progress`` shows it on standard error, or below a notebook's cell, with the reason after two seconds
+        without progress. With ``until_held`` it also returns once all unfinished jobs of a run with
+        ``on_refusal="hold"`` wait for `resume`; its state is then "running". Raises `RunTimeout` after
+        ``timeout`` seconds, and `StoreUnavailable` if Redis stays away for an hour, or for a minute before
+        the first answer: these do not stop the run. Raises `SubmissionError` for a ``timeout`` that is no
+        number. Raises `RunLost` if Redis has lost the submission, so that the run never starts.
         """
         return finish(self._waiting(progress, timeout, until_held=until_held), self._deployment.waiter)
 
@@ -130,7 +136,9 @@ class RunHandle:
         """The steps of `wait`."""
         check_timeout(timeout)
         with open_progress(self._deployment.clock) if progress else nullcontext() as view:
-            return (yield from self._ending(view, timeout, Held(self.is_held) if until_held else None))
+            return (
+                yield from self._ending(view, timeout, HeldDetector(self.is_held) if until_held else None)
+            )
 
     def cancel(self) -> None:
         """Ask the scheduler to cancel the run, and return at once; `wait` returns once it is cancelled.
@@ -178,15 +186,15 @@ class RunHandle:
     def _results(self) -> Iterator[Record | Wait]:
         """The steps of `results`."""
         read = partial(Records.item_steps, place=Place())
-        return self._scored(Resumable(partial(self._once_over, read)))
+        return self._scored(Resumable(partial(self._after_end, read)))
 
-    def _once_over(self, read: Callable[[Records], Iterator[T | Wait]]) -> Iterator[T | Wait]:
-        """The steps to the end of the run, and then those of ``read``."""
+    def _after_end(self, read: Callable[[Records], Iterator[T | Wait]]) -> Iterator[T | Wait]:
+        """The steps that wait for the run's end, and then those of ``read``."""
         status = yield from self._ending()
         yield from read(self._records(status))
 
     def sessions(self) -> Iterator[SessionRecord]:
-        """Every session's record, in the order in which sessions first appear. Waits for the run to be over.
+        """Every session's record, by first appearance of the sessions. Waits for the run to be over.
 
         Yields none where the run has no session field. Raises what `results` does.
         """
@@ -195,7 +203,7 @@ class RunHandle:
     def _sessions(self) -> Iterator[SessionRecord | Wait]:
         """The steps of `sessions`."""
         read = partial(Records.session_steps, place=Place())
-        return Resumable(partial(self._once_over, read))
+        return Resumable(partial(self._after_end, read))
 
     def stream(self) -> Iterator[Record]:
         """Every item's record once, in the order in which they end; waits for the next one.
@@ -211,7 +219,7 @@ class RunHandle:
         return self._scored(Resumable(lambda: self._records(self.status()).finish_steps(place)))
 
     def _scored(self, steps: Iterator[Record | Wait]) -> Iterator[Record | Wait]:
-        """The steps, with the scores that this process computes and then reports."""
+        """Add the scores of the client's scorers to the records, and report them to Redis in the end."""
         if not self._scorers:
             return steps
         from fairlane.client.following.scoring import Scoring
@@ -221,20 +229,20 @@ class RunHandle:
         return Resumable(scoring.steps)
 
     def chunks(self) -> Iterator[Chunk]:
-        """Pieces of streamed output, from this call on, until the run is over.
+        """Pieces of streamed output, from now until the run is over.
 
         Each names its item and attempt. An attempt that is repeated starts its text again: a chunk that is
-        ``void`` says to drop the earlier one's. For watching, not for keeping: what is published while Redis
-        is away is lost. `results` and `stream` have the whole outputs.
+        ``void`` says to drop the earlier one's. Chunks published while Redis is away are lost; `results` and
+        `stream` have the whole outputs.
         """
-        listening = self._listening()
+        listening = self._subscription()
         listening.open()
         return Blocking(listening, self._deployment.waiter)
 
-    def _listening(self) -> Listening:
+    def _subscription(self) -> ChunkSubscription:
         """The steps of `chunks`."""
         steps = self._spec.steps if self._spec else 1
-        return Listening(self._deployment, self._ref, steps, lambda: self._look().state.finished)
+        return ChunkSubscription(self._deployment, self._ref, steps, lambda: self._look().state.finished)
 
     def _look(self) -> RunStatus:
         if self._spec is None:
@@ -242,7 +250,7 @@ class RunHandle:
         return self._deployment.runs.status(self._ref, self._spec)
 
     def is_held(self) -> bool:
-        """Whether all that is left of the run waits to be resumed, since refusals hold it."""
+        """Whether all unfinished jobs wait for `resume`, since a model rejected the run's first calls."""
         if self._spec is None or self._spec.bounds.on_refusal != "hold":
             return False
         waiting = [part for part in self.why().lanes if part.waits or part.in_flight]
@@ -250,9 +258,9 @@ class RunHandle:
 
     def _ending(
         self,
-        view: Unfailing | None = None,
+        view: FailSafeView | None = None,
         timeout: float | None = None,
-        held: Held | None = None,
+        held: HeldDetector | None = None,
     ) -> Steps[RunStatus]:
         clock, patience, pace = self._deployment.clock, self._deployment.patience(self.id), Pace()
         started_ms, submission = clock.monotonic_ms(), None
@@ -260,13 +268,13 @@ class RunHandle:
         while True:
             status = patience.ask(self._look)
             if status is not None and status.state is RunState.SUBMITTED:
-                submission = submission or Submission(self._deployment, self._ref)
+                submission = submission or SubmissionWatch(self._deployment, self._ref)
                 submission.check()
-            elif status is not None and self._closure is not None and not status.state.finished:
-                self._closure.check()
+            elif status is not None and self._closer is not None and not status.state.finished:
+                self._closer.check()
             if view is not None and standstill is not None:
                 draw(view, status, patience.silence_s, standstill)
-            if status is not None and (status.state.finished or (held is not None and held.by(status))):
+            if status is not None and (status.state.finished or (held is not None and held.check(status))):
                 return status
             pause = pace.next_s(_longest_pause(status))
             if timeout is not None:
@@ -299,14 +307,14 @@ class RunHandle:
     def _stored_records(self) -> StoredRecords:
         if self._scorers:
             return StoredRecords([self.results()])
-        return StoredRecords(Blocking(self._once_over(Records.portion_steps), self._deployment.waiter))
+        return StoredRecords(Blocking(self._after_end(Records.portion_steps), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
-        return Records(self._deployment, self._readable(status), self._closure)
+        return Records(self._deployment, self._readable(status), self._closer)
 
     @property
     def spec(self) -> RunSpec | None:
-        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        """The submitted spec, without its rows; ``None`` where it cannot be read."""
         return self._spec
 
     def _readable(self, status: RunStatus) -> RunSpec:

@@ -15,7 +15,7 @@ def run_id_of(run: object) -> str:
 
 
 def require_handle(run: object, kind: type) -> None:
-    """Raise `SubmissionError` for what is no handle of that kind."""
+    """Raise `SubmissionError` where ``run`` is not a handle of that kind."""
     if not isinstance(run, kind):
         raise SubmissionError("other", run, "is no handle of a run", "Give client.run(<id>).")
 
@@ -30,7 +30,7 @@ def check_timeout(timeout: object) -> None:
 
 
 def not_sent(handle: object) -> TypeError:
-    """The error of pickling or copying what holds connections."""
+    """The error for pickling or copying a handle that holds connections."""
     kind = type(handle).__name__
     return TypeError(
         f"a {kind} holds connections, and is neither pickled nor copied: send a run's id, "

@@ -1,4 +1,4 @@
-"""What is made of a run's records once it is over: files, frames, summaries, reports, exports."""
+"""Makes files, frames, summaries, reports and exports of a run's records once it is over."""
 
 from __future__ import annotations
 
@@ -36,8 +36,8 @@ class Run(RunHandle):
     def export(self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False) -> int:
         """Write every record to a file, in item order, once the run is over; returns how many there are.
 
-        ``format`` is "jsonl", "csv" or "parquet"; left out, the path's suffix says. The file is there whole
-        or not at all. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
+        ``format`` is "jsonl", "csv" or "parquet", by default that of the path's suffix. An error leaves no
+        partial file. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
         ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
         """
         return export_records(self._stored_records(), path, format, raw=raw)
@@ -79,8 +79,8 @@ class Run(RunHandle):
     def summary(self, *, so_far: bool = False) -> Summary:
         """Scores, failures, tokens, cost and time over all records, once the run is over.
 
-        With ``so_far`` it waits for nothing, and sums up the items that have ended: without sessions, and
-        without scores that this process computes, until the run is over. Prices are those of the client's
+        With ``so_far`` it does not wait, and summarises the items that have ended. Until the run is over, it
+        then leaves out sessions and scores that this process computes. Prices are those of the client's
         settings. Raises what `results` does.
         """
         from fairlane.client.views.tally import summarise
@@ -103,8 +103,8 @@ class Run(RunHandle):
         return compare_runs(self, other, by)
 
     def report(self, path: str | PathLike[str], *, examples: int = 0, against: Run | None = None) -> int:
-        """Write a page of HTML that stands alone, once the run is over: scores and their distributions, cost,
-        throughput against the limits, failures. Returns the number of records in it.
+        """Write a self-contained HTML page once the run is over; returns its number of records. It shows
+        scores and their distributions, cost, throughput against the limits, and failures.
 
         It has texts of prompts, rows and outputs only for ``examples`` items. Prices are those of the
         client's settings. With ``against`` it also compares the scores item by item, as `compare` does: this
@@ -120,7 +120,7 @@ class Run(RunHandle):
 
 
 def stored_records(run: Run) -> StoredRecords:
-    """The records of a run for a file: most become JSON lines without being made."""
+    """The records of a run for a file: most become JSON lines without a `Record`."""
     return run._stored_records()
 
 
@@ -140,7 +140,7 @@ def send_records(
 
 
 def messages_of(spec: RunSpec) -> Callable[[Record], list[dict[str, Any]] | None]:
-    """Renders the messages of a record's task; ``None`` for one without, or that read earlier outputs."""
+    """Renders the messages of a record's task; ``None`` if it has none, or if it read earlier outputs."""
     rendering = Rendering(Plan(spec=spec))
 
     def messages(record: Record) -> list[dict[str, Any]] | None:

@@ -1,4 +1,4 @@
-"""Functions of other tools under their own signatures, run by Fairlane.
+"""Replacements for functions of other tools, with the same signatures, that run on Fairlane.
 
 Users' programs import it; it imports the client.
 """

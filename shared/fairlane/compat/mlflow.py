@@ -1,7 +1,6 @@
-"""``mlflow.genai.evaluate`` with its signature: Fairlane makes the calls, MLflow keeps the results.
-
-A program changes one import. Predictions and Fairlane's own evaluators run on workers, within the limits that
-all teams share; MLflow's scorers run in this process, as under MLflow itself.
+"""Replaces ``mlflow.genai.evaluate``: Fairlane makes the calls, MLflow keeps the results. A program changes
+one import. Predictions and Fairlane's evaluators run on workers, within the limits that all teams share;
+MLflow's scorers run in this process, as in MLflow itself.
 """
 
 from __future__ import annotations
@@ -42,12 +41,12 @@ def evaluate(
     dataset. ``scorers``: MLflow's, and Fairlane's evaluators, whose ``expected`` names a field of the
     expectations or the inputs. ``predict_fn``: a function that workers can import, called with the inputs by
     name; or ``"<connection>:<model>"``, which is sent the inputs as a chat request. Without it, ``data`` has
-    outputs. ``client`` is Fairlane's; left out, one of the settings. With MLflow's scorers alone and outputs,
-    MLflow does all of it, whatever ``data`` is.
+    outputs. ``client`` is Fairlane's, by default one from the settings. With outputs and only MLflow's
+    scorers, MLflow does all the work, whatever ``data`` is.
 
-    The variables ``MLFLOW_GENAI_EVAL_*`` bound the calls (`fairlane.compat.mlflow`). A case whose
-    prediction failed is left out, with a warning. Raises `SubmissionError` for what cannot be run,
-    `MissingExtra` without MLflow, and what MLflow raises.
+    The variables ``MLFLOW_GENAI_EVAL_*`` bound the calls (`fairlane.compat.mlflow`). It leaves
+    out cases with a failed prediction, with a warning. Raises `SubmissionError` for arguments that it cannot
+    run, `MissingExtra` without MLflow, and what MLflow raises.
     """
     mlflow = library("mlflow", "fairlane.compat.mlflow", "mlflow")
     library("mlflow.genai", "fairlane.compat.mlflow", "mlflow")
@@ -100,7 +99,7 @@ def _predicted(
 def _scored(
     mlflow: Any, client: Client, examples: list[Example], own: list[Any], bounds: MlflowBounds
 ) -> list[Any]:
-    """Scorers of MLflow that give what Fairlane's evaluators have scored."""
+    """MLflow scorers that return the scores of Fairlane's evaluators."""
     options: dict[str, Any] = {"eval_rate": bounds.scorer_rate, "retry": bounds.retry}
     options |= {"max_concurrent": bounds.max_concurrent, "timeout": bounds.scorer_timeout}
     options = {name: value for name, value in options.items() if value is not None}
@@ -138,9 +137,8 @@ NAMES = (MAX_WORKERS, PREDICT_RATE, SCORER_RATE, MAX_RETRIES, PREDICT_TIMEOUT, S
 
 @dataclass(frozen=True, slots=True)
 class MlflowBounds:
-    """What the variables say; ``None``: not set, so Fairlane's own default holds.
-
-    Rates are starts per second; 0 is no limit of the run's own. Timeouts are in seconds.
+    """The values of the variables; ``None``: not set, so Fairlane's default applies. Rates are starts per
+    second; 0: the run sets no limit. Timeouts are in seconds.
     """
 
     max_concurrent: int | None = None

@@ -1,4 +1,4 @@
-"""Reads data as ``mlflow.genai.evaluate`` takes it, and makes rows of it for Fairlane."""
+"""Reads the data of ``mlflow.genai.evaluate``, and makes rows for Fairlane."""
 
 import json
 import math
@@ -16,7 +16,7 @@ _REMEDY = 'Give {"inputs": {…}, "outputs": …, "expectations": {…}}; the la
 
 @dataclass(frozen=True, slots=True)
 class Example:
-    """One case: what goes in, what came out (``None``: not yet), and what is expected."""
+    """One case: its inputs, its output (``None``: none yet), and its expectations."""
 
     inputs: Mapping[str, Any]
     outputs: Any = None
@@ -24,22 +24,22 @@ class Example:
 
     @property
     def key(self) -> str:
-        """Equal for cases that are alike, and so have the same scores."""
+        """Equal for equal cases, which have the same scores."""
         return key_of(self.inputs, self.outputs, self.expectations)
 
     def row(self) -> dict[str, Any]:
-        """Its row for evaluators: the names of inputs and expectations, and the output as text."""
+        """Its row for evaluators: inputs, expectations, and the output as text."""
         text = self.outputs if isinstance(self.outputs, str) else json.dumps(self.outputs, ensure_ascii=False)
         return {**self.inputs, **(self.expectations or {}), OUTPUT: text}
 
     def as_data(self) -> dict[str, Any]:
-        """It in MLflow's form."""
+        """The case in MLflow's form."""
         expected = {} if self.expectations is None else {"expectations": dict(self.expectations)}
         return {"inputs": dict(self.inputs), "outputs": self.outputs, **expected}
 
 
 def read_examples(data: Any) -> list[Example]:
-    """The cases of a list of dicts, of a data frame, or of what has ``to_df()``, as MLflow's datasets have.
+    """The cases of a list of dicts, a data frame, or an object with ``to_df()``, such as MLflow's datasets.
 
     Raises `SubmissionError` that names the case.
     """

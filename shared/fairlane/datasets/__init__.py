@@ -1,4 +1,4 @@
-"""Datasets: rows read as a stream from files or iterables, and the compressed pages that they are stored in.
+"""Datasets: reads rows as a stream from files or iterables, and stores them in compressed pages.
 
 Client, scheduler, workers and store use it; it imports `core` and `model`.
 """

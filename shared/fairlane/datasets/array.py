@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any, BinaryIO
 
 from fairlane.core.errors import BrokenPage
-from fairlane.datasets.lines import MAX_ROW_CHARS, Broken, not_utf8, unique
+from fairlane.datasets.lines import MAX_ROW_CHARS, MalformedFile, not_utf8, unique_keys
 
 _CHUNK = 64 * 1024
 _REMEDY = "Write an array of objects: [{…}, {…}]."
@@ -20,10 +20,10 @@ _decode_at = json.JSONDecoder().raw_decode
 
 
 def read_array(file: BinaryIO) -> Iterator[object]:
-    """The array's elements. Raises `Broken`."""
+    """The array's elements. Raises `MalformedFile`."""
     text = _Text(file)
     if (start := text.peek()) != "[":
-        raise Broken("the file is no JSON array", _IN_AN_OBJECT if start == "{" else _REMEDY)
+        raise MalformedFile("the file is no JSON array", _IN_AN_OBJECT if start == "{" else _REMEDY)
     text.skip()
     if text.peek() == "]":
         text.skip()
@@ -35,9 +35,9 @@ def read_array(file: BinaryIO) -> Iterator[object]:
             if separator == "]":
                 break
             if separator != ",":
-                raise Broken(f"line {text.line}: ',' or ']' is missing after an element", _REMEDY)
+                raise MalformedFile(f"line {text.line}: ',' or ']' is missing after an element", _REMEDY)
     if text.peek():
-        raise Broken(f"line {text.line}: something follows the array's end", _REMEDY)
+        raise MalformedFile(f"line {text.line}: something follows the array's end", _REMEDY)
 
 
 class _Text:
@@ -46,7 +46,7 @@ class _Text:
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
         self._decode = codecs.getincrementaldecoder("utf-8-sig")()
-        self._scan = json.JSONDecoder(object_pairs_hook=unique).raw_decode
+        self._scan = json.JSONDecoder(object_pairs_hook=unique_keys).raw_decode
         self._text, self._at, self._ended = "", 0, False
         self._lines_before = 1
 
@@ -74,19 +74,19 @@ class _Text:
         start = self.peek()
         if start != "{":
             problem = f"line {self.line}: an element is no object" if start else "the array is not closed"
-            raise Broken(problem, _REMEDY)
+            raise MalformedFile(problem, _REMEDY)
         while True:
             try:
                 value, self._at = self._scan(self._text, self._at)
-            except Broken as error:
-                raise Broken(f"the element from line {self.line} on: {error}", error.remedy) from None
+            except MalformedFile as error:
+                raise MalformedFile(f"the element from line {self.line} on: {error}", error.remedy) from None
             except (ValueError, RecursionError) as error:
                 problem = self._problem_of(error)
                 held = len(self._text) - self._at
                 if held > MAX_ROW_CHARS:
-                    raise Broken(f"{problem} (looked {held:,} characters ahead)", _REMEDY) from None
+                    raise MalformedFile(f"{problem} (looked {held:,} characters ahead)", _REMEDY) from None
                 if not self._fill(max(_CHUNK, held)):
-                    raise Broken(problem, _REMEDY) from None
+                    raise MalformedFile(problem, _REMEDY) from None
             else:
                 return value
 

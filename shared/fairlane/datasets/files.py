@@ -29,7 +29,9 @@ READERS: Mapping[str, Reader] = {
 
 
 def open_file(path: Path) -> tuple[BinaryIO, Reader]:
-    """The open file, and what reads its format. Raises `SubmissionError` for anything else than a dataset."""
+    """The open file, and the reader of its format. Raises `SubmissionError` for anything else than a
+    dataset.
+    """
     reader = READERS.get(path.suffix.lower())
     if reader is None:
         problem = (
@@ -50,7 +52,7 @@ def open_file(path: Path) -> tuple[BinaryIO, Reader]:
 
 
 def no_dataset(dataset: Mapping[Any, Any]) -> SubmissionError:
-    """Says why a mapping is no dataset, and what to give."""
+    """The error for a mapping in place of a dataset, with its remedy."""
     if type(dataset).__name__.endswith("DatasetDict"):  # of Hugging Face: splits by name
         name = next(iter(dataset), "train")
         return SubmissionError(FIELD, sorted(dataset), "has several splits", f"Name one: dataset[{name!r}].")
@@ -67,7 +69,7 @@ def _is_column(value: object) -> bool:
 
 
 def remedy_of(dataset: object) -> str:
-    """What to give in place of an object that is no dataset."""
+    """The remedy for an object that is not a dataset."""
     if isinstance(dataset, AsyncIterable):
         return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
     if hasattr(dataset, "to_table"):  # of pyarrow.dataset

@@ -59,7 +59,7 @@ def _open(url: str) -> BinaryIO:
 
 
 def digest_of(page: Sequence[Mapping[str, Any]]) -> str:
-    """What a run keeps of a page that it has read: how many rows it had, and a digest of them."""
+    """The fingerprint that a run keeps of a page: its number of rows, and a digest of them."""
     text = json.dumps(page, ensure_ascii=False, separators=(",", ":"))
     content = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=12)
     return f"{len(page)}:{content.hexdigest()}"
@@ -75,9 +75,8 @@ class SourcePages:
         digest: Callable[[int], str | None],
         row_bytes: int = MAX_PAGE_BYTES,
     ) -> None:
-        """``digest``: what the run keeps of a page; ``None``: nothing, as an earlier version read it.
-
-        ``row_bytes``: the largest row as JSON. A reader takes all that the run took.
+        """``digest`` returns the run's fingerprint of a page; ``None`` for one that an earlier version read.
+        ``row_bytes``: the largest row as JSON. A reader accepts all rows that the run accepted.
         """
         self._source, self._page_rows, self._digest = source, page_rows, digest
         self._row_bytes = row_bytes
@@ -85,7 +84,7 @@ class SourcePages:
         self._pages: Iterator[list[dict[str, Any]]] | None = None
 
     def page(self, number: int) -> list[dict[str, Any]]:
-        """One page, as the run read it: rows that follow by now are left out.
+        """One page as the run read it, without rows that were appended since.
 
         Raises `DatasetChanged`, and `SubmissionError` if this process cannot read the dataset.
         """
@@ -121,7 +120,7 @@ def lies_in(url: str, place: str) -> bool:
     if there.scheme not in ("", "file"):
         inside = url.startswith(place if place.endswith("/") else f"{place}/")
         return inside and ".." not in unquote(there.path).split("/")
-    # A plain path is opened as a whole: what looks like a host, a query or a fragment is part of it.
+    # A plain path has no host, query or fragment: such characters are part of the path.
     path = Path(there.path if there.scheme else url)
     return here.scheme in ("", "file") and path.resolve().is_relative_to(
         Path(here.path if here.scheme else place).resolve()

@@ -1,4 +1,4 @@
-"""Makes a row of what an application gives, checks that its values are JSON, and says what is none."""
+"""Makes rows from an application's objects, and checks that their values are JSON."""
 
 import json
 import math
@@ -41,7 +41,7 @@ def digest_of(value: object) -> bytes:
 
 
 def _is_plain(value: object) -> bool:
-    """Whether little has to be looked at to see that a value is JSON, as most are."""
+    """Whether a cheap check shows that a value is JSON, as for most values."""
     if isinstance(value, str):
         return value.isascii()
     return value is None or (isinstance(value, int) and -SHORT_INT < value < SHORT_INT)
@@ -100,7 +100,7 @@ def check_row(row: object, number: int) -> dict[str, Any]:
 
 
 def _of_row(row: object) -> str:
-    """How to make rows of what is none."""
+    """The remedy for an object that is not a row."""
     if isinstance(row, str):
         return "Each row is a dict. Of a file pass the path, not its lines."
     if isinstance(row, tuple) and len(row) == 2 and type(row[1]).__name__ == "Series":
@@ -145,7 +145,7 @@ def take_row(row: object, number: int) -> dict[str, Any]:
 
 
 def _copied(value: Any) -> Any:
-    """A checked value that shares no list and no object with the one that was given."""
+    """A deep copy of a checked value."""
     if isinstance(value, dict):
         return {name: _copied(part) for name, part in value.items()}
     if isinstance(value, list):

@@ -15,7 +15,7 @@ from pydantic_core import from_json, to_json
 from fairlane.core.errors import BrokenPage, SubmissionError
 from fairlane.datasets.array import elements_of
 from fairlane.datasets.files import READERS, Reader, no_dataset, open_file, remedy_of
-from fairlane.datasets.lines import Broken
+from fairlane.datasets.lines import MalformedFile
 from fairlane.datasets.row_json import FIELD, SHORT_INT, check_row, take_row, to_row
 from fairlane.datasets.tables import Table, table_rows
 
@@ -24,7 +24,7 @@ MAX_PAGE_BYTES = 64 * 1024 * 1024
 """Largest page as JSON: a small blob that inflates beyond it is an attack, not a dataset."""
 
 MAX_PAGE_ROWS = 10_000
-"""Rows of a page: the most that a run's ``page_rows`` may be."""
+"""Most rows of a page, and so the largest ``page_rows`` of a run."""
 
 MAX_PAGE_VALUES = 4_000_000
 """Commas and opening brackets of a page, also those inside texts: an upper bound of its values. Each value
@@ -38,13 +38,12 @@ to_text = json.JSONEncoder(ensure_ascii=False, allow_nan=False, separators=(",",
 
 
 def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterator[dict[str, Any]]:
-    """Rows in order, some in memory at a time; a file's text is UTF-8, with or without a byte order mark.
+    """Rows in order, a few in memory at a time; a file is UTF-8, with or without a byte order mark.
 
     ``.jsonl`` has an object a line, blank lines aside; ``.json`` an array of objects; ``.csv`` and ``.tsv`` a
     header and text alone. A table is one of pandas, polars or Arrow. Any other iterable yields dicts, data
-    classes, pydantic models or named tuples.
-    What a program does to a row later does not reach the row that was read.
-    Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
+    classes, pydantic models or named tuples. Rows are copies: later changes to an object do not change its
+    row. Raises `SubmissionError`: at once if it is no dataset, else with the bad row's number from 1.
     """
     if isinstance(dataset, str | os.PathLike):
         path = Path(dataset)
@@ -53,7 +52,7 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
         raise no_dataset(dataset)
     try:
         rows = None if isinstance(dataset, list | tuple) else table_rows(dataset)
-    except Broken as error:
+    except MalformedFile as error:
         raise SubmissionError(FIELD, f"a {type(dataset).__name__}", str(error), error.remedy) from None
     if rows is None:
         rows = _iterated(dataset)
@@ -64,7 +63,7 @@ def read_rows(dataset: str | os.PathLike[str] | Iterable[Any] | Table) -> Iterat
 
 
 def _iterated(dataset: Any) -> Iterator[Any]:
-    """An iterator over the elements; a sequence of a user's own may have ``__getitem__`` alone."""
+    """An iterator over the elements; a sequence class may have ``__getitem__`` alone."""
     try:
         if not isinstance(dataset, (bytes, bytearray, type)):
             return iter(dataset)
@@ -86,7 +85,7 @@ def _checked(path: str | Path, file: BinaryIO, reader: Reader) -> Iterator[dict[
         try:
             for number, row in enumerate(rows, start=1):
                 yield row if type(row) is dict and is_simple(row) else to_row(row, number)
-        except Broken as error:
+        except MalformedFile as error:
             raise SubmissionError(FIELD, str(path), str(error), error.remedy, row=number + 1) from None
         except OSError as error:
             remedy = "Read from a disk that answers."
@@ -95,7 +94,7 @@ def _checked(path: str | Path, file: BinaryIO, reader: Reader) -> Iterator[dict[
 
 
 def is_simple(row: dict[Any, Any]) -> bool:
-    """Whether a row is certainly JSON: flat, of Python's own types and of moderate numbers, as most are.
+    """Whether a row is certainly JSON: flat, with built-in types and moderate numbers, like most rows.
 
     It is one loop without calls, since it looks at each of a million rows.
     """
@@ -139,14 +138,13 @@ def encode_row(row: dict[str, Any], number: int, max_row_bytes: int) -> bytes:
 
 
 def size_of(row: object) -> int:
-    """Bytes of a checked row as JSON; ten times as fast as by the encoder of pages."""
+    """Bytes of a checked row as JSON, ten times as fast as with the encoder of pages."""
     return len(to_json(row))
 
 
 class Page(list[dict[str, Any]]):
-    """Rows, with the JSON of each: their size was measured by it, and `encode_page` joins it.
-
-    ``full``: rows of each page of its run but the last, where that may have changed since the page before.
+    """Rows, with the JSON of each, which gave its size and which `encode_page` joins. ``full``: rows of each
+    page of its run except the last; it may have shrunk since the page before.
     """
 
     __slots__ = ("full", "texts")
@@ -165,20 +163,20 @@ class Page(list[dict[str, Any]]):
 
 
 _SHORT_BYTES = 1000
-"""Of a shorter row the values are not counted: it has at most as many as bytes."""
+"""Values of a shorter row are not counted: it has at most as many as bytes."""
 
 _LEAST_CUT = 8
-"""Long rows make pages of an eighth of the rows or fewer, so that few runs are cut twice."""
+"""The least factor by which pages of long rows shrink, so that few runs shrink twice."""
 
 
 class PageSize:
-    """How large a page grows, as its readers measure it: its JSON in bytes, and its values."""
+    """The size of a page as its readers measure it: bytes of JSON, and values."""
 
     def __init__(self) -> None:
         self._bytes, self._values = 2, 0
 
     def add(self, text: bytes) -> bool:
-        """Add a row's JSON if the page can still be read with it; whether it can."""
+        """Add a row's JSON; false, and not added, if readers would refuse the page."""
         added_bytes, added_values = self._bytes + len(text) + 1, self._values + _values(text)
         if added_bytes > MAX_PAGE_BYTES or added_values > MAX_PAGE_VALUES:
             return False
@@ -193,10 +191,9 @@ def _values(text: bytes) -> int:
 
 
 class Paging:
-    """Pages of ``page_rows`` rows each; the last may be shorter. It is iterated over once.
-
-    Where so many rows make a page that no reader would take, ``page_rows`` shrinks to one of its divisors,
-    also for the rows before: whoever stored their pages cuts those, too.
+    """Pages of ``page_rows`` rows each; the last may be shorter. It can be iterated once. If readers would
+    refuse so large a page, ``page_rows`` shrinks to one of its divisors. The caller then cuts the pages that
+    it has stored.
     """
 
     def __init__(
@@ -228,7 +225,7 @@ class Paging:
             yield page
 
     def _cut(self, page: Page, number: int) -> list[Page]:
-        """A page that is too large with row ``number`` in smaller ones; the last one is not full."""
+        """Cut a page that row ``number`` makes too large into smaller ones; the last one is not full."""
         while True:
             self.page_rows = _divided(self.page_rows, page, number)
             starts = range(0, len(page) + 1, self.page_rows)
@@ -238,7 +235,7 @@ class Paging:
 
 
 def _divided(page_rows: int, page: Page, number: int) -> int:
-    """The next smaller number of rows a page: any page of the old number is a whole number of new ones."""
+    """The next smaller number of rows a page: each old page is a whole number of new pages."""
     if page_rows == 1:
         problem = f"the row has over {MAX_PAGE_BYTES:,} bytes or {MAX_PAGE_VALUES:,} values as JSON"
         raise SubmissionError(FIELD, f"{len(page.texts[-1]):,} bytes", problem, "Shorten it.", row=number)
@@ -291,7 +288,7 @@ def encode_page(rows: list[dict[str, Any]]) -> bytes:
 
 
 def encode_texts(texts: Iterable[bytes]) -> bytes:
-    """A page of rows of which each is JSON already, as `encode_row` makes it."""
+    """A compressed page of rows that `encode_row` made."""
     return zlib.compress(b"[%b]" % b",".join(texts), _LEVEL)
 
 
@@ -301,7 +298,7 @@ def decode_page(blob: bytes) -> list[dict[str, Any]]:
 
 
 def inflates_within(blob: bytes, most_bytes: int) -> bool:
-    """Whether a page has at most ``most_bytes`` of JSON, or is broken; it reads no more than that of it."""
+    """Whether a page has at most ``most_bytes`` of JSON, or is broken; inflates no more than that."""
     if len(blob) > most_bytes:
         return False
     inflater = zlib.decompressobj()
@@ -330,7 +327,7 @@ def _bounded(row: dict[str, Any] | str, most_bytes: int) -> dict[str, Any] | str
 
 
 def _inflated(blob: bytes) -> tuple[bytes, int]:
-    """The text of a page, and how many values it has at most. Both are bounded as they come out."""
+    """The text of a page, and an upper bound of its values. Both are checked while it inflates."""
     inflater, parts, size, values = zlib.decompressobj(), list[bytes](), 0, 0
     try:
         while not inflater.eof:
@@ -349,7 +346,7 @@ def _inflated(blob: bytes) -> tuple[bytes, int]:
 
 
 def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
-    """The rows of a page of at most ``values``; of a large one, what follows too many rows is not read."""
+    """The rows of a page of at most ``values``; stops at too many rows."""
     try:
         if values <= _FEW_VALUES:
             rows, checked = _few_values(text)
@@ -371,9 +368,8 @@ def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
 
 
 def _few_values(text: bytes) -> tuple[Any, bool]:
-    """The JSON of a page, and whether it is certainly a list of sound rows, as nearly all pages are.
-
-    pydantic's parser is the faster one, and takes only valid Unicode. What it does not read, Python's may.
+    """The JSON of a page, and whether it is certainly a list of valid rows, like nearly all pages. pydantic's
+    parser is faster, but takes only valid Unicode; Python's parser reads the rest.
     """
     try:
         rows = from_json(text)

@@ -1,4 +1,4 @@
-"""Numbers the sessions of a dataset while its rows stream by."""
+"""Numbers the sessions of a dataset in a stream of its rows."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ _DIGEST_BYTES = 16
 class Numbering:
     """Numbers sessions by first appearance of their value in ``field``; without ``field`` there are none.
 
-    Memory: eight bytes per row and about 150 per session, for a digest in place of its value, which may be
-    long.
+    Memory: eight bytes per row, and about 150 per session, since it keeps a digest of the value.
     """
 
     def __init__(self, field: str | None) -> None:
@@ -80,7 +79,7 @@ class Numbering:
         self._of_row.append(number)
 
     def _by_session(self) -> tuple[array[int], array[int]]:
-        """All rows, session by session, and where each session's end."""
+        """All rows, session by session, and the end of each session in that list."""
         ends = array("I", accumulate(self._sizes))
         free = array("I", (end - size for end, size in zip(ends, self._sizes, strict=True)))
         rows = array("I", bytes(len(self._of_row) * self._of_row.itemsize))

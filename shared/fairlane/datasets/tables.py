@@ -1,10 +1,10 @@
-"""Rows of tables in memory: pandas, polars and Arrow, without importing any of them; and of Parquet files."""
+"""Reads rows of pandas, polars and Arrow tables, without importing these libraries, and of Parquet files."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from typing import Any, BinaryIO, Protocol
 
-from fairlane.datasets.lines import Broken
+from fairlane.datasets.lines import MalformedFile
 
 ROWS_AT_ONCE = 1000
 """Rows of a table that are Python objects at a time."""
@@ -25,9 +25,9 @@ class Table(Protocol):
 
 
 def table_rows(table: Any) -> Iterator[Mapping[Any, Any]] | None:
-    """The rows of a table, a portion in memory at a time; ``None`` where ``table`` is none that is known.
+    """The rows of a table, a portion in memory at a time; ``None`` for an unknown kind of table.
 
-    Raises `Broken` for a table whose rows cannot be named.
+    Raises `MalformedFile` for a table whose rows cannot be named.
     """
     home = type(table).__module__.partition(".")[0]
     if home == "pandas" and hasattr(table, "iloc"):
@@ -40,40 +40,39 @@ def table_rows(table: Any) -> Iterator[Mapping[Any, Any]] | None:
 
 
 def read_parquet(file: BinaryIO) -> Iterator[object]:
-    """The rows of a Parquet file, a portion in memory at a time. Raises `Broken`."""
+    """The rows of a Parquet file, a portion in memory at a time. Raises `MalformedFile`."""
     try:
         parquet: Any = import_module("pyarrow.parquet")
     except ModuleNotFoundError:
-        raise Broken("Parquet is read by pyarrow, which is not installed", _PYARROW) from None
+        raise MalformedFile("Parquet is read by pyarrow, which is not installed", _PYARROW) from None
     try:
         opened = parquet.ParquetFile(file)
         _check_names(opened.schema_arrow)
         for batch in opened.iter_batches(batch_size=ROWS_AT_ONCE):
             yield from rows_of_batch(batch)
     except (ValueError, OSError, NotImplementedError) as error:  # ArrowInvalid is a ValueError
-        raise Broken(f"the file is no Parquet that can be read: {error}", "Write it again.") from None
+        raise MalformedFile(f"the file is no Parquet that can be read: {error}", "Write it again.") from None
 
 
 def _of_pandas(frame: Any) -> Iterator[Mapping[Any, Any]]:
     if frame.ndim != 2:
-        raise Broken("a pandas Series has one column without a name", "Pass series.to_frame().")
+        raise MalformedFile("a pandas Series has one column without a name", "Pass series.to_frame().")
     columns = list(frame.columns)
     for name in columns:
         if not isinstance(name, str):
             remedy = "Name the columns with texts: frame.columns = [str(name) for name in frame.columns]."
-            raise Broken(f"the column {name!r} is no text", remedy)
+            raise MalformedFile(f"the column {name!r} is no text", remedy)
     if not frame.columns.is_unique:
         twice = next(name for name in columns if columns.count(name) > 1)
-        raise Broken(f"two columns are named {twice!r}", _OWN_NAMES)
+        raise MalformedFile(f"two columns are named {twice!r}", _OWN_NAMES)
     counts = [name for name in columns if _counts(frame[name])]
     portions = (frame.iloc[start : start + ROWS_AT_ONCE] for start in range(0, len(frame), ROWS_AT_ONCE))
     return (row for portion in portions for row in _without_gaps(portion, counts))
 
 
 def _counts(column: Any) -> bool:
-    """Whether a column of floats has gaps, and whole numbers alone: pandas makes floats of 1, 2 and a gap.
-
-    They are whole numbers again, so that ``{{ id }}`` prints 1, and an id is what it is elsewhere.
+    """Whether a column of floats has gaps and otherwise whole numbers: pandas makes floats of 1, 2 and a gap.
+    Its values become whole numbers again, so that ``{{ id }}`` prints 1.
     """
     if not str(column.dtype).startswith("float") or not column.hasnans:
         return False
@@ -82,10 +81,8 @@ def _counts(column: Any) -> bool:
 
 
 def _without_gaps(portion: Any, counts: Sequence[str]) -> Iterator[Mapping[Any, Any]]:
-    """The rows of a part of a frame. A gap of a typed column is no field of its row, whatever the type.
-
-    Columns of objects keep what they hold: there ``None`` is a value that somebody has put in. ``counts``:
-    the columns whose floats are whole numbers.
+    """The rows of a part of a frame. A gap of a typed column is left out of its row. In a column of objects
+    ``None`` is a value, and stays. ``counts``: the columns whose floats are whole numbers.
     """
     found = {name: _missing(portion[name]) for name in portion.columns}
     gaps = {name: missing for name, missing in found.items() if any(missing)}
@@ -109,24 +106,24 @@ def _missing(column: Any) -> list[bool]:
 def _of_polars(frame: Any) -> Iterator[Mapping[Any, Any]]:
     if not hasattr(frame, "iter_rows"):
         remedy = "Pass frame.collect()." if hasattr(frame, "collect") else "Pass series.to_frame()."
-        raise Broken(f"a polars {type(frame).__name__} has no rows", remedy)
+        raise MalformedFile(f"a polars {type(frame).__name__} has no rows", remedy)
     rows: Iterator[Mapping[Any, Any]] = frame.iter_rows(named=True)
     return rows
 
 
 def _of_arrow(table: Any) -> Iterator[Mapping[Any, Any]]:
-    """Whatever has Arrow's stream interface: a table, a reader of batches, a relation of DuckDB."""
+    """Rows of anything with Arrow's stream interface: a table, a reader of batches, a relation of DuckDB."""
     try:
         pyarrow: Any = import_module("pyarrow")
     except ModuleNotFoundError:
-        raise Broken("an Arrow table is read by pyarrow, which is not installed", _PYARROW) from None
+        raise MalformedFile("an Arrow table is read by pyarrow, which is not installed", _PYARROW) from None
     batches: Any = pyarrow.RecordBatchReader.from_stream(table)
     _check_names(batches.schema)
     return (row for batch in batches for part in _parts(batch) for row in rows_of_batch(part))
 
 
 def _check_names(schema: Any) -> None:
-    """Raises `Broken` for two columns, or two fields of a column, of one name: a row would hold one."""
+    """Raises `MalformedFile` for columns, or fields of a column, with equal names: a row has one."""
     _check_fields(list(schema), "columns are")
     for column in schema:
         waiting = [column.type]
@@ -142,7 +139,7 @@ def _check_fields(fields: Sequence[Any], what: str) -> None:
     names = [field.name for field in fields]
     if len(set(names)) < len(names):
         twice = next(name for name in names if names.count(name) > 1)
-        raise Broken(f"two {what} named {twice!r}", _OWN_NAMES)
+        raise MalformedFile(f"two {what} named {twice!r}", _OWN_NAMES)
 
 
 def _parts(batch: Any) -> Iterator[Any]:
@@ -155,7 +152,7 @@ _Reader = Callable[[Any], Any]
 def rows_of_batch(batch: Any) -> Iterator[dict[str, Any]]:
     """The rows of a ``pyarrow.RecordBatch`` or table, as Python objects.
 
-    A map with texts as keys is an object, wherever in a column it stands. One with a key twice stays pairs.
+    A map with text keys becomes an object, at any depth. A map with a repeated key stays a list of pairs.
     """
     readers = {field.name: reader for field in batch.schema if (reader := _reader_of(field.type)) is not None}
     for row in batch.to_pylist():
@@ -165,7 +162,7 @@ def rows_of_batch(batch: Any) -> Iterator[dict[str, Any]]:
 
 
 def _reader_of(kind: Any) -> _Reader | None:
-    """What makes objects of the maps in values of this type; ``None`` where it has none."""
+    """Converts the maps in values of this type to objects; ``None`` if the type has none."""
     name = str(kind)
     if name.startswith("map<"):
         inner = _reader_of(kind.item_type)

@@ -1,6 +1,5 @@
-"""Makes JSON of the values that libraries put into rows: NumPy's scalars, dates, decimals, records.
-
-`rows` uses it for rows that are not JSON yet; it knows libraries by their values' types and imports none.
+"""Converts values of libraries to JSON: NumPy's scalars, dates, decimals, records. `rows` uses it for rows
+that are not JSON; it knows libraries by type names, and imports none.
 """
 
 import dataclasses
@@ -16,7 +15,7 @@ from uuid import UUID
 MAX_DEPTH = 100
 """Most levels of lists and objects inside a row: far below the recursion limit of JSON decoders.
 
-What is deeper is left as it is, and the check of the row refuses it.
+Deeper values are not converted, and the check of the row refuses them.
 """
 
 _LIST = "Give a list: list(value)."
@@ -39,11 +38,11 @@ _REMEDIES: Mapping[str, str] = {
     "Image": 'Give its bytes as a text: "data:image/png;base64,…".',
     "Tensor": "Give a list: value.tolist().",
 }
-"""By the name of a value's class, or of one that it derives from."""
+"""Remedies by the name of a value's class or base class."""
 
 
 class _Absent:
-    """No value at all: a gap of a table."""
+    """The type of `_ABSENT`, which stands for a gap of a table."""
 
 
 _ABSENT = _Absent()
@@ -75,7 +74,7 @@ def fields_of(row: object) -> Mapping[Any, Any] | None:
 
 
 def plain_row(fields: Mapping[Any, Any]) -> dict[Any, Any]:
-    """A row of plain JSON values as far as they have one; a field without a value, such as NaN, is left out.
+    """A row with its values as JSON, where they have such a form; leaves out gaps such as NaN.
 
     A date becomes its ISO 8601 text, a `Decimal` its digits, an `Enum` its value, an array a list.
     """
@@ -86,9 +85,8 @@ def plain_row(fields: Mapping[Any, Any]) -> dict[Any, Any]:
 
 
 def plain(value: Any) -> Any:
-    """An argument or a parameter as plain JSON, as far as it has one: the same values become the same.
-
-    A gap such as NaN stays, and is no JSON: a call without the argument would be another one.
+    """An argument or a parameter as JSON, where it has such a form, converted like the values of rows. A gap
+    such as NaN stays, and is no JSON: without the argument the call would be a different one.
     """
     try:
         return _plain(value, 0, None)
@@ -97,12 +95,12 @@ def plain(value: Any) -> Any:
 
 
 def scalar(value: Any) -> Any:
-    """A NumPy number, truth value or text as Python has it; anything else as it is."""
+    """A NumPy number, truth value or text as its Python type; anything else unchanged."""
     return plain(value) if _is_numpy(value) and not getattr(value, "shape", ()) else value
 
 
 def remedy_for(value: object) -> str | None:
-    """How to make JSON of a value of that type, where there is an obvious way."""
+    """How to convert a value of that type to JSON, if there is an obvious way."""
     return next(
         (_REMEDIES[kind.__name__] for kind in type(value).__mro__ if kind.__name__ in _REMEDIES), None
     )
@@ -114,7 +112,7 @@ def _object(fields: Mapping[Any, Any], depth: int, gap: _Absent | None) -> dict[
 
 
 def _plain(value: Any, depth: int, gap: _Absent | None) -> Any:
-    """The value as JSON; ``gap`` for one that is a gap, or the gap itself where that is ``None``."""
+    """The value as JSON; ``gap`` in place of a gap, or the gap itself if ``gap`` is ``None``."""
     if value is None or type(value) in (str, bool, int):
         return value
     if isinstance(value, float):
@@ -141,7 +139,7 @@ def _plain(value: Any, depth: int, gap: _Absent | None) -> Any:
 
 
 def _is_gap(value: Any) -> bool:
-    """Whether it is pandas' ``NA`` or ``NaT``; pandas itself need not be here."""
+    """Whether it is pandas' ``NA`` or ``NaT``, without an import of pandas."""
     return type(value).__name__ in ("NAType", "NaTType") and type(value).__module__.startswith("pandas.")
 
 
@@ -150,7 +148,7 @@ def _is_numpy(value: Any) -> bool:
 
 
 def _numpy(value: Any, depth: int, gap: _Absent | None) -> Any:
-    """A NumPy scalar or array as Python has it, ``None`` where an array is masked; a moment as text, since
+    """A NumPy scalar or array as Python values, ``None`` where an array is masked; a datetime as text, since
     Python has no nanoseconds.
     """
     kind = value.dtype.kind

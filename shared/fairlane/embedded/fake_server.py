@@ -1,7 +1,6 @@
-"""A process that imitates Redis in Python, for trying out where no server can be had: slow, and it forgets.
-
-`fairlane.embedded.server` starts it as ``fake_server.py PORT READY_FILE``; port 0 takes any that is free. The
-ready file holds the port.
+"""A process that imitates Redis in Python, to try Fairlane out without a server: slow, and without
+persistence. `fairlane.embedded.server` starts it as ``fake_server.py PORT READY_FILE``; port 0 takes any free
+port. The ready file holds the port.
 """
 
 import logging

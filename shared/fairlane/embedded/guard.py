@@ -14,7 +14,7 @@ REAPER = Path(__file__).with_name("reaper.py")
 
 
 class Guard:
-    """Reports our process groups to a watchdog. Started with the first `watch`, ended by `close`."""
+    """Reports child process groups to a watchdog, which starts with the first `watch` and ends by `close`."""
 
     def __init__(self) -> None:
         self._reaper: subprocess.Popen[bytes] | None = None
@@ -22,24 +22,24 @@ class Guard:
 
     @property
     def pid(self) -> int | None:
-        """The watchdog's own process id, once it was needed."""
+        """The watchdog's process id, once it runs."""
         return self._reaper.pid if self._reaper else None
 
     def watch(self, pid: int) -> None:
-        """From here on the group led by ``pid`` ends when this process does. Raises `LocalStackError`."""
+        """End the group led by ``pid`` when this process ends. Raises `LocalStackError`."""
         if self._reaper is None:
             self._start()
         self._watched.add(pid)
         if self._send("watch", pid):
             return
-        # Somebody killed the watchdog: a new one learns everything that is still ours.
+        # The watchdog was killed: a new one gets all watched groups.
         self._close_pipe()
         self._start()
         if not all(self._send("watch", known) for known in self._watched):
             raise LocalStackError("guard", "the watchdog process ends as soon as it starts")
 
     def forget(self, pid: int) -> None:
-        """The process has ended and its number may be given to another."""
+        """Stop watching a process that has ended: the system may reuse its id."""
         if pid in self._watched:
             self._watched.discard(pid)
             self._send("forget", pid)
@@ -48,7 +48,7 @@ class Guard:
         return pid in self._watched
 
     def close(self, timeout: float = 5.0) -> None:
-        """End whatever is still watched, and the watchdog itself, within about ``timeout`` seconds."""
+        """End all watched groups and the watchdog, within about ``timeout`` seconds."""
         if self._reaper is None:
             return
         self._close_pipe()

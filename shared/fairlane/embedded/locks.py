@@ -1,4 +1,4 @@
-"""One server a data directory: two that append to one file would ruin it."""
+"""Locks a data directory for one server: two that append to one file would corrupt it."""
 
 import fcntl
 import os
@@ -8,14 +8,13 @@ from fairlane.core.errors import LocalStackError
 from fairlane.embedded.private import make_private
 from fairlane.embedded.processes import wait_until
 
-# A parent that was killed leaves its server to the reaper, which gives it a few seconds to end.
+# After the kill of a parent, the reaper gives its server a few seconds to end.
 PATIENCE_S = 5.0
 
 
 class DirectoryLock:
-    """An advisory lock on a directory, held by this process and by every child that is handed ``fileno``.
-
-    So it is free only when the last of them has ended, whatever way that came about.
+    """An advisory lock on a directory, held by this process and by every child that inherits ``fileno``. So
+    it is free only when the last of them has ended, in whatever way.
     """
 
     def __init__(self, directory: Path) -> None:
@@ -30,7 +29,7 @@ class DirectoryLock:
         return self._fileno
 
     def acquire(self) -> None:
-        """Take it, with some patience; raises `LocalStackError` if another stack keeps it."""
+        """Take the lock, within `PATIENCE_S`. Raises `LocalStackError` if another stack holds it."""
         if self._fileno is not None:
             return
         make_private(self._path.parent)
@@ -50,7 +49,7 @@ class DirectoryLock:
         self._fileno = fileno
 
     def release(self) -> None:
-        """Give up our part of it; nothing happens if it is not held."""
+        """Close this process's descriptor of the lock; does nothing if it is not held."""
         if self._fileno is not None:
             os.close(self._fileno)
             self._fileno = None

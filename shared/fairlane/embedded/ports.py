@@ -14,7 +14,7 @@ FIRST, LAST = 20_000, 32_000
 
 
 def is_free(port: int) -> bool:
-    """Whether a server could listen on ``port`` now. Another process may take it before we do."""
+    """Whether a server could listen on ``port`` now. Another process may take it before the caller."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
@@ -25,7 +25,7 @@ def is_free(port: int) -> bool:
 
 
 def free_ports(rng: random.Random | None = None) -> Iterator[int]:
-    """Ports that are free when they are chosen, at random; a process that loses a race takes the next."""
+    """Random free ports; a process that loses a race for one takes the next."""
     choose = rng or random.SystemRandom()
     while True:
         port = choose.randrange(FIRST, LAST)
@@ -33,10 +33,10 @@ def free_ports(rng: random.Random | None = None) -> Iterator[int]:
             yield port
 
 
-def wished_or_free(wished: int | None) -> Iterator[int]:
-    """``wished`` first, if nobody listens there, then `free_ports`."""
-    if wished and is_free(wished):
-        yield wished
+def preferred_or_free(preferred: int | None) -> Iterator[int]:
+    """``preferred`` first, if nobody listens there, then `free_ports`."""
+    if preferred and is_free(preferred):
+        yield preferred
     yield from free_ports()
 
 

@@ -1,4 +1,4 @@
-"""Makes folders that only their owner can enter: prompts, answers and logs lie in them."""
+"""Makes folders that only their owner can enter, for prompts, answers and logs."""
 
 from pathlib import Path
 
@@ -9,7 +9,7 @@ PRIVATE_UMASK = 0o077
 def make_private(folder: Path) -> None:
     """Make a folder, and those above it that are missing, with `PRIVATE` as their mode.
 
-    One that exists keeps its mode: it may be somebody else's, such as ``/tmp``.
+    An existing folder keeps its mode: it may be shared, such as ``/tmp``.
     """
     if folder.exists():
         return

@@ -1,4 +1,4 @@
-"""A named child process: started under the guard, logged to a file, waited for, and ended within a bound."""
+"""A named child process: starts under the guard, logs to a file, and ends within a time limit."""
 
 import contextlib
 import os
@@ -18,21 +18,21 @@ from fairlane.embedded.guard import Guard
 from fairlane.embedded.private import make_private
 
 Checkpoint: TypeAlias = Callable[[], None]
-"""Called again and again during a wait; what it raises ends the wait."""
+"""Called repeatedly during a wait; its exception ends the wait."""
 
 STOP_TIMEOUT_S = 10.0
-INHERITED = -1  # of a umask: the parent's
+INHERITED = -1  # the parent's umask
 POLL_S = 0.02
 TAIL_LINES = 10
 TAIL_BYTES = 4096
 
-# A child waits for one line before it becomes its program; we write it once the guard knows its number. If we
-# die in between it reads end of file and goes away: there is no moment at which a child belongs to nobody.
+# A child waits for one line before it becomes its program; the parent writes it once the guard knows its id.
+# If the parent dies in between, the child reads end of file and exits. So the guard misses no child.
 GATE = 'read -r go && exec "$0" "$@" </dev/null'
 
 
 class Child(Protocol):
-    """What `Process` needs of a started child: these parts of `subprocess.Popen`."""
+    """The parts of `subprocess.Popen` that `Process` needs."""
 
     pid: int
     stdin: IO[bytes] | None
@@ -66,7 +66,7 @@ def wait_until(predicate: Callable[[], bool], timeout: float, interval: float = 
 
 
 def no_checkpoint() -> None:
-    """The checkpoint of a wait that nothing interrupts but an exception raised by a signal's handler."""
+    """A checkpoint that never raises."""
 
 
 def describe_exit(code: int) -> str:
@@ -81,11 +81,10 @@ def describe_exit(code: int) -> str:
 
 @dataclass(eq=False, repr=False)
 class Process:
-    """A child with a name. Its output goes to ``log``; ``role`` (its name) groups those that stop together.
-
-    It leads a process group of its own, so that Ctrl-C in a terminal reaches us alone and we decide in which
-    order things end. ``ready_file``, if the program writes one, is removed before every start. ``spawn``
-    starts it.
+    """A named child. Its output goes to ``log``; children with one ``role`` (default: the name) stop
+    together. It leads its own process group, so that Ctrl-C in a terminal reaches only the parent, which
+    decides the order of the ends. `start` removes ``ready_file``, which the program writes, and calls
+    ``spawn``.
     """
 
     name: str
@@ -108,7 +107,7 @@ class Process:
 
     @property
     def pid(self) -> int:
-        """Its process id, or the one it had. Raises `LocalStackError` if it was never started."""
+        """Its current or last process id. Raises `LocalStackError` if it was never started."""
         if self._popen is None:
             raise LocalStackError(self.name, "has not been started")
         return self._popen.pid
@@ -120,12 +119,12 @@ class Process:
 
     @property
     def returncode(self) -> int | None:
-        """How it ended (``-9`` for SIGKILL), ``None`` while it runs or before it was started."""
+        """Its return code (``-9`` for SIGKILL); ``None`` while it runs or before it was started."""
         if self._popen is None:
             return None
         code = self._popen.poll()
         if code is not None:
-            self._buried()
+            self._release_group()
         return code
 
     def start(self) -> None:
@@ -152,7 +151,7 @@ class Process:
         self._open_gate(self._popen)
 
     def wait_ready(self, timeout: float, probe: Callable[[], bool] | None = None) -> None:
-        """Return once its ready file is there and ``probe``, if any, says yes.
+        """Return once its ready file exists and ``probe``, if any, returns true.
 
         Raises `LocalStackError` with the end of its log if it dies first, or takes over ``timeout`` seconds.
         """
@@ -170,7 +169,7 @@ class Process:
             self._popen.send_signal(number)
 
     def ask_to_stop(self) -> None:
-        """SIGTERM, and SIGCONT in case it was paused."""
+        """Send SIGTERM, and SIGCONT in case it was stopped."""
         self.kill(signal.SIGTERM)
         self.kill(signal.SIGCONT)
 
@@ -195,12 +194,12 @@ class Process:
         return self.returncode
 
     def end_by_force(self) -> None:
-        """SIGKILL to its group, and wait until it is gone."""
+        """Send SIGKILL to its group, and wait for its end."""
         if self._popen is not None and self.is_running:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
             self._popen.wait()
-        self._buried()
+        self._release_group()
 
     def log_tail(self, lines: int = TAIL_LINES) -> str:
         """The last lines it wrote since it was started."""
@@ -227,8 +226,8 @@ class Process:
         tail = self.log_tail()
         return LocalStackError(self.name, problem + (f":\n{tail}\n" if tail else ""), str(self.log))
 
-    def _buried(self) -> None:
-        """Note its end: kill the rest of its group, and forget the number, which another process may get."""
+    def _release_group(self) -> None:
+        """After its end, kill the rest of its group and stop watching its id, which the system may reuse."""
         if self._popen is not None and self._popen.pid in self.guard:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 os.killpg(self._popen.pid, signal.SIGKILL)
@@ -242,7 +241,7 @@ def stop_all(
 ) -> None:
     """Stop in reverse order, neighbours of one role together, each role within ``timeout`` seconds.
 
-    If this is interrupted, everything that still runs is ended by force before the interruption goes on.
+    An interrupt kills all that still run before it is raised again.
     """
     try:
         for role, group in groupby(reversed(processes), key=lambda process: process.role):

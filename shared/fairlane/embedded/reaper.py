@@ -1,8 +1,7 @@
 """Ends the watched processes once the process that started it is gone; uses the standard library alone.
 
 `fairlane.embedded.guard` starts this file by its path, so that the watchdog stays a few megabytes small. It
-reads lines from standard input, ``watch PID`` and ``forget PID``; end of file means that the parent has died,
-be it by kill -9.
+reads lines from standard input, ``watch PID`` and ``forget PID``; end of file means that the parent has died.
 """
 
 import contextlib
@@ -18,7 +17,7 @@ PARENT_CHECK_S = 1.0
 
 
 def read_stat(pid: int) -> tuple[str, str] | None:
-    """A process's state letter and when it began, which distinguishes it from a later process with its id.
+    """A process's state letter and start time, which distinguishes it from a later process with its id.
 
     ``None`` if there is no such process, ``("?", "?")`` where the system does not say (no ``/proc``).
     """
@@ -26,7 +25,7 @@ def read_stat(pid: int) -> tuple[str, str] | None:
         return ("?", "?")
     try:
         with open(f"/proc/{pid}/stat", encoding="utf-8", errors="replace") as file:  # noqa: PTH123
-            # The command name, in parentheses, may hold spaces itself: what is fixed comes after it.
+            # The command name, in parentheses, may hold spaces; the fixed fields follow it.
             fields = file.read().rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         return None
@@ -40,7 +39,7 @@ def started_at(pid: int) -> str | None:
 
 
 def is_running(pid: int) -> bool:
-    """Whether it still runs; one that has ended and is only waiting to be collected does not."""
+    """Whether it still runs; a zombie does not."""
     stat = read_stat(pid)
     return stat is not None and stat[0] != "Z" and signal_group(pid, 0)
 
@@ -55,7 +54,7 @@ def signal_group(pid: int, number: int) -> bool:
 
 
 def end_all(watched: dict[int, str | None], grace_s: float = GRACE_S) -> None:
-    """End every group that is still led by the process it was: by asking, after ``grace_s`` by force."""
+    """End every group whose leader is still the watched process: by SIGTERM, after ``grace_s`` by SIGKILL."""
     ours = [pid for pid, began in watched.items() if began is not None and started_at(pid) == began]
     for pid in ours:
         signal_group(pid, signal.SIGTERM)
@@ -82,7 +81,7 @@ def obey(line: bytes, watched: dict[int, str | None]) -> None:
 def follow(parent: int, watched: dict[int, str | None]) -> None:
     """Read the parent's lines until it is gone.
 
-    End of file says so at once, unless a process forked from the parent holds the pipe open.
+    End of file shows that at once, unless a process forked from the parent holds the pipe open.
     """
     pending = b""
     while True:

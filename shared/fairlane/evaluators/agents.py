@@ -13,7 +13,7 @@ from fairlane.model.evaluators import Criterion
 
 
 def _number(value: object) -> object:
-    """Pydantic reads a truth value as 1 or 0, which no agent means."""
+    """Reject truth values, which Pydantic would read as 1 or 0."""
     if isinstance(value, bool):
         raise ValueError("a number was expected, got a truth value")  # noqa: TRY004  pydantic reports it
     return value
@@ -24,7 +24,9 @@ def _words(value: object) -> object:
 
 
 class _Opinion(BaseModel):
-    """An answer by one criterion: ``{"score", "argument"}``. The score is a number, also as a text."""
+    """The JSON of an answer for one criterion: ``{"score", "argument"}``. The score may be a text of a
+    number.
+    """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
@@ -33,7 +35,7 @@ class _Opinion(BaseModel):
 
 
 class _Entry(_Opinion):
-    """One evaluation in an answer by several criteria: it names its own."""
+    """One evaluation in a batch answer: it names its criterion."""
 
     criterion_id: str
 
@@ -50,7 +52,7 @@ class Opinion:
 class BatchAnswer:
     """A parsed batch answer: opinions by criterion, and malformed entries as the model wrote them.
 
-    A criterion without an opinion gets a call of its own.
+    Fairlane makes a further call for each criterion without an opinion.
     """
 
     opinions: dict[str, Opinion] = field(default_factory=dict)
@@ -76,7 +78,7 @@ def flaw(answer: str, criterion: Criterion) -> str | None:
 
 
 def read_batch(answer: str, criteria: Sequence[Criterion]) -> BatchAnswer:
-    """Read a batch answer: its valid entries count, whatever else it has. Nothing raises.
+    """Read the valid entries of a batch answer, whatever else it has. Never raises.
 
     Entries that score one criterion differently are malformed, all of them.
     """

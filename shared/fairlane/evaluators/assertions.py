@@ -19,13 +19,13 @@ MOST_ASSERTIONS = 1000
 """Assertions of a row."""
 
 CHECK_S = 0.5
-"""CPU seconds that all assertions of a row may take together; the one that begins within them is finished."""
+"""CPU seconds for all assertions of a row together; an assertion that starts in time may finish."""
 
 _SCANNED = 16
-"""How often the text may be read in search of JSON values, in all: starts that fail late read it again."""
+"""How often the search for JSON values may read the text in all: starts that fail late read it again."""
 
 _NESTED_CHARS = 10_000
-_QUICK = 8  # a string's end is searched for faster than values are read
+_QUICK = 8  # searching a string's end is faster than parsing values
 
 
 class AssertionsError(Exception):
@@ -34,7 +34,7 @@ class AssertionsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Checked:
-    """One assertion and whether the output meets it. ``metric`` names the figure it counts for."""
+    """One assertion and whether the output meets it. ``metric`` names the metric that it counts for."""
 
     type: str
     value: Any
@@ -74,7 +74,7 @@ def check(assertions: object, output: str) -> tuple[Checked, ...]:
 
 
 def is_linear(assertions: object, output: str, most_chars: int) -> bool:
-    """Whether checking them is a search for texts, and reads at most ``most_chars`` characters in all."""
+    """Whether all assertions search for texts, and read at most ``most_chars`` characters in all."""
     if not isinstance(assertions, list):
         return True  # it is refused
     if len(assertions) * (len(output) + 1) > most_chars:
@@ -226,7 +226,7 @@ def _within(output: str) -> Iterator[Any]:
 
 
 def strict_json(text: str) -> Any:
-    """The JSON value that a text is. Raises ``ValueError``, also for NaN, and `RecursionError`."""
+    """Parse a JSON text. Raises ``ValueError``, also for NaN, and `RecursionError`."""
     return json.loads(text, parse_constant=_no_constant)
 
 

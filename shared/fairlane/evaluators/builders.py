@@ -33,7 +33,7 @@ Spec = TypeVar("Spec", bound=BaseModel)
 def exact_match(
     expected: str, *, ignore_case: bool = False, strip: bool = True, name: str = "exact_match"
 ) -> EvaluatorSpec:
-    """1 if the output is the text of the row's field ``expected``, or one of the answers that it lists."""
+    """1 if the output equals the row's field ``expected``, or one of the answers that it lists."""
     return build(ExactMatch, name=name, expected=expected, ignore_case=ignore_case, strip=strip)
 
 
@@ -73,8 +73,8 @@ def json_valid(
 ) -> EvaluatorSpec:
     """1 if the output is JSON; with ``required``, an object that has all these keys.
 
-    With ``fenced``, JSON counts that stands in a fenced block or between prose, as `Run.parsed` reads it. Two
-    objects that differ count as none.
+    With ``fenced``, JSON in a fenced block or between prose counts, too, as in `Run.parsed`. Two different
+    objects count as none.
     """
     if isinstance(required, str):
         raise SubmissionError(
@@ -87,7 +87,7 @@ def numeric_match(expected: str, *, tolerance: float = 1e-6, name: str = "numeri
     """1 if the output's answer equals the row's field ``expected``, within ``tolerance``.
 
     The answer is the number behind the last ``####`` or in LaTeX's last box, else the last number. There is
-    no score where the field holds several numbers, or one that is not understood, such as "5k".
+    no score if the field holds several numbers, or an ambiguous one such as "5k".
     """
     if isinstance(tolerance, bool) or (isinstance(tolerance, float) and not math.isfinite(tolerance)):
         problem = "numeric_match: the tolerance is no finite number"
@@ -230,7 +230,7 @@ def _of_rubric(
 
 
 def _take_choices(choices: Mapping[Any, float]) -> dict[str, float]:
-    """The choices by their texts: a number or a truth value stands for its own, as in JSON."""
+    """The choices by their texts; numbers and truth values as in JSON."""
     if not isinstance(choices, Mapping) or not choices:
         remedy = 'Map answers to scores, like {"yes": 1, "no": 0}.'
         raise SubmissionError(FIELD, choices, "llm_judge: choices is no dict of answers", remedy)
@@ -243,7 +243,7 @@ def _take_choices(choices: Mapping[Any, float]) -> dict[str, float]:
                 FIELD, given, "llm_judge: a choice has no letter or digit", "Name it by a word."
             )
         if answer.casefold() in seen:
-            problem = "llm_judge: two choices are the same but for case, which answers are not held to"
+            problem = "llm_judge: two choices differ only in case, which answers need not match"
             raise SubmissionError(FIELD, given, problem, "Rename one of them.")
         seen.add(answer.casefold())
         if not isinstance(value, int | float) or not math.isfinite(value):

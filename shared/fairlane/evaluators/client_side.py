@@ -1,4 +1,4 @@
-"""Scorers that run in the process that reads a run's records: any callable, which no worker need import."""
+"""Scorers that run in the process that reads a run's records, so that no worker has to import them."""
 
 import copy
 import inspect
@@ -23,12 +23,12 @@ class ClientScorer:
 
 
 def check_client_scorers(scorers: Iterable[object], evaluators: Sequence[EvaluatorSpec]) -> None:
-    """Raise `SubmissionError` for what is no client's scorer, or has the name of another evaluator."""
+    """Raise `SubmissionError` for anything but a client's scorer, and for the name of another evaluator."""
     for each in scorers:
         if not isinstance(each, ClientScorer):
             remedy = 'Use scorer(function, where="client").'
             raise SubmissionError(FIELD, each, "is no scorer of the client", remedy)
-    check_names([*evaluators, *scorers])  # type: ignore[list-item] # only the names are looked at
+    check_names([*evaluators, *scorers])  # type: ignore[list-item] # it reads the names only
 
 
 def scored(record: Record, scorers: Iterable[ClientScorer]) -> Record:
@@ -55,7 +55,7 @@ def _number(answer: Any) -> float:
 
 
 def _called(function: Callable[..., Any], record: Record) -> Any:
-    """What the function returns. It gets a row of its own, as on a worker: what it changes there is lost."""
+    """Call the function with a copy of the row, as on a worker."""
     args, kwargs = _arguments(function, record.output, record.row)
     return function(*args, **copy.deepcopy(kwargs))
 
@@ -63,7 +63,9 @@ def _called(function: Callable[..., Any], record: Record) -> Any:
 def _arguments(
     function: Callable[..., Any], output: str | None, row: Mapping[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """As on a worker: it gets ``output`` and ``row`` if it names one of them, else the output alone."""
+    """The arguments, as on a worker: ``output`` and ``row`` if it names one of them, else the output
+    alone.
+    """
     parameters = _signature(function).parameters.values()
     known = {"output": output, "row": row}
     named = (each for each in parameters if each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY))
@@ -82,7 +84,7 @@ def misfit(function: Callable[..., Any]) -> str | None:
 
 
 def _signature(function: Callable[..., Any]) -> inspect.Signature:
-    """Of a function that hides its own, as some built-in ones do: it takes what it is given."""
+    """The function's signature; any arguments if it has none, like some built-in functions."""
     try:
         return inspect.signature(function)
     except (TypeError, ValueError):

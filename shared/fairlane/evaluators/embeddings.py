@@ -17,14 +17,13 @@ class BrokenEmbeddings(ValueError):
 
 
 def pack(vectors: Iterable[Sequence[float]]) -> str:
-    """The vectors as JSON: a list of base64 texts of 32-bit floats, little-endian, as OpenAI has them.
-
-    A third of what the numbers take in JSON. Raises `BrokenEmbeddings` for a number that a float cannot be.
+    """The vectors as a JSON list of base64 texts of little-endian 32-bit floats, in OpenAI's form. It takes a
+    third of the space of JSON numbers. Raises `BrokenEmbeddings` for what no float can hold.
     """
     try:
         return json.dumps([base64_of(vector) for vector in vectors])
     except (TypeError, OverflowError) as error:
-        raise BrokenEmbeddings(f"a vector holds what is no number: {error}") from None
+        raise BrokenEmbeddings(f"a vector holds something other than numbers: {error}") from None
 
 
 def unpack(text: str) -> list[array[float]]:

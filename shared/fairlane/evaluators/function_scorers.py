@@ -1,4 +1,4 @@
-"""Builds scorers of Python functions: of those that workers import, and of any callable in the client."""
+"""Builds scorers from Python functions that workers import, and from any callable of the client."""
 
 import inspect
 import sys
@@ -45,8 +45,7 @@ def scorer(
     own. ``name`` defaults to the function's.
 
     With ``where="client"`` any callable scores in the process that reads the run's records, each time that it
-    reads them. Of the scores only their sums are stored, once all records were read: other processes and
-    pages see the sums.
+    reads them. Redis keeps only their statistics, once all records were read, for other processes and pages.
     """
     if where not in ("workers", "client"):
         raise SubmissionError(FIELD, where, "scorer: where is neither", 'Give "workers" or "client".')

@@ -1,4 +1,4 @@
-"""Reads which of the choices a judge's answer makes, and why."""
+"""Reads the choice in a judge's answer, and its reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ _FIELDS = frozenset(
         *("label", "conclusion", "final_verdict", "final_answer", "final_score", "overall"),
     )
 )
-"""Names that judges give the field of their verdict where nobody names it."""
+"""Names that judges give the field of their verdict if the prompt names none."""
 
 _PAIRS = (("true", "false"), ("yes", "no"), ("pass", "fail"), ("passed", "failed"), ("correct", "incorrect"))
-"""Choices that a truth value in JSON means."""
+"""Choices for which JSON's ``true`` and ``false`` stand."""
 
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """The score of a judge's answer, and what it said: its reason, or without one its own words."""
+    """The score of a judge's answer, and ``said``: its reason, or else its text."""
 
     score: Score
     said: str
@@ -37,10 +37,10 @@ class Verdict:
 def read_verdict(answer: str, choices: Mapping[str, float]) -> Verdict:
     """Read an answer in the form of `rubrics.verdict_format`, or in any other, in any case and markup.
 
-    JSON is read by its field "choice", or another that names a verdict, with prose around it that leaves the
-    verdict as it is. JSON that breaks off has no score: a choice in an unfinished reason is no verdict.
-    `verdicts.verdict` says what counts in any other text; a choice that prose mentions does not. Without a
-    verdict there is no score, and an error that quotes the answer. Reasoning is left out.
+    In JSON, the field "choice", or another that names a verdict, counts, if the prose around it does not
+    contradict it. Cut JSON has no score: a choice in an unfinished reason is no verdict. In other text
+    `verdicts.verdict` decides; a choice that prose only mentions does not count. Without a verdict the error
+    quotes the answer. Reasoning is ignored.
     """
     text = without_reasoning(answer).strip()
     vocabulary = Choices.of(tuple(choices))
@@ -72,7 +72,7 @@ def parse_choice(answer: str, choices: Mapping[str, float]) -> Score:
 
 
 def _score(made: str | None, text: str, answer: str, choices: Mapping[str, float]) -> Score:
-    """The score of a choice; without one, the reason, by what the text names that was read."""
+    """The score of a choice; without one, an error by the choices that the text names."""
     if made is not None:
         return Score(float(choices[made]))
     vocabulary = Choices.of(tuple(choices))
@@ -85,7 +85,7 @@ def _score(made: str | None, text: str, answer: str, choices: Mapping[str, float
 
 
 def _field(document: Mapping[str, Any], choices: Mapping[str, float]) -> str:
-    """What a judge's JSON says in the field of its verdict; nothing if two such fields differ."""
+    """The verdict field of a judge's JSON; empty if two such fields differ."""
     named = [(key.strip().casefold(), value) for key, value in document.items()]
     own = [pair for pair in named if pair[0] == "choice"]
     others = [pair for pair in named if pair[0] in _FIELDS or len(named) == 1]
@@ -102,7 +102,7 @@ def _text(key: str, value: object, choices: Mapping[str, float]) -> str:
 def _meant(key: str, value: bool, choices: Mapping[str, float]) -> str:
     """The choice that a truth value means, in a field of verdicts or in one named as the affirmative choice.
 
-    Nothing where the choices have several pairs of such words, or none.
+    Empty where the choices have several pairs of such words, or none.
     """
     offered = {choice.strip().casefold() for choice in choices}
     pairs = [pair for pair in _PAIRS if offered.issuperset(pair)]

@@ -1,4 +1,4 @@
-"""Where a text names the choices of a judge, and whether it says nothing else."""
+"""Finds the choices of a judge in a text, and whether a text is only a choice."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from unicodedata import normalize
 
 _SIGNS = r"[\s\"'“”„«»`*_#.,;:!…(){}\[\]|$\\•✅✓✔。、「」『』【】《》-]"
 SIGNS = re.compile(f"{_SIGNS}*")
-"""Signs that may surround a choice. Others change what it says: "~3", ">3", "3+", "yes?"."""
+"""Characters that may surround a choice. Others change its meaning: "~3", ">3", "3+", "yes?"."""
 
 _ALONE = re.compile(rf"(?:{_SIGNS}|\0)+")
 _MISLEADING = re.compile(r"!\s*\0|\0-|\(\s*\)|\[\s*\]")
-"""Signs that change a choice, which stands as a null: "!pass", "A-", "( ) yes", "[ ] yes"."""
+"""Characters that change the meaning of a choice (here a null): "!pass", "A-", "( ) yes", "[ ] yes"."""
 
 _UNSPACED = (
     "\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff"
@@ -26,12 +26,12 @@ UNSPACED = re.compile(f"[{_UNSPACED}]")
 
 _BEFORE = r"(?<![-−])(?<![.,/\u2044](?=\d))"
 _AFTER = r"(?![.,]\d)(?!(?<=\bno)(?:\. ?\d| +(?!because\b|since\b)[^\W\d_]))"
-"""A choice is no part of "-3" or "4.5"; the word "no" is none in "No. 5" and "no doubt"."""
+"""A choice is not found inside "-3" or "4.5", nor "no" in "No. 5" and "no doubt"."""
 
 _NO_LETTER_BEFORE = (rf"(?:(?<![^\W_])|(?<=[{_UNSPACED}]))", rf"(?<![{_UNSPACED}])")
 _NO_LETTER_AFTER = (rf"(?:(?![^\W_])|(?=[{_UNSPACED}]))", rf"(?![{_UNSPACED}])")
-"""What bounds a choice as a whole word: only a letter of the same kind of script continues it. The second is
-for scripts without spaces.
+"""The bounds of a choice as a whole word: only a letter of the same kind of script continues it. The second
+pattern of each is for scripts without spaces.
 """
 
 _DASH = re.compile(r"(?<![^\W_])(?:[-−–—](?=[ \t*_`\"'(\[{$]+\d)|[–—](?=\d))")
@@ -67,13 +67,12 @@ class Choices:
     @staticmethod
     @lru_cache(maxsize=256)
     def of(choices: tuple[str, ...]) -> Choices:
-        """What finds these choices, made once."""
+        """The finder of these choices, cached."""
         return Choices(choices)
 
     def normalized(self, text: str) -> str:
-        """A text casefolded, with plain signs and newlines, and "4" for "4 out of 5 stars" and for "4.0".
-
-        Characters that only look different, such as those of full width, are replaced by usual ones.
+        """A text casefolded, with plain characters and newlines, and "4" for "4 out of 5 stars" and for
+        "4.0". Variants such as full-width characters become the usual ones.
         """
         text = "\n".join(self._fold(text).splitlines())
         if self._keys_of:
@@ -86,16 +85,16 @@ class Choices:
         return re.sub(rf"(?<![\w.,/-])(\d+){out_of}", r"\1", text)
 
     def first(self, text: str) -> tuple[str, int, int] | None:
-        """The first choice that a text names, and where it starts and ends."""
+        """The first choice in a text, with its start and end."""
         word = self._word.search(text)
         return (self._choice(word.group()), word.start(), word.end()) if word else None
 
     def named(self, text: str) -> set[str]:
-        """All choices that a text mentions, in whatever sense; in a script without spaces, also in words."""
+        """All choices that a text mentions in any sense; in scripts without spaces, also within words."""
         return {self._choice(word.group()) for word in self._mention.finditer(text)}
 
     def alone(self, text: str) -> str | None:
-        """The choice that is all of a text but signs, perhaps said twice."""
+        """The only content of a text beside punctuation: one choice, perhaps repeated."""
         named = {self._choice(word.group()) for word in self._word.finditer(text)}
         masked = self._word.sub("\0", text)
         decided = len(named) == 1 and _ALONE.fullmatch(masked) and not _MISLEADING.search(masked)
@@ -109,7 +108,7 @@ class Choices:
 
 
 def harmless(signs: str) -> bool:
-    """Whether signs before a choice leave what it says as it is."""
+    """Whether characters before a choice keep its meaning."""
     return SIGNS.fullmatch(signs) is not None and _MISLEADING.search(f"{signs}\0") is None
 
 
@@ -130,7 +129,7 @@ def _pattern(key: str, *, apart: bool = True) -> str:
 
 
 def _numbers(keys: list[str]) -> dict[Decimal, str]:
-    """Choices by the numbers that they are. One number that two choices write differently is none."""
+    """Numeric choices by value, except a value that two choices share."""
     counts = Counter(number for key in keys if not (number := _number(key)).is_nan())
     return {number: key for key in keys if counts[number := _number(key)] == 1}
 
@@ -149,7 +148,7 @@ def _folded(text: str) -> str:
 
 
 def _compatible(text: str) -> str:
-    """A text casefolded in Unicode's form NFKC, but for raised and enclosed digits and for fractions."""
+    """A text casefolded in Unicode's form NFKC, except raised and enclosed digits, and fractions."""
     if text.isascii():
         return text.casefold()
     pieces = _RAISED.split(_folded(text))

@@ -1,4 +1,4 @@
-"""Reads the numbers of a text exactly, or says that it cannot: a part of a number is never read as one."""
+"""Reads the numbers of a text exactly, or reports that it cannot; never reads a part of a number."""
 
 import re
 from collections import deque
@@ -11,8 +11,8 @@ from fairlane.evaluators.numerals.grammar import LEAD, LONGEST_LEAD, MINUS, read
 from fairlane.evaluators.numerals.notation import one_notation
 
 MAX_CHARS = 20_000
-"""Characters at the end of a text that are searched for numbers: a bound for hostile outputs. To read one
-takes up to 10 µs."""
+"""Characters at the end of a text that are searched for numbers: a bound for hostile outputs. Each takes up
+to 10 µs."""
 
 _TOKEN = re.compile(
     rf"(?P<digits>[0-9]|(?<![\w.])\.[0-9]|\\[dtc]?frac(?![A-Za-z]))|(?P<function>{surroundings.FUNCTION})"
@@ -31,10 +31,7 @@ _NUMBERED = re.compile(r"\s*[0-9]+[.):]\s+[^\W\d_]")
 
 @dataclass(frozen=True, slots=True)
 class Number:
-    """A number as a text has it. ``value`` is ``None`` if it has no finite one, or if it is not understood.
-
-    ``problem`` says why it is not understood.
-    """
+    """A number in a text. ``value`` is ``None`` if it is infinite or unreadable; ``problem`` says why."""
 
     text: str
     value: Fraction | None
@@ -42,7 +39,7 @@ class Number:
 
 
 def numbers_in(text: str) -> Iterator[Number]:
-    """All numbers at the end of a text, in order, with those that are not understood."""
+    """All numbers at the end of a text, in order, including those that cannot be read."""
     text = one_notation(_end_of(text))
     at = 0
     while (token := _TOKEN.search(text, at)) is not None:
@@ -56,15 +53,14 @@ def numbers_in(text: str) -> Iterator[Number]:
 
 
 def last_number(text: str) -> Fraction | None:
-    """The value of the last number; ``None`` if there is none, or if it is not understood."""
+    """The value of the last number; ``None`` if there is none, or if it cannot be read."""
     found = deque(numbers_in(text), maxlen=1)
     return found[0].value if found else None
 
 
 def marked_answer(text: str) -> str:
-    """What stands behind the last ``####`` or in LaTeX's last box; without any, the whole text.
-
-    Markdown's headings begin with ``####``, too: what stands there counts if it begins with a number.
+    """The text behind the last ``####`` or in LaTeX's last box; without either, the whole text. Markdown
+    headings also begin with ``####``, so a text counts only if it begins with a number.
     """
     answer = None
     for mark in _MARK.finditer(text):
@@ -75,7 +71,7 @@ def marked_answer(text: str) -> str:
 
 
 def exact(number: float) -> Fraction:
-    """A number as it is written: 0.01 is a hundredth."""
+    """The decimal value of a float as printed: 0.01 is a hundredth."""
     return Fraction(str(number))
 
 
@@ -84,7 +80,7 @@ def _begins_with_number(line: str) -> bool:
 
 
 def _number(text: str, digits: int) -> tuple[Number, int]:
-    """The number whose digits begin at ``digits``, and the place behind it."""
+    """The number whose digits begin at ``digits``, and the position after it."""
     before = text[max(0, digits - LONGEST_LEAD) : digits]
     lead = LEAD.search(before)
     start = digits - (0 if lead is None else len(lead[0]))

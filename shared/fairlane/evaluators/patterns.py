@@ -1,4 +1,4 @@
-"""Regular expressions that teams write: bounded before they are compiled, and searched with a time limit."""
+"""Regular expressions of teams: bounded before compilation, with a time limit for each search."""
 
 import re
 from collections import deque
@@ -38,8 +38,8 @@ def compile_pattern(pattern: str) -> regex.Pattern[str]:
 def copies(pattern: str) -> int:
     """An upper bound of the parts that the pattern has with its counted repeats written out.
 
-    It does not decide which signs are in a set or a comment. With comments it multiplies all repeats;
-    without any it reads the pattern with sets and without them.
+    It does not parse sets and comments exactly. With comments it multiplies all repeats; without, it takes
+    the larger bound of reading the pattern with sets and without them.
     """
     counted = [_times(found) for found in _COUNTED.finditer(pattern)]
     if _UNREADABLE.search(pattern):
@@ -79,7 +79,7 @@ def _copies(pattern: str, *, sets: bool) -> int:
 
 
 def _after_set(pattern: str, at: int) -> int:
-    """The place behind a set of characters that begins at ``at``."""
+    """The position after the set of characters that begins at ``at``."""
     at += 2 if pattern.startswith("^", at + 1) else 1
     at += 1 if pattern.startswith("]", at) else 0
     while at < len(pattern) and pattern[at] != "]":
@@ -88,7 +88,7 @@ def _after_set(pattern: str, at: int) -> int:
 
 
 def _times(counted: re.Match[str]) -> int:
-    """The largest number of a counted repeat; one without an end counts its least and one more."""
+    """The largest number of a counted repeat; one without an upper bound counts its least plus one."""
     least, most = counted[1], counted[2]
     digits = most or least or "1"
     if len(digits) > len(str(_MANY)):

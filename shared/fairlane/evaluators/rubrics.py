@@ -1,4 +1,4 @@
-"""What judges and agents are asked, and the form of their answers: for all evaluators that are models."""
+"""The prompts of judges and agents, and the formats of their answers."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -13,7 +13,7 @@ REASON_TOKENS = 200
 """Tokens of JSON with a reason of two sentences, in a language that takes many tokens."""
 
 FORMING = frozenset({"response_format", "tools", "tool_choice"})
-"""Parameters that say the form of an answer."""
+"""Parameters that determine the format of an answer."""
 
 _BOUNDS = ("max_tokens", "max_completion_tokens", "max_output_tokens", "maxOutputTokens")
 
@@ -41,15 +41,14 @@ _TAGS = re.compile(r"<(?=[\s/]*(?:output|rubric)\b)", re.IGNORECASE)
 
 
 def enclosed(template: str, output: str) -> str:
-    """The output as a rubric's template shows it: no tag of it closes or opens those of the template.
-
-    Such a tag begins with an angle quotation mark instead. An output for any other template stays as it is.
+    """The output for a rubric's template, with its tags masked so that they cannot close the template's. A
+    masked tag begins with an angle quotation mark. For other templates the output stays unchanged.
     """
     return _TAGS.sub("\u2039", output) if _OUTPUT in template else output
 
 
 def has_room_for_reasons(params: Mapping[str, Any]) -> bool:
-    """Whether ``params`` let a judge write a reason and a choice as JSON, or bound its answer to less."""
+    """Whether ``params`` allow an answer long enough for a reason and a choice as JSON."""
     bounds = [params[name] for name in _BOUNDS if isinstance(params.get(name), int)]
     return min(bounds, default=REASON_TOKENS) >= REASON_TOKENS
 
@@ -67,7 +66,7 @@ def instruction(criteria: Sequence[Criterion], *, batch: bool) -> str:
 
 
 def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, Any]:
-    """The form of an agent's answer as a JSON schema, for OpenAI's ``response_format``."""
+    """The format of an agent's answer as a JSON schema, for OpenAI's ``response_format``."""
     opinion: dict[str, Any] = {"score": {"type": "number"}, "argument": {"type": "string"}}
     if batch:
         opinion = {"criterion_id": {"type": "string", "enum": [each.id for each in criteria]}, **opinion}
@@ -78,14 +77,14 @@ def answer_format(criteria: Sequence[Criterion], *, batch: bool) -> dict[str, An
 
 
 def verdict_format(choices: Sequence[str], *, reasons: bool) -> dict[str, Any]:
-    """The form of a judge's answer: its reason, and then one of ``choices``, so that it reasons first."""
+    """The format of a judge's answer: its reason, and then one of ``choices``, so that it reasons first."""
     reason = {"reason": {"type": "string", "description": "Why, in one or two sentences."}}
     choice = {"choice": {"type": "string", "enum": list(choices)}}
     return _format("verdict", {**reason, **choice} if reasons else choice)
 
 
 def tool_of(form: Mapping[str, Any]) -> dict[str, Any]:
-    """Parameters that hold an answer to the schema of ``form`` by a tool that must be called."""
+    """Parameters that constrain an answer to the schema of ``form`` by a tool that the model must call."""
     schema = form["json_schema"]
     function = {"name": schema["name"], "description": "Give your answer.", "parameters": schema["schema"]}
     choice = {"type": "function", "function": {"name": schema["name"]}}

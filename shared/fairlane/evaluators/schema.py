@@ -1,6 +1,6 @@
 """Checks outputs against the part of JSON Schema that assertions may use.
 
-A check costs at most the size of the schema times the size of the output: decision 0050 says why.
+A check costs at most the size of the schema times the size of the output (decision 0050).
 """
 
 import math

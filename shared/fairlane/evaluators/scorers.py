@@ -119,19 +119,19 @@ def _exact(spec: ExactMatch, output: str, row: Mapping[str, Any]) -> Score:
 
 
 def _tidied(spec: ExactMatch, text: str) -> str:
-    """``text`` as it is compared; with ``strip``, without the differences that nobody sees."""
+    """``text`` in the form to compare; with ``strip``, without invisible differences."""
     if spec.strip:
         text = _seen(text).replace("\r\n", "\n").strip()
     return text.casefold() if spec.ignore_case else text
 
 
 def _seen(text: str) -> str:
-    """``text`` without the differences between characters that nobody sees."""
+    """``text`` without invisible differences between characters."""
     return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_TIDIED)
 
 
 def _is_json(output: str, value: object, *, ignore_case: bool) -> bool:
-    """Whether the output is the JSON of a value, in whatever order of keys and with whatever spaces."""
+    """Whether the output is the JSON of a value, in any order of keys and with any white space."""
     try:
         found = json_in(output, exact=True)
         return equal(_folded(found), _folded(value)) if ignore_case else equal(found, value)
@@ -203,7 +203,7 @@ def _numeric(spec: NumericMatch, given: Fraction | None, expected: str) -> Score
 
 
 def _identity(number: Number) -> Fraction | str | None:
-    """What two numbers of a field have in common if they are the same."""
+    """Equal for equal numbers of a field: the value, or the text of a number that cannot be read."""
     return number.text if number.problem is not None else number.value
 
 

@@ -1,7 +1,6 @@
-"""Sentences that say a choice and no more, such as "The answer is correct." and "Yes, it adds up.".
-
-There are few ways to say a verdict, and endless ways to negate one. So a grammar reads the words before a
-choice, and a sentence that it lacks decides nothing.
+"""Recognises sentences that state only a choice: "The answer is correct.", "Yes, it adds up.". There are few
+ways to state a verdict, and endless ways to negate one. So a grammar has the words before a choice, and any
+other sentence decides nothing.
 """
 
 import re
@@ -36,7 +35,7 @@ _STATEMENT = re.compile(
 _BREAK = re.compile(
     r"[\"'*_`)\]}]*(?:(?P<end>$|[.!](?=\W|$)|\s*\n)|[,;]?\s+(?:because|since)\b|(?P<pause>[,;]|\s*—|\s+[-–(]))"
 )
-"""What ends a claim: a sentence's end, a reason, or a pause after which the sentence goes on."""
+"""The end of a claim: a sentence's end, a reason, or a pause after which the sentence goes on."""
 
 TAKEN_BACK = re.compile(
     r"^(?:not|or|but|well|hardly)\b|^no\b(?! \w)|\b(?:wait|actually|i meant?|on second thoughts?|or rather"
@@ -47,7 +46,7 @@ DOUBT = re.compile(
     r"|scarcely|far from|without|fails?|false|untrue|wrong|wrongly|partly|partially|almost|nearly|mostly|half"
     r"|but|however|although|though|yet|except|unless|if|only|otherwise|still|would|could|might)\b"
 )
-"""Words that negate what a sentence says, or say it of a part."""
+"""Words that negate or limit the statement of a sentence."""
 
 _WORD = re.compile(r"[^\W_]+(?:'[^\W_]+)*")
 _SENTENCE_END = re.compile(r"(?<=[.!?…])[\"'*_`)\]]*\s+|(?<![:\s])\s*\n\s*\n")
@@ -58,7 +57,7 @@ _CONCLUSION = re.compile(r"[,;]\s*(?=(?:so|thus|therefore|hence)\b)")
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """A choice after words that only say it, and what follows it."""
+    """A choice after introductory words alone, and the text that follows it."""
 
     choice: str
     said: re.Match[str]
@@ -81,10 +80,9 @@ class _Claim:
 
 
 def opening(text: str, choices: Choices, *, labelled: bool = False) -> str | None:
-    """The choice that a text begins with, as its first word or sentence, where nothing takes it back.
-
-    After a label, reasons may name other choices, as in "Rating: 4. It makes 2 mistakes.". What follows in
-    a script without spaces may take back anything, so it lets no first word count.
+    """The choice in a text's first word or sentence, unless the rest retracts it. After a label, reasons may
+    name other choices, as in "Rating: 4. It makes 2 mistakes.". Text in a script without spaces may retract
+    anything, so no first word before it counts.
     """
     claim = _claim(text, choices)
     if claim is None or TAKEN_BACK.search(claim.rest) or UNSPACED.search(claim.rest):
@@ -102,7 +100,7 @@ def opening(text: str, choices: Choices, *, labelled: bool = False) -> str | Non
 
 
 def closing(text: str, choices: Choices) -> str | None:
-    """The choice that the last sentence or its last clause says, as in "2 + 2 is 4, so it is incorrect.".
+    """The choice that the last sentence or its last clause states: "2 + 2 is 4, so it is incorrect.".
 
     A sentence that does not conclude decides nothing if another choice is named before it.
     """

@@ -1,4 +1,4 @@
-"""Finds the verdict in a judge's words: a choice that is said decisively, never one that prose mentions."""
+"""Finds the verdict in a judge's text: a choice that it states decisively, not one that it only mentions."""
 
 import re
 from collections.abc import Iterator
@@ -44,14 +44,14 @@ _OF_ANOTHER = re.compile(
     r"|candidate|question|confidence|certainty|minimum|maximum|min|max|scale|range|options?|choices?"
     r"|claims?|says?|said|writes?|wrote|quote[sd]?|answered|instead)\b"
 )
-"""Words of a label that stands before something else than the verdict: "Expected answer: yes"."""
+"""Words of a label for something other than the verdict: "Expected answer: yes"."""
 
 _UNSPACED_LABEL = re.compile(
     r"[\W_]*(?:最终|最後|最终的|最終|总体|綜合|综合|総合|我的|私の)?的?"
     r"(?:判断|判定|判決|结论|結論|结果|結果|评判|評判|评价|評価|评估|評估|裁决|评分|評分|得分|分数|分數|答案|答え|スコア|採点)"
     r"(?:结果|結果)?(?:是|为|為|は)?[\W_]*"
 )
-"""The labels of a verdict in Chinese and Japanese. Of other labels there, nobody knows what they are of."""
+"""The labels of a verdict in Chinese and Japanese. Other labels there may be for anything."""
 
 _DASH = re.compile(r"[-–—] +(?!\d)")
 
@@ -82,7 +82,7 @@ def verdict(answer: str, choices: Choices) -> str | None:
 
 
 def _unlabelled(text: str, choices: Choices) -> set[str | None]:
-    """What boxes, lines and sentences say."""
+    """The choices that boxes, lines and sentences state."""
     lines = text.split("\n")
     marked = {choices.alone(each) for each in (text, *_BOX.findall(text))} | {*_outer(lines, choices)}
     return {*marked, opening(text, choices), closing(text, choices), _own_label(lines, choices)} - {None}
@@ -116,7 +116,7 @@ def _own_label(lines: list[str], choices: Choices) -> str | None:
 
 
 def _is_unknown(label: str) -> bool:
-    """Whether a label in a script without spaces may stand before something else than the verdict."""
+    """Whether a label in a script without spaces may be for something other than the verdict."""
     return UNSPACED.search(label) is not None and not _UNSPACED_LABEL.fullmatch(label)
 
 
@@ -128,21 +128,20 @@ _QUOTED = re.compile(
     r"\b(?:outputs?|responses?|submission|reply|replied|text|examples?|form|schema|like|such as|should|would"
     r"|could|if|not|return(?:s|ed)?|produced|generated|gave|provided)\b"
 )
-"""Words before an object that may be quoted: "The output was:"."""
+"""Words before an object that may be a quotation: "The output was:"."""
 
 _ASK = r"(?:let me know|(?:please )?feel free|just ask)\b[^.!?,;:\n]*"
 _POLITE = re.compile(
     rf"i hope (?:this|that|it) (?:helps|is (?:helpful|useful))|{_ASK}"
     rf"|if you (?:need|have|want|would|'d)\b[^.!?,;:\n]*(?:, *{_ASK})?(?=[.!\n]|\Z)"
 )
-"""What models add to anything; its "if" doubts nothing."""
+"""Polite endings of models; their "if" is no doubt."""
 
 
 def vouches(before: str, after: str, made: str, choices: Choices) -> bool:
-    """Whether the prose around a judge's JSON leaves its choice as it is.
-
-    The words right before it must not say that it is another's, as a quoted output is; what follows must not
-    doubt it or name another choice, and no verdict of its own may differ.
+    """Whether the prose around a judge's JSON does not contradict its choice. The words right before it must
+    not mark it as a quotation. The text after it must not doubt it or name another choice, and no verdict in
+    the prose may differ.
     """
     before, after = choices.normalized(before), choices.normalized(after)
     intro = _OF_MINE.sub("", _CLAUSE.split(_FENCE.sub("", before).strip())[-1])

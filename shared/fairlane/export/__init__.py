@@ -1,5 +1,4 @@
 """Records as files and tables: JSON lines, CSV, Parquet, pandas; with a bounded number of records in memory.
-
-The means of their scores, with standard errors, are here, too.
-Client and applications use it, and workers its words for why an answer ended; it imports `core` and `model`.
+It also has the means and standard errors of scores, and the meanings of finish reasons. Client, applications
+and workers use it; it imports `core` and `model`.
 """

@@ -1,4 +1,4 @@
-"""Writes files that appear whole or not at all; what is no regular file is written as it is."""
+"""Writes files that appear complete or not at all; writes pipes and devices directly."""
 
 import errno
 import os
@@ -22,27 +22,27 @@ _WHILE_WRITING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Where a path leads: to a regular file that is or can be there, or to what is written directly."""
+    """The target of a path: a regular file, which may not exist yet, or something to write directly."""
 
     target: Path
     """The file itself, where the path is a link to it."""
 
     before: os.stat_result | None
-    """What is there already."""
+    """The existing file, if any."""
 
     descriptor: int | None = None
     """The open file of this process that the path stands for, as /dev/stdout and /dev/fd/3 do."""
 
     @property
     def direct(self) -> bool:
-        """Whether nothing may take its place: it is a pipe, a device, a socket or an open file."""
+        """Whether it must not be replaced: it is a pipe, a device, a socket or an open file."""
         return self.descriptor is not None or (
             self.before is not None and not stat.S_ISREG(self.before.st_mode)
         )
 
     @property
     def folder(self) -> Path | None:
-        """Where there is room beside the file; ``None`` for a place without."""
+        """The folder for a temporary file; ``None`` for a direct target."""
         return None if self.direct else self.target.parent
 
 
@@ -65,12 +65,10 @@ def place_of(path: Path) -> Place:
 
 @contextmanager
 def whole_bytes(path: Path) -> Iterator[BinaryIO]:
-    """A file to write; it gets its name when the block succeeds, and is removed when the block raises.
-
-    A link stays, and its target is written. A file that takes another's place has its mode, and its owner
-    where that is allowed. A pipe, a device or an open file (/dev/stdout) is written directly, so a part of
-    the content may be there when the block raises.
-    Raises ``OSError`` that names ``path``, at once if the place is not writable.
+    """A file to write; it gets its name when the block succeeds, and is removed when the block raises. A link
+    stays; its target is replaced. The new file keeps the mode of the old one, and its owner if allowed. A
+    pipe, a device or an open file (/dev/stdout) is written directly, so a part of the content may be there
+    when the block raises. Raises ``OSError`` that names ``path``, at once if the place is not writable.
     """
     place = place_of(path)
     writing = _directly(path, place) if place.direct else _beside(path, place)
@@ -80,7 +78,7 @@ def whole_bytes(path: Path) -> Iterator[BinaryIO]:
 
 @contextmanager
 def whole_file(path: Path) -> Iterator[TextIO]:
-    """The same for text in UTF-8, whose lines end as they are written."""
+    """`whole_bytes` for UTF-8 text, without translation of line ends."""
     with whole_bytes(path) as out, as_text(out) as text:
         yield text
 
@@ -98,7 +96,7 @@ def as_text(out: BinaryIO) -> Iterator[TextIO]:
 def check_place(path: Path) -> None:
     """Raises ``OSError`` that names ``path`` where nothing can be written there; leaves nothing.
 
-    A pipe is not opened: whoever reads it would see its end.
+    It opens no pipe, since its reader would see the end.
     """
     place = place_of(path)
     with naming(path):
@@ -119,7 +117,7 @@ def remove_earlier(path: Path) -> None:
 
 @contextmanager
 def naming(path: Path) -> Iterator[None]:
-    """Errors of the file system name ``path``."""
+    """Name ``path`` in errors of the file system."""
     try:
         yield
     except OSError as error:
@@ -148,7 +146,7 @@ def _beside(path: Path, place: Place) -> Iterator[BinaryIO]:
 def _directly(path: Path, place: Place) -> Iterator[BinaryIO]:
     with naming(path):
         if place.descriptor is not None:
-            number = os.dup(place.descriptor)  # goes on where others write; opened anew, it would begin again
+            number = os.dup(place.descriptor)  # keeps the shared position; a new open would start at 0
         else:
             number = os.open(path, os.O_WRONLY | _NOT_MY_TERMINAL)
         out = open(number, "wb")  # noqa: SIM115, PTH123 - closed below

@@ -1,18 +1,18 @@
-"""What a provider's finish reason means, whichever provider gave it, and OpenAI's word for it."""
+"""The meaning of any provider's finish reason, and OpenAI's word for it."""
 
 import re
 from collections.abc import Mapping
 from enum import StrEnum
 
 OPENAIS = ("stop", "length", "tool_calls", "content_filter", "function_call")
-"""What chat completions say: https://platform.openai.com/docs/api-reference/chat/object"""
+"""The reasons of chat completions: https://platform.openai.com/docs/api-reference/chat/object"""
 
 REFUSAL = "refusal"
 """The finish reason of an output that is the model's own words of refusal."""
 
 
 class Ending(StrEnum):
-    """How an answer ended. The last two are no answers, whatever text came before."""
+    """How an answer ended. The last two are failures, whatever text came before."""
 
     STOP = "stop"
     LENGTH = "length"
@@ -67,11 +67,11 @@ _FAILURES: Mapping[Ending, re.Pattern[str]] = {
         "|network|connection|overload|unload|preempt|shut_?down|rate_?limit|quota|unavailable"
     ),
 }
-"""What a reason in no table says of a failure, at any place: servers make up new ones."""
+"""Parts of reasons that are in no table and name a failure: servers invent new ones."""
 
 
 def ending_of(reason: str | None) -> Ending | None:
-    """What a finish reason means; ``None`` for none, and for one that no table has and that names no failure.
+    """The meaning of a finish reason; ``None`` without one, and for an unknown one that names no failure.
 
     Case does not count, nor "-" for "_". Google's chat completions put a group before the reason
     (``function_call_filter: MALFORMED_FUNCTION_CALL``), and Python's clients the name of their enumeration
@@ -87,15 +87,15 @@ _FILTERED = re.compile(r"\b(?:filter|guardrail) stopped the answer\b|\bprovider 
 
 
 def is_filtered(error: str | None) -> bool:
-    """Whether a task failed since a content filter stopped its answer or prompt, by a worker's words."""
+    """Whether a content filter stopped a task's answer or prompt, by the worker's error message."""
     return error is not None and _FILTERED.search(error) is not None
 
 
 def openai_reason(reason: str | None, *, calls: bool) -> str:
     """One of `OPENAIS`. ``calls``: the answer calls tools, which some providers do not give as the reason.
 
-    No reason, and one that is in no table and names no failure, is "stop": the answer is whole. One that
-    broke off is "length", OpenAI's only word for a part.
+    No reason, or an unknown one that names no failure, is "stop". An answer that broke off is "length",
+    OpenAI's only word for a partial answer.
     """
     ending = ending_of(reason)
     if ending in (Ending.BROKEN_OFF, Ending.MALFORMED):

@@ -1,4 +1,4 @@
-"""The formats of exported records, and which one a file's name asks for."""
+"""The formats of exported records, by a file's suffix."""
 
 import os
 from collections.abc import Iterable
@@ -43,9 +43,8 @@ def export_records(
     *,
     raw: bool = False,
 ) -> int:
-    """Write records to a file that appears whole or not at all; returns their number.
-
-    A pipe or a device is written as records come.
+    """Write records to a file that appears complete or not at all; returns their number. It writes to a pipe
+    or a device as records come.
 
     In a table, a text that a spreadsheet would run as a formula is quoted, unless ``raw``. Raises
     `UnknownFormat`, `MissingExtra` and ``OSError`` before it reads a record.

@@ -20,10 +20,10 @@ class Lines(NamedTuple):
 
 
 LINES_AT_ONCE = 50
-"""Lines that are made at once: so few records that Python does not look for garbage meanwhile."""
+"""Lines made at a time: so few that Python's garbage collector does not run."""
 
 _MARK = "\uffff\uffff\uffff"
-"""Stands between two values while they are one array. No language has this character: a search is fast."""
+"""Separates the values of one array. No language uses this character, so the search for it is fast."""
 
 _MARKED = f',"{_MARK}",'.encode()
 
@@ -39,7 +39,7 @@ def record_line(record: Record) -> str:
 
 
 def record_lines(records: Sequence[Record]) -> bytes:
-    """The same of several records, as UTF-8."""
+    """The lines of several records, as UTF-8."""
     lines = json_of_each(list(map(record_fields, records)))
     if lines is None:
         return "".join(map(record_line, records)).encode()
@@ -49,7 +49,7 @@ def record_lines(records: Sequence[Record]) -> bytes:
 def json_of_each(values: Sequence[Any]) -> list[bytes] | None:
     """The JSON of each value, by one call for all; ``None`` where that does not work.
 
-    They become one array with a mark between two values, where it is then split.
+    It serialises one array with a mark between values, and splits it there.
     """
     marked: list[Any] = [_MARK] * (2 * len(values) - 1)
     marked[::2] = values

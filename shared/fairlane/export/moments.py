@@ -12,30 +12,29 @@ from fairlane.model.run_status import Scores
 
 
 class Moments:
-    """Mean, extremes and the spread of rows' sums.
-
-    By the updates of Welford (1962) and West (1979), so never a difference of large sums.
+    """Mean, extremes and the spread of rows' sums. It uses the updates of Welford (1962) and West (1979),
+    which subtract no large sums.
     """
 
     __slots__ = ("_count", "_maximum", "_mean", "_minimum", "_rows")
 
     def __init__(self) -> None:
-        """Without any value."""
+        """No values yet."""
         self._count, self._mean, self._rows = 0, 0.0, _Rows()
         self._minimum, self._maximum = math.inf, -math.inf
 
     def add(self, value: float) -> None:
-        """Take a value; the end of its row is still to come."""
+        """Add a value; `end_row` follows for its row."""
         self._count += 1
         self._mean += value / self._count - self._mean / self._count
         self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
 
     def end_row(self, count: int, mean: float) -> None:
-        """All values of a row were taken: so many, with this mean."""
+        """Record that a row is complete, with ``count`` values of this mean."""
         self._rows.add(count, mean)
 
     def scores(self, items: int, unended: Iterable[tuple[int, float]] = ()) -> Scores:
-        """The values so far, of so many items; ``unended``: counts and means of rows that have not ended."""
+        """The scores so far, of ``items`` items; ``unended``: counts and means of incomplete rows."""
         if not self._count:
             return Scores(0, items)
         rows = copy(self._rows)
@@ -93,7 +92,7 @@ class OpenRows:
         self._open: dict[int, _OpenRow] = {}
 
     def add(self, item: int, values: Sequence[tuple[Moments, float]]) -> None:
-        """Take an item's scores, which may be none; call it once for each item."""
+        """Add an item's scores, which may be empty; call it once for each item."""
         for moments, value in values:
             moments.add(value)
         if self._items == 1:

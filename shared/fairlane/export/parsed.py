@@ -39,7 +39,7 @@ def parse_outputs(records: Iterable[Record], kind: type[Value]) -> Iterator[Pars
 
 
 def output_parser(kind: type[Value]) -> Callable[[Record], Parsed[Value]]:
-    """What validates the output of one record after the other: see `parse_outputs`."""
+    """A function that validates the output of a record: see `parse_outputs`."""
     adapter = TypeAdapter(kind)
     return lambda record: _parsed(record, adapter)
 
@@ -62,7 +62,7 @@ def _parsed(record: Record, adapter: TypeAdapter[Value]) -> Parsed[Value]:
 
 
 def _problem(error: ValidationError) -> str:
-    """Where the output is wrong and how, all at once, without the output's own text."""
+    """All errors of the output with their places, without the output's own text."""
     found = error.errors(include_url=False, include_context=False, include_input=False)
     return "; ".join(
         f"{'.'.join(map(str, each['loc']))}: {each['msg']}" if each["loc"] else each["msg"] for each in found

@@ -1,4 +1,4 @@
-"""Records as flat rows: on disk until the last has passed and all columns, with their kinds, are known."""
+"""Keeps records as flat rows on disk until the last has passed, so that all columns and kinds are known."""
 
 import dataclasses
 import json
@@ -45,7 +45,7 @@ _KNOWN: Mapping[str, Kind] = {
     "notes": Kind.TEXT,
     "unkept": Kind.INTEGER,
 }
-"""Kinds of the fixed fields, equal for all runs, so that their tables fit together."""
+"""Kinds of the fixed fields, equal for all runs, so that their tables have the same columns."""
 
 _NESTED = frozenset({"scores", "score_errors", "usage", "eval_usage", "arguments", "notes", "unkept"})
 
@@ -58,7 +58,7 @@ class Column(NamedTuple):
 
 
 class Columns:
-    """Collects the columns of the rows that pass."""
+    """Collects the columns of a stream of records."""
 
     def __init__(self) -> None:
         self._kinds: dict[str, dict[str, Kind]] = {field: {} for field in _FIELDS}
@@ -66,7 +66,7 @@ class Columns:
             self._kinds[field][field] = _KNOWN[field]
 
     def learn(self, record: Record) -> dict[str, Any]:
-        """The record as a flat row; a missing name is a gap."""
+        """The record as a flat row, without gaps; remembers its columns."""
         row: dict[str, Any] = {}
         for field in _FIELDS:
             kinds, known = self._kinds[field], _KNOWN.get(field)
@@ -86,7 +86,7 @@ class Columns:
 
 
 def kind_of(value: object) -> Kind:
-    """The kind of a column that holds this value alone."""
+    """The kind of a column with this value only."""
     match value:
         case None:
             return Kind.EMPTY
@@ -103,7 +103,7 @@ def kind_of(value: object) -> Kind:
 
 
 def fitted(value: Any, kind: Kind) -> Any:
-    """A value as a column of that kind holds it. Lone surrogates, which no table can hold, become ``?``."""
+    """A value converted to a column's kind. Lone surrogates, which no table can hold, become ``?``."""
     if value is None:
         return None
     match kind:
@@ -151,7 +151,7 @@ class Spool:
     """Takes records once, and returns rows as often as needed. A context manager."""
 
     def __init__(self, folder: Path | None = None) -> None:
-        """``folder`` has room for the rows; left out, the system's folder for temporary files."""
+        """``folder`` gets the file of rows; by default the system's folder for temporary files."""
         self._file = tempfile.TemporaryFile(dir=folder)  # noqa: SIM115 - closed by __exit__
         self._columns = Columns()
         self.count = 0

@@ -1,4 +1,4 @@
-"""JSON lines of records that are as Redis holds them: short successes, which most are, are not parsed."""
+"""Makes JSON lines from results as Redis holds them: it does not parse short successes, which most are."""
 
 import re
 import zlib
@@ -17,9 +17,9 @@ from fairlane.model.results import Portion, TaskResult, assemble, unpacked
 from fairlane.model.run import RunSpec
 
 LINES_AT_ONCE = 64
-"""Lines that are made at once."""
+"""Lines made at a time."""
 
-# JSON that is written as it was read. Python and pydantic do not write all other numbers and escapes alike.
+# JSON that Python and pydantic write alike. Other numbers and escapes differ between the two.
 _TEXT = rb'"[^"\\\x00-\x1f]*+(?:\\["\\bfnrt][^"\\\x00-\x1f]*+)*+"'
 _COUNT = rb"(?:0|[1-9][0-9]{0,14})"
 _SCORE = rb"(?:0\.0|1\.0|null|0\.0{0,3}[1-9](?:[0-9]{0,9}[1-9])?)"
@@ -36,11 +36,13 @@ _VARYING = (
     "finish_reason",
 )
 _PLACES = {"item": b"%d"} | dict.fromkeys(_VARYING, b"%b")
-"""What differs between two records of short successes, in the order of a record's fields."""
+"""The fields that differ between two records of short successes, in the order of a record's fields."""
 
 
 class StoredRecords(Iterable[Record]):
-    """All records of a run, in ``portions`` of some items; `write_lines` does without most of the records."""
+    """All records of a run, in ``portions`` of some items; `write_lines` avoids making most of the
+    records.
+    """
 
     def __init__(self, portions: Iterable[Iterable[Record]]) -> None:
         self.portions = portions
@@ -65,7 +67,7 @@ class StoredRecords(Iterable[Record]):
 
 
 class _LineMaker:
-    """Makes the lines of one run: a template for each of a row's cells, with places for what is stored."""
+    """Makes the lines of one run: a template for each of a row's cells, with places for stored values."""
 
     def __init__(self, spec: RunSpec) -> None:
         self.spec, self._cells = spec, spec.cells_per_row
@@ -73,7 +75,7 @@ class _LineMaker:
         self._templates = Lru[int, bytes](_TEMPLATES_KEPT)
 
     def lines(self, portion: Portion) -> Iterator[Lines]:
-        """The lines of some items. An item whose result is none that fits has a record made for it."""
+        """The lines of some items. It makes a record only for a result that does not fit the template."""
         found = [self._matched(stored) for stored in portion.stored]
         rows = json_of_each(portion.rows)
         if rows is None or found.count(None) > len(found) // 4:
@@ -96,7 +98,7 @@ class _LineMaker:
         yield Lines(len(lines), b"".join(lines))
 
     def _template(self, item: int) -> bytes:
-        """The line of an item's record, as a format of bytes with `_PLACES`."""
+        """The template of an item's line, as a bytes format with `_PLACES`."""
         cell = item % self._cells
         found = self._templates.get(cell)
         if found is None:
@@ -119,7 +121,7 @@ class _LineMaker:
 
 
 def _stored_success(spec: RunSpec) -> bytes:
-    """A pattern of the list that `TaskResult.to_json` makes of a success, with scores and nothing more."""
+    """A pattern of the list that `TaskResult.to_json` makes of a success, with scores and nothing else."""
     names = [each.name for each in spec.evaluators if not isinstance(each, CallSpec)]
     scores = b",".join(re.escape(to_json(name)) + b":" + _SCORE for name in names)
     text, count = b"(%b|null)" % _TEXT, b"(%b|null)" % _COUNT
@@ -128,7 +130,7 @@ def _stored_success(spec: RunSpec) -> bytes:
 
 
 def _format_of(fields: Mapping[str, Any]) -> bytes:
-    """The format of an object: places where `_PLACES` names them, else the values of ``fields``."""
+    """The format of an object: a place for each field of `_PLACES`, else the value of ``fields``."""
     parts = (b"%b:%b" % (to_json(name), _format_of_value(name, value)) for name, value in fields.items())
     return b"{%b}" % b",".join(parts)
 

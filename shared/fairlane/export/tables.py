@@ -12,17 +12,17 @@ from fairlane.export.extras import library
 from fairlane.export.spool import Column, Kind, Spool
 from fairlane.model.record import Record
 
-# What is a number is no formula, and stays one.
+# A number is no formula, and stays a number.
 _NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
-# Full-width forms count, too: some spreadsheets take them for the plain ones.
+# Full-width forms count, too: some spreadsheets treat them as the plain ones.
 _FORMULA = re.compile(r"'*[=+\-@\t\r\n\uff1d\uff0b\uff0d\uff20]")
 
 QUOTE = "'"
 
 
 def quoted(text: str) -> str:
-    """``text``, behind ``'`` if a spreadsheet would run it. One that is quoted already gets one more."""
+    """``text``, with ``'`` before it if a spreadsheet would run it. A quoted text gets one more quote."""
     if not _FORMULA.match(text) or _NUMBER.fullmatch(text):
         return text
     return QUOTE + text
@@ -47,7 +47,7 @@ def write_csv(spool: Spool, out: TextIO, *, raw: bool = False) -> None:
 
 
 def _line(cells: Iterable[str]) -> str:
-    """A line of the file. Python's own writer leaves a lone CR bare, and its reader ends a line there."""
+    """A line of the file. Python's ``csv`` does not quote a lone CR, and its reader ends a line there."""
     return ",".join(_enclosed(cell) for cell in cells) + "\n"
 
 

@@ -1,4 +1,6 @@
-"""Flower with our pages, as a process: ``python -m fairlane.flower [--show-text] [OPTIONS OF FLOWER]``."""
+"""Flower with Fairlane's pages, as a process: ``python -m fairlane.flower [--show-text] [OPTIONS OF
+FLOWER]``.
+"""
 
 import sys
 

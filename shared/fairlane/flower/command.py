@@ -16,7 +16,7 @@ from fairlane.embedded.ports import FLOWER_PORT, LOOPBACK
 app = typer.Typer()
 
 FLOWER_MEMORY_TASKS = 10_000  # Flower keeps about 5 KB a task; its own default of 100,000 is half a gigabyte
-FLOWER_MEMORY_WORKERS_S = 86_400  # every restart is a worker of another name
+FLOWER_MEMORY_WORKERS_S = 86_400  # each restart of a worker has a new name
 
 LOGINS = frozenset(("FLOWER_BASIC_AUTH", "FLOWER_AUTH"))
 SECRET_OPTIONS = frozenset(("basic_auth", "broker_api", "cookie_secret", "oauth2_secret"))
@@ -40,7 +40,7 @@ def flower(
     require_ready(invocation)
     if importlib.util.find_spec("flower") is None:
         raise LocalStackError("flower", "is not installed. `pip install 'fairlane[flower]'` brings it")
-    options, secrets = apart(extra or ())
+    options, secrets = split_options(extra or ())
     stated = any("auth" in option for option in options) or "FLOWER_BASIC_AUTH" in secrets
     login = stated or not LOGINS.isdisjoint(process_environment())
     if address not in (LOOPBACK, "localhost", "::1") and not login:
@@ -55,10 +55,9 @@ def flower(
     become("fairlane.flower", [*own, *options], {**invocation.environment(), **secrets})
 
 
-def apart(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
-    """Flower's options, and those that hold a secret as the variables by which Flower takes them.
-
-    Every user of the machine reads a process's arguments, and only its own user its environment.
+def split_options(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:
+    """Split Flower's options into arguments, and environment variables for those that hold a secret. Every
+    user of the machine can read a process's arguments, but only its own user its environment.
     """
     shown, secrets = list[str](), dict[str, str]()
     for option in options:

@@ -1,4 +1,4 @@
-"""Puts our pages into Flower before it starts: by handlers, template loader, task formatter and options."""
+"""Adds Fairlane's pages to Flower before it starts: handlers, template loader, task formatter, options."""
 
 import asyncio
 from contextlib import suppress
@@ -26,10 +26,10 @@ ITEM = r"(\d{1,15})"
 
 
 def install(deployment: Deployment, *, show_text: bool) -> Readers:
-    """Once in a process. Prompts and outputs are on the pages of items only with ``show_text``."""
+    """Call it once in a process. Only with ``show_text`` do pages of items show prompts and outputs."""
     readers = Readers(deployment, show_text=show_text)
     rows = TaskRows(lambda ref: readers.runs.look(ref)[1])
-    # The first that fits answers, and the last answers whatever no other does.
+    # The first matching handler answers; the last one matches everything.
     urls.handlers[:] = [*task_routes(readers, rows), *urls.handlers[:-1], *routes(readers), urls.handlers[-1]]
     application: Any = Flower
     application.find_handler = find_handler
@@ -41,13 +41,13 @@ def install(deployment: Deployment, *, show_text: bool) -> Readers:
 
 
 def task_routes(readers: Readers, rows: TaskRows) -> list[URLSpec]:
-    """What stands in for Flower's own pages of tasks."""
+    """Handlers that replace Flower's pages of tasks."""
     shared: dict[str, Any] = {"readers": readers, "rows": rows}
-    return [url(r"/task/(.+)", LearningTask, shared), url(r"/tasks/datatable", LearningTasks, shared)]
+    return [url(r"/task/(.+)", TaskPage, shared), url(r"/tasks/datatable", TaskTable, shared)]
 
 
 def routes(readers: Readers) -> list[URLSpec]:
-    """Our pages, their data and their buttons; all but the static files ask for Flower's login."""
+    """Fairlane's pages, their data and actions; all except static files require Flower's login."""
     shared: dict[str, Any] = {"readers": readers}
     return [
         url(r"/lanes", pages.LanesPage, shared, name="fairlane-lanes"),
@@ -67,8 +67,8 @@ def routes(readers: Readers) -> list[URLSpec]:
     ]
 
 
-class Learning:
-    """Before a page of tasks is made, the shapes of the latest runs are read, off the loop."""
+class ReadsSpecs:
+    """Reads the specs of the latest runs, off the event loop, before Flower makes a page of tasks."""
 
     readers: Readers
     rows: TaskRows
@@ -78,7 +78,7 @@ class Learning:
         self.readers, self.rows = readers, rows
 
     async def prepare(self) -> None:
-        """Without Redis the page comes all the same, with fewer words."""
+        """Read the specs. Without Redis the page still comes, with fewer details."""
         with suppress(RedisError, FairlaneError, OSError):
             await asyncio.shield(asyncio.wrap_future(self.readers.readings.read(self._learn)))
 
@@ -87,9 +87,9 @@ class Learning:
         self.rows.learn(reader.newest_runs(reader.teams(), LISTED))
 
 
-class LearningTasks(Learning, TasksDataTable):
+class TaskTable(ReadsSpecs, TasksDataTable):
     """The rows of Flower's table of tasks."""
 
 
-class LearningTask(Learning, TaskView):
+class TaskPage(ReadsSpecs, TaskView):
     """Flower's page of one task."""

@@ -1,4 +1,4 @@
-"""Becomes Flower with our pages, and ends its process soon after Flower has ended."""
+"""Runs Flower with Fairlane's pages, and ends the process soon after Flower has ended."""
 
 import errno
 import logging
@@ -23,7 +23,7 @@ SHOW_TEXT = "--show-text"
 STOP_S = 5.0
 """Seconds that threads get to end by themselves; supervisors often kill after ten."""
 
-_PLACES = {
+_ADDRESS_PROBLEMS = {
     errno.EADDRINUSE: "is taken: another process listens there. Choose another with --port",
     errno.EADDRNOTAVAIL: "is no address of this machine. Choose another with --address",
     errno.EACCES: "may not be used by this user. Choose a port above 1023 with --port",
@@ -31,7 +31,7 @@ _PLACES = {
 
 
 def main(arguments: list[str]) -> None:
-    """Put the pages into Flower and become it. Texts are shown only where ``--show-text`` is given."""
+    """Add the pages to Flower and run it. Pages show texts only with ``--show-text``."""
     settings = load_settings()
     set_up_logging(settings.log)
     install(Deployment.open(settings), show_text=SHOW_TEXT in arguments)
@@ -46,9 +46,8 @@ def main(arguments: list[str]) -> None:
 
 
 def set_up_logging(settings: LogSettings) -> None:
-    """Write Flower's lines as those of every process: Tornado adds a form of its own only where none is set.
-
-    Flower's option ``--logging`` comes later, and has the last word on the level.
+    """Log like every process: Tornado sets its own format only if none is set. Flower applies its option
+    ``--logging`` later, so that overrides the level.
     """
     configure_logging(settings, f"flower@{socket.gethostname()}-{os.getpid()}")
     options.logging = settings.level
@@ -68,8 +67,8 @@ def end_soon(*, code: int) -> None:
 
 
 def refuse_place(error: OSError) -> NoReturn:
-    """End with one line if Flower cannot listen where it should; raise the error if it is of another kind."""
-    problem = _PLACES.get(error.errno or 0)
+    """Exit with one line if Flower cannot listen at its address; re-raise any other error."""
+    problem = _ADDRESS_PROBLEMS.get(error.errno or 0)
     if problem is None:
         raise error
     where = options.unix_socket or f"{options.address or '*'}:{options.port}"

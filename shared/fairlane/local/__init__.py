@@ -1,4 +1,4 @@
-"""A whole deployment on one machine: an embedded Redis and each role as a child process. And the demo.
+"""A whole deployment on one machine, with an embedded Redis and each role as a child process; and the demo.
 
 ``fairlane up`` and ``fairlane demo`` use it; it imports `embedded`, the client and parts of the command line.
 """

@@ -22,7 +22,7 @@ from fairlane.local.demo.questions import demo_file
 from fairlane.local.demo.session import run_demo
 from fairlane.local.keeper import Keeper, WatchfulWaiter
 from fairlane.local.plan import StackPlan
-from fairlane.local.planning import keep_out_of_git
+from fairlane.local.planning import hide_data_dir
 from fairlane.local.stack import Stack
 
 app = typer.Typer()
@@ -69,7 +69,7 @@ def demo(
 def data_folder(wanted: Path | None) -> Iterator[Path]:
     """The folder for data and logs: ``wanted``, or a temporary one that stays only after a failure."""
     if wanted is not None:
-        keep_out_of_git(wanted)
+        hide_data_dir(wanted)
         yield wanted
         return
     folder = Path(tempfile.mkdtemp(prefix="fairlane-demo-"))
@@ -90,7 +90,7 @@ def data_folder(wanted: Path | None) -> Iterator[Path]:
 
 @contextmanager
 def local_stack(folder: Path, workers: int, check: Callable[[], None]) -> Iterator[Stack]:
-    """The demonstration's own deployment, whatever the environment says of others."""
+    """The demonstration's own deployment; ignores Fairlane's variables in the environment."""
     foreign = {name: "" for name in process_environment() if name.startswith(VARIABLE_PREFIX)}
     with ExitStack() as files:
         plan = StackPlan(

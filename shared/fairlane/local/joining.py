@@ -1,27 +1,27 @@
-"""Looks whether a deployment is up already on the Redis that a local stack is to use."""
+"""Checks whether a deployment is already up on a Redis before a local stack uses it."""
 
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
 from fairlane.core.errors import FairlaneError, LocalStackError
 
 BEATS_MISSED = 3
-"""A worker that has missed so many heartbeats is gone: one that was killed should not be in the way."""
+"""A worker that has missed so many heartbeats counts as gone, so that a killed one blocks nothing."""
 
 
-def require_nobody(settings: Settings, url: str) -> None:
-    """Raise `LocalStackError` if a scheduler leads there, or workers are alive. No answer is no objection."""
+def require_unused(settings: Settings, url: str) -> None:
+    """Raise `LocalStackError` if a scheduler leads or workers are alive on a Redis that is reachable."""
     there = settings.model_copy(update={"redis": settings.redis.model_copy(update={"url": url})})
     try:
         found = _who(there)
     except (FairlaneError, ValueError):
-        return  # the stack reports what is wrong with that server
+        return  # the stack reports errors of that server
     if found:
         remedy = "--join adds processes to it, --redis URL uses another server, `fairlane workers` shows it"
         raise LocalStackError("up", f"a Fairlane is up already on this Redis: {found}. {remedy}")
 
 
 def _who(settings: Settings) -> str:
-    """``"a scheduler leads, 2 workers are alive"``; empty where nobody is."""
+    """``"a scheduler leads, 2 workers are alive"``; empty if there is neither."""
     deployment = Deployment.open(settings)
     try:
         with deployment.answering():

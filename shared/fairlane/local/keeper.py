@@ -1,4 +1,4 @@
-"""Keeps a local stack up: restarts children that died, after a pause that grows while they keep dying."""
+"""Restarts children of a local stack that died, after a pause that grows while they keep dying."""
 
 import threading
 import time
@@ -18,8 +18,8 @@ CHECK_EVERY_S = 0.1
 
 
 @dataclass(slots=True)
-class _Trouble:
-    """A child that died: how long the last pause was, when that was, and when it is due to start again."""
+class _Restart:
+    """A child that died: its last pause, the time of its death, and when it is due to start again."""
 
     pause_ms: int
     died_ms: int
@@ -27,44 +27,44 @@ class _Trouble:
 
 
 class Keeper:
-    """Restarts the dead of a stack. After a minute of steady running the pause is short again."""
+    """Restarts dead children of a stack. After a minute of steady running the pause is short again."""
 
     def __init__(self, stack: Stack, clock: Clock, report: Callable[[str], None]) -> None:
         self._stack, self._clock, self._report = stack, clock, report
-        self._troubles: dict[str, _Trouble] = {}
+        self._restarts: dict[str, _Restart] = {}
 
     def tick(self) -> bool:
-        """One look, one pass: note the dead, restart those that are due. True if anything was restarted."""
+        """Record new deaths, and restart children that are due. True if it restarted any."""
         now = self._clock.monotonic_ms()
         for death in self._stack.poll():
             self._note(death, now)
-        due = [name for name, trouble in self._troubles.items() if _is_due(trouble, now)]
+        due = [name for name, pending in self._restarts.items() if _is_due(pending, now)]
         for name in due:
             self._restart(name, now)
         return bool(due)
 
     def _note(self, death: Death, now: int) -> None:
-        known = self._troubles.get(death.name)
+        known = self._restarts.get(death.name)
         steady = known is None or now - known.died_ms >= known.pause_ms + STEADY_AFTER_MS
         pause = FIRST_PAUSE_MS if known is None or steady else min(known.pause_ms * 2, LONGEST_PAUSE_MS)
-        self._troubles[death.name] = _Trouble(pause, now, now + pause)
+        self._restarts[death.name] = _Restart(pause, now, now + pause)
         self._report(f"{death}; starting it again in {pause / 1000:g} s")
 
     def _restart(self, name: str, now: int) -> None:
-        trouble = self._troubles[name]
-        trouble.due_ms = None
+        pending = self._restarts[name]
+        pending.due_ms = None
         try:
             self._stack.restart(name)
         except LocalStackError as error:
-            trouble.pause_ms = min(trouble.pause_ms * 2, LONGEST_PAUSE_MS)
-            trouble.due_ms = now + trouble.pause_ms
-            self._report(f"{error}; trying again in {trouble.pause_ms / 1000:g} s")
+            pending.pause_ms = min(pending.pause_ms * 2, LONGEST_PAUSE_MS)
+            pending.due_ms = now + pending.pause_ms
+            self._report(f"{error}; trying again in {pending.pause_ms / 1000:g} s")
         else:
             self._report(f"{name} was started again")
 
 
-def _is_due(trouble: _Trouble, now: int) -> bool:
-    return trouble.due_ms is not None and trouble.due_ms <= now
+def _is_due(pending: _Restart, now: int) -> bool:
+    return pending.due_ms is not None and pending.due_ms <= now
 
 
 class WatchfulWaiter:
@@ -75,7 +75,7 @@ class WatchfulWaiter:
         self._pause = threading.Event()
 
     def wait(self, seconds: float) -> None:
-        """Return after ``seconds``; whatever ``check`` raises comes within `CHECK_EVERY_S`."""
+        """Return after ``seconds``; raises an error of ``check`` within `CHECK_EVERY_S`."""
         until = time.monotonic() + seconds
         while True:
             self._check()

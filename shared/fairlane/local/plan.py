@@ -1,6 +1,5 @@
-"""What a local stack consists of, and the command line and environment of each part.
-
-Schedulers and workers start as modules: the command line would be imported first, which costs as much again.
+"""The parts of a local stack, with their command lines and environments. Schedulers and workers start as
+modules, since importing the command line first would double the time.
 """
 
 import re
@@ -11,7 +10,7 @@ from pathlib import Path
 
 from fairlane.embedded.ports import FLOWER_PORT
 
-# -P: what lies in the working directory must not be mistaken for a module of ours.
+# -P: files of the working directory must not shadow Fairlane's modules.
 MODULE = (sys.executable, "-P", "-m")
 FAIRLANE = (*MODULE, "fairlane.cli")
 SIMULATED = {"sim": "openai"}
@@ -20,12 +19,12 @@ _SIGNED = frozenset({"bedrock", "vertex"})
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StackPlan:
-    """What to run.
+    """The processes to run and their options.
 
-    ``config`` is the ``fairlane.toml`` that every role reads, ``env`` holds further variables for all.
-    With ``redis_url`` that server is used; else one is started. With ``simulate`` the connections in
-    ``simulated`` (name → protocol) lead to a simulated provider, which reads ``simulate_config``. Ports are
-    wishes: where one is taken, another is used.
+    ``config`` is the ``fairlane.toml`` that every role reads, ``env`` holds further variables for all. The
+    stack uses the server at ``redis_url``, or starts one. With ``simulate`` the connections in ``simulated``
+    (name → protocol) lead to a simulated provider, which reads ``simulate_config``. If a port is taken, the
+    stack uses another.
     """
 
     data_dir: Path
@@ -48,7 +47,7 @@ class StackPlan:
         return self.data_dir.resolve() / "run" / f"{name}.ready"
 
     def log(self, name: str) -> Path:
-        """Where the output of the process ``name`` goes."""
+        """The log file of the process ``name``."""
         return self.data_dir.resolve() / "logs" / f"{name}.log"
 
     def environment(self, redis_url: str, simulator_url: str | None) -> dict[str, str]:
@@ -83,7 +82,7 @@ class StackPlan:
 
 
 def connection_variables(name: str, protocol: str, base_url: str) -> dict[str, str]:
-    """The variables that make a connection to the simulated provider; one that is signed otherwise is not."""
+    """The variables that point a connection to the simulated provider, without request signing."""
     section = f"FAIRLANE_CONNECTIONS__{re.sub(r'[^A-Z0-9]', '_', name.upper())}"
     variables = {f"{section}__PROTOCOL": protocol, f"{section}__BASE_URL": base_url}
     return variables | ({f"{section}__AUTH": "none"} if protocol in _SIGNED else {})
@@ -101,5 +100,5 @@ _PATHS: Mapping[str, str] = {
 
 
 def address_of(base_url: str, protocol: str) -> str:
-    """What a connection's ``base_url`` takes; ``base_url`` is `SimulatedProvider.base_url`."""
+    """The ``base_url`` of a connection of that protocol; ``base_url`` is `SimulatedProvider.base_url`."""
     return base_url.removesuffix(_DEFAULT) + _PATHS.get(protocol, _DEFAULT)

@@ -1,4 +1,4 @@
-"""From settings and flags to a local stack: which Redis, which ports, which simulated connections."""
+"""Chooses Redis, ports and simulated connections of a local stack, by settings and flags."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -13,18 +13,18 @@ from fairlane.local.stack import Stack
 
 SIMULATOR_URL = "http://127.0.0.1:8100/v1"
 REDIS_PORT = 6379
-EVERYTHING = "*\n"  # what version control leaves out of a data directory
+EVERYTHING = "*\n"  # the contents of .gitignore in a data directory
 LOCAL_HOSTS = ("127.0.0.1", "localhost", "::1")
 
 
 def settings_for(invocation: Invocation, simulate: bool) -> Settings:
-    """The settings in force; with ``simulate`` they have a connection ``sim`` in any case."""
+    """The settings in force; with ``simulate`` they always have a connection ``sim``."""
     if not simulate:
         return invocation.settings()
     try:
         settings = invocation.settings()
     except ConfigurationError:
-        # Perhaps lanes of a connection that only the simulation brings; anything else shows again below.
+        # Lanes may name a connection that only the simulation adds; other errors are raised again below.
         settings = Settings()
     if SIMULATED.keys() <= settings.connections.keys():
         return settings
@@ -33,13 +33,13 @@ def settings_for(invocation: Invocation, simulate: bool) -> Settings:
 
 
 def simulated_connections(settings: Settings) -> dict[str, str]:
-    """Connections that lead to the simulated provider, ``sim`` and what begins with it: name → protocol."""
+    """Connections to the simulated provider, whose names begin with ``sim``: name → protocol."""
     names = [name for name in settings.connections if name.startswith(tuple(SIMULATED))]
     return SIMULATED | {name: settings.connections[name].protocol for name in names}
 
 
 def simulator_port(settings: Settings) -> int | None:
-    """The simulated provider's port in the settings: a worker that somebody starts by hand calls that one."""
+    """The simulated provider's port in the settings, which manually started workers call."""
     for name in simulated_connections(settings):
         connection = settings.connections.get(name)
         address = urlsplit(connection.base_url) if connection else None
@@ -49,10 +49,9 @@ def simulator_port(settings: Settings) -> int | None:
 
 
 def choose_redis(flag: str | None, settings: Settings) -> tuple[str | None, int | None]:
-    """The URL of a server to use, or ``None`` and the port to wish for one of our own.
-
-    A URL that was stated is used; if it is this machine's and nobody serves it, we do. Where none was stated,
-    a server that happens to run here is left alone.
+    """The URL of a server to use, or ``None`` and the preferred port of an embedded one. A configured URL is
+    used, unless it is local and no server answers: then the stack serves it. Without a configured URL the
+    stack uses no server that happens to run here.
     """
     if flag is not None:
         return flag, None
@@ -79,7 +78,7 @@ def _answers(url: str) -> bool:
 
 
 def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]:
-    """What another terminal has to set to use this stack; nothing that its settings say anyway."""
+    """Variables that another terminal must set to use this stack, except those that its settings imply."""
     try:
         stated = Invocation(config=invocation.config).settings()
     except ConfigurationError:
@@ -95,10 +94,9 @@ def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]
     return {name: value for name, value in variables if name.startswith("FAIRLANE_") and name not in known}
 
 
-def keep_out_of_git(data_dir: Path) -> None:
-    """Make the data directory one that version control and other users do not see.
-
-    A directory that is there without our mark may be shared, and keeps its mode.
+def hide_data_dir(data_dir: Path) -> None:
+    """Hide the data directory from version control and other users. An existing directory without this
+    ``.gitignore`` may be shared, and keeps its mode.
     """
     mark = data_dir / ".gitignore"
     if mark.exists() and mark.read_text(encoding="utf-8", errors="replace") == EVERYTHING:

@@ -1,4 +1,4 @@
-"""All of Fairlane on one machine, as child processes that come up together and go down together."""
+"""All of Fairlane on one machine, as child processes that start and stop together."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from fairlane.core.errors import ConfigurationError, LocalStackError
 from fairlane.core.redaction import mask_text
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.locks import DirectoryLock
-from fairlane.embedded.ports import LOOPBACK, answers, is_free, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, answers, is_free, preferred_or_free
 from fairlane.embedded.private import make_private
 from fairlane.embedded.processes import (
     STOP_TIMEOUT_S,
@@ -36,7 +36,7 @@ REDIS, SIMULATOR, FLOWER = "redis", "simulator", "flower"
 
 @dataclass(frozen=True, slots=True)
 class Death:
-    """A child that ended without being asked to."""
+    """A child that ended unexpectedly."""
 
     name: str
     code: int
@@ -47,15 +47,13 @@ class Death:
 
 
 class Stack:
-    """Runs a `StackPlan`; as a context manager it is up inside the block, and gone after it.
+    """Runs a `StackPlan`; as a context manager it is up inside the block, and down after it.
 
-    Processes are called ``redis`` (unless one was given), ``simulator``, ``scheduler-1`` …, ``worker-1`` …
-    and ``flower``. However this process ends, they end with it. ``report`` is called with each line;
-    ``checkpoint`` is asked during every wait whether to go on, and raises if not. ``spawn`` starts what is
-    not Redis.
-
-    ``redis`` is the server of our own, if there is one. ``simulator_url`` is what a connection's ``base_url``
-    takes, and ``flower_url`` is for a browser; each is ``None`` where the plan has no such process.
+    Processes are called ``redis`` (if embedded), ``simulator``, ``scheduler-1`` …, ``worker-1`` … and
+    ``flower``. They end with this process, even after kill -9. It calls ``report`` with each message, and
+    ``checkpoint`` during every wait, which raises to stop. ``spawn`` starts all processes except Redis.
+    ``redis`` is the embedded server, if any. ``simulator_url`` is the ``base_url`` for a connection, and
+    ``flower_url`` is for a browser; each is ``None`` if the plan has no such process.
     """
 
     def __init__(
@@ -76,13 +74,13 @@ class Stack:
         self._lock = DirectoryLock(plan.data_dir)
         self.redis: EmbeddedRedis | None = None
         self._roles: list[Process] = []
-        self._mourned: set[int] = set()
+        self._reported_deaths: set[int] = set()
         self.simulator_url: str | None = None
         self.flower_url: str | None = None
 
     @property
     def redis_url(self) -> str:
-        """Where the state is. Raises `LocalStackError` before `start`."""
+        """The URL of Redis. Raises `LocalStackError` before `start`."""
         if self.plan.redis_url is not None:
             return self.plan.redis_url
         if self.redis is None:
@@ -91,7 +89,7 @@ class Stack:
 
     @property
     def processes(self) -> dict[str, Process]:
-        """Every child by name, in the order of their start."""
+        """Every child by name, in the order of start."""
         redis = [self.redis.process] if self.redis is not None else []
         return {process.name: process for process in (*redis, *self._roles)}
 
@@ -102,13 +100,12 @@ class Stack:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Variables that lead another process of Fairlane's, a client say, to this stack."""
+        """Variables that connect another process, such as a client, to this stack."""
         return self.plan.environment(self.redis_url, self.simulator_url)
 
     def start(self) -> None:
-        """Start everything, and return once all of it answers.
-
-        If one does not come up, raises `LocalStackError` with the end of its log, and nothing is left.
+        """Start everything, and return once all of it answers. If a process fails to start, stops all and
+        raises `LocalStackError` with the end of its log.
         """
         deadline = time.monotonic() + self._start_timeout
         try:
@@ -121,7 +118,7 @@ class Stack:
             raise
 
     def stop(self) -> None:
-        """Take everything down in reverse order, each role within the stop timeout; harmless if none runs."""
+        """Stop everything in reverse order, each role within the stop timeout; harmless if none runs."""
         try:
             stop_all(self._roles, self._stop_timeout, self._report)
             if self.redis is not None and self.redis.is_running:
@@ -138,13 +135,13 @@ class Stack:
         dead = []
         for name, process in self.processes.items():
             code = process.returncode
-            if code is not None and process.pid not in self._mourned:
-                self._mourned.add(process.pid)
+            if code is not None and process.pid not in self._reported_deaths:
+                self._reported_deaths.add(process.pid)
                 dead.append(Death(name, code, process.log))
         return dead
 
     def restart(self, name: str) -> None:
-        """Start the dead child ``name`` again, where it was; returns at once, except for Redis.
+        """Start the dead child ``name`` again, at its address; returns at once, except for Redis.
 
         Raises `LocalStackError` if there is no such child, if it runs, or if Redis does not come back.
         """
@@ -167,7 +164,7 @@ class Stack:
         if self.plan.redis_url is None:
             self.redis = start_embedded(
                 self.plan.data_dir,
-                wished_port=self.plan.redis_port,
+                preferred_port=self.plan.redis_port,
                 guard=self._guard,
                 report=self._report,
                 checkpoint=self._checkpoint,
@@ -187,7 +184,7 @@ class Stack:
 
     def _start_simulator(self, deadline: float) -> None:
         ready_file = self.plan.ready_file(SIMULATOR)
-        for port in islice(wished_or_free(self.plan.simulator_port), PORT_TRIES):
+        for port in islice(preferred_or_free(self.plan.simulator_port), PORT_TRIES):
             command = self.plan.simulator_command(SIMULATOR, port)
             process = self._add(SIMULATOR, SIMULATOR, command, ready_file)
             process.start()
@@ -208,7 +205,7 @@ class Stack:
         started += self._add_roles("worker", self.plan.workers, self.plan.worker_command)
         probes: dict[str, Callable[[], bool]] = {}
         if self.plan.flower:
-            port = next(wished_or_free(self.plan.flower_port))
+            port = next(preferred_or_free(self.plan.flower_port))
             self.flower_url = f"http://{LOOPBACK}:{port}"
             started.append(self._add(FLOWER, FLOWER, self.plan.flower_command(port), None))
             probes[FLOWER] = partial(answers, LOOPBACK, port)

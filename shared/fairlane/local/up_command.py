@@ -1,4 +1,4 @@
-"""``fairlane up``: the local stack in the foreground, until somebody stops it."""
+"""``fairlane up``: runs the local stack in the foreground until a signal."""
 
 import json
 import os
@@ -24,12 +24,12 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.redaction import mask_text
 from fairlane.embedded.ports import FLOWER_PORT, is_free
-from fairlane.local.joining import require_nobody
+from fairlane.local.joining import require_unused
 from fairlane.local.keeper import Keeper
 from fairlane.local.plan import StackPlan
 from fairlane.local.planning import (
     choose_redis,
-    keep_out_of_git,
+    hide_data_dir,
     settings_for,
     simulated_connections,
     variables_for_others,
@@ -93,7 +93,7 @@ def up(
     """
     simulate = simulate or simulate_config is not None
     settings = settings_for(invocation, simulate)
-    redis_url, wished_port = choose_redis(invocation.redis, settings)
+    redis_url, preferred_port = choose_redis(invocation.redis, settings)
     if redis_port is not None and redis_url is not None:
         raise typer.BadParameter(
             f"--redis-port is for a Redis of its own, and {mask_text(redis_url)} is used"
@@ -103,14 +103,14 @@ def up(
     for name, port in ports.items():
         _require_port(name, port, *needed.get(name, (True, "")))
     if redis_url is not None and not join:
-        require_nobody(settings, redis_url)
+        require_unused(settings, redis_url)
     metrics = {"SCHEDULER": scheduler_port, "WORKER": worker_port}
     plan = StackPlan(
         data_dir=data_dir,
         config=Path(settings.config_file) if settings.config_file else None,
         env={f"FAIRLANE_METRICS__{role}_PORT": str(port) for role, port in metrics.items() if port},
         redis_url=redis_url,
-        redis_port=redis_port or wished_port,
+        redis_port=redis_port or preferred_port,
         workers=workers,
         schedulers=schedulers,
         slots=slots,
@@ -123,13 +123,13 @@ def up(
     )
     stops = interruptible(signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     with written_below(data_dir), stops as check:
-        keep_out_of_git(data_dir)
+        hide_data_dir(data_dir)
         stack = Stack(plan, report=say, checkpoint=check)
         run(stack, ready_file, partial(describe, stack, invocation, settings), check)
 
 
 def _require_port(name: str, port: int | None, used: bool, by: str) -> None:
-    """Raise ``typer.BadParameter`` for a stated port that is taken, or that nothing is to listen on."""
+    """Raise ``typer.BadParameter`` for a stated port that is taken, or without a process to use it."""
     if port is None:
         return
     if not used:
@@ -167,7 +167,7 @@ def keep_up(stack: Stack, announce: Callable[[], None], check: Callable[[], None
 
 @contextmanager
 def announced(stack: Stack, ready_file: Path | None) -> Iterator[Callable[[], None]]:
-    """Keep the ready file while the block runs; the function that it yields writes the file again."""
+    """Write the ready file, and remove it after the block; yields a function that writes it again."""
 
     def announce() -> None:
         if ready_file is not None:
@@ -182,7 +182,7 @@ def announced(stack: Stack, ready_file: Path | None) -> Iterator[Callable[[], No
 
 
 def document(stack: Stack) -> dict[str, Any]:
-    """What a program needs to find a running stack."""
+    """The contents of the ready file, by which a program finds the stack."""
     found = {
         "redis_url": stack.redis_url,
         "pids": stack.pids,
@@ -195,7 +195,7 @@ def document(stack: Stack) -> dict[str, Any]:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a file so that nobody ever reads half of it, and only its owner: a URL in it has a password."""
+    """Write a file atomically, readable by its owner only: a URL in it may have a password."""
     partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
     partial.unlink(missing_ok=True)
     number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
@@ -225,8 +225,7 @@ def describe(stack: Stack, invocation: Invocation, settings: Settings) -> None:
 
 
 def missing(plan: StackPlan, settings: Settings) -> list[str]:
-    """A line for each connection that lacks something here, its key say, and each module that is not found.
-
+    """A line for each connection that lacks something, such as its key, and for each missing module.
     Simulated connections need nothing.
     """
     simulated, secrets = plan.simulated if plan.simulate else {}, load_secrets(settings)

@@ -1,4 +1,4 @@
-"""Parts of a run's spec: its messages, its source, the run that it continues; its versions and bounds."""
+"""Parts of a run's spec: messages, row source, continued run; spec versions, and the bounds of numbers."""
 
 from typing import Annotated, Literal
 
@@ -10,33 +10,33 @@ MOST_STEPS = 1 + 50 * 100
 OldIndex = Annotated[int, Field(ge=-1, le=MOST_STEPS)]
 
 LEAST_RATE = 1e-6
-"""Starts per second: a rate below one in eleven days is a mistake, and its gap has no end."""
+"""Starts per second: a rate below one in eleven days is a mistake."""
 
 MOST_SECONDS = 1e9
-"""Of a run's bounds: thirty years."""
+"""Most seconds of a run's bounds: thirty years."""
 
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, beyond which there are no dates."""
 
 MOST_NUMBER = 1e15
-"""Of all other numbers of a spec. Scripts compute with doubles, and times of 64 bits."""
+"""Bounds all other numbers of a spec: Lua scripts compute with doubles, and times have 64 bits."""
 
 
-# A name is shown in tables, logs and titles: no control characters, no marks that turn or hide its signs.
-SHOWN = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
+# A name is shown in tables, logs and titles: no control characters, and none that reverse or hide text.
+PRINTABLE = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
 
 SPEC_VERSION = 4
 """The latest version of a spec that this version reads."""
 
-STARTS_LATER = 2
-"""The version of a spec with ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
+START_TIME_VERSION = 2
+"""The spec version that added ``Bounds.start_ms``: an earlier scheduler would start the run at once."""
 
-UNSAID_SPECS = 3
-"""The latest version of a spec that a process reads whose heartbeat or lease does not say which."""
+UNSTATED_SPEC_VERSION = 3
+"""The latest spec version that a process reads if its heartbeat or lease names none."""
 
-TURN_FIELDS = 4
-"""The version of a spec whose turns each have a field of the run's memory. In version 3, the first with
-``Order.turns``, and in those before, all turns of a conversation stand in one field."""
+TURN_FIELDS_VERSION = 4
+"""The spec version from which each turn has its own field in the run's memory. Up to version 3, the first
+with ``Order.turns``, all turns of a conversation share one field."""
 
 
 class Choice(BaseModel):
@@ -60,7 +60,7 @@ class Source(Choice):
 
 
 class Continuation(Choice):
-    """The finished run that this one continues, and which of its cells are which of this run's.
+    """The finished run that this one continues, and how its cells map to this run's.
 
     For each prompt, model and evaluation step of this run it has the index in the old run, or -1. The client
     writes the old index of each row in pages, beside the rows.

@@ -70,15 +70,15 @@ class RetryPolicy(Section):
 
 
 FORBIDDEN = 403
-"""The status of denied access that may be about one request, which a firewall stops."""
+"""A status that may deny one request only, such as one that a firewall blocks."""
 
 MOST_REJECTIONS = 200
-"""Rejections with which a job ends at the latest, if it met more of them alone than by chance. A provider
-that rejects 95 of 100 calls, whatever they are, rejects one job of 28,000 so often. A job ends sooner where
-they are certainly its own (``lib/lane/new_lease.lua``)."""
+"""A job fails after so many rejections, if more of them met it alone than chance explains. A provider that
+rejects 95 % of all calls rejects one job in 28,000 so often. A job whose rejections are certainly its own
+fails sooner (``lib/lane/new_lease.lua``)."""
 
 ABORTED_DELAY_MS = 1000
-"""Delay of a job that a worker cannot do: another worker may, and the same one must not spin on it."""
+"""Delay of a job that its worker cannot execute. Another worker may; the same one must not spin on it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,19 +93,19 @@ class Finish:
 Cost = Literal[
     "nothing", "withdrawn", "control", "unproven", "denied", "absent", "rejected", "doubtful", "attempt"
 ]
-"""What a call that is tried again costs its job. "unproven": an attempt once the lane has answered a call
-that started later, since until then the failure may be the lane's. "denied": an attempt where the lane has
-answered others and denies access to this job alone, else an unproven one. "absent": an unproven one where the
-lane has answered before, else an attempt. "rejected" and "doubtful": an unproven one where the lane may
-reject all calls alike, else an attempt, with which a rejected job ends. "control": nothing, as another
-request was sent, which the lane had answered before. "withdrawn": nothing, and the lane learns nothing."""
+"""What a failed call costs its job. "unproven": an attempt, but only once the lane has answered a call that
+started later; until then the failure may be the lane's. "denied": an attempt if the lane answers others and
+denies this job alone, else unproven. "absent": unproven if the lane has answered before, else an attempt.
+"rejected", "doubtful": unproven if the lane may reject all calls alike, else an attempt; a "rejected" job
+then ends. "control": nothing, since the call repeated another request. "withdrawn": nothing, and the lane
+learns nothing."""
 
 
 @dataclass(frozen=True, slots=True)
 class Defer:
     """The job is requeued and waits at least ``delay_ms``.
 
-    It has ``max_attempts``; with none left it is not requeued, and its worker finishes it.
+    A job that has used all ``max_attempts`` is not requeued: its worker finishes it.
     """
 
     feedback: Feedback
@@ -143,31 +143,31 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case Overloaded():
             return _rejected(_feedback(outcome, "overloaded"), claim, policy, rng)
         case ServerError():
-            return _again(_feedback(outcome, "server_error"), "unproven", claim, policy, rng)
+            return _retried(_feedback(outcome, "server_error"), "unproven", claim, policy, rng)
         case NetworkFailure() | TimedOut() | InvalidResponse():
-            return _again(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
+            return _retried(_feedback(outcome, "broken"), "unproven", claim, policy, rng)
         case FlawedAnswer():
-            return _again(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
+            return _retried(_feedback(outcome, "answered"), "attempt", claim, policy, rng)
         case PermanentFailure(of_proxy=True):
-            return _again(_feedback(outcome, "absent"), "absent", claim, policy, rng)
+            return _retried(_feedback(outcome, "absent"), "absent", claim, policy, rng)
         case PermanentFailure(doubtful=True):
             feedback = _feedback(outcome, "answered")
             doubt: Cost = "doubtful" if feedback.refusal else "attempt"
-            return _again(feedback, doubt, claim, policy, rng)
+            return _retried(feedback, doubt, claim, policy, rng)
         case PermanentFailure():
             # Without a status the provider was not asked, so the lane has nothing to learn.
             signal: Signal = "none" if outcome.status is None else "answered"
             feedback = _feedback(outcome, signal)
             if feedback.refusal:
-                return replace(_again(feedback, "rejected", claim, policy, rng), max_attempts=0)
+                return replace(_retried(feedback, "rejected", claim, policy, rng), max_attempts=0)
             return Finish(feedback, attempts, outcome.message)
         case UnsupportedParameter(failure=failure) if failure is not None:
-            return _undecided(failure, _decided(failure, claim, policy, rng))
+            return _unblamed(failure, _decided(failure, claim, policy, rng))
         case UnsupportedParameter():
             return Defer(_feedback(outcome, "answered"))
         case AccessDenied():
             cost: Cost = "denied" if outcome.status == FORBIDDEN else "unproven"
-            return _again(_feedback(outcome, "refused"), cost, claim, policy, rng)
+            return _retried(_feedback(outcome, "refused"), cost, claim, policy, rng)
         case Aborted():
             return Defer(_feedback(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
     assert_never(outcome)
@@ -192,7 +192,7 @@ def finish(decision: Defer, attempts: int) -> Finish:
 
 
 def _rejected(feedback: Feedback, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Decision:
-    """Back to its lane, which says when it is called next. A job that is rejected alone waits by itself."""
+    """Requeue a rejected job. Its lane decides when it starts; a job that alone is rejected backs off."""
     rejected, limited = claim.rejected + 1, feedback.signal == "limited"
     if not claim.own:
         return Defer(feedback, rate_limited=limited)
@@ -204,15 +204,15 @@ def _rejected(feedback: Feedback, claim: Claim, policy: RetryPolicy, rng: random
     return Finish(feedback, claim.attempts, error)
 
 
-def _again(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
+def _retried(feedback: Feedback, cost: Cost, claim: Claim, policy: RetryPolicy, rng: random.Random) -> Defer:
     delay_ms = policy.delay_ms(claim.attempts + claim.unproven + 1, rng)
     return Defer(feedback, delay_ms, cost, max_attempts=policy.max_attempts)
 
 
-def _undecided(failure: Outcome, made: Decision) -> Defer:
-    """The job of a failure that may be a parameter's: it costs nothing, and only the lane learns from it.
+def _unblamed(failure: Outcome, made: Decision) -> Defer:
+    """Requeue a job whose failure an unsupported parameter may have caused; only its lane learns from it.
 
-    A rejected one is called again at once, as that call is another one.
+    A rejected request is repeated at once, without the parameter.
     """
     delay_ms = made.delay_ms if isinstance(made, Defer) and not isinstance(failure, PermanentFailure) else 0
     return Defer(replace(made.feedback, refusal=""), delay_ms)
@@ -237,13 +237,13 @@ REFUSALS = frozenset({400, 401, NO_MONEY, 403, 404, 405, 410, 422})
 ``max_tokens`` that the account's credits do not pay for."""
 
 _IDENTIFIER = re.compile(r"\breq[_-]\w+|\b[0-9a-f]{16,}\b|\b[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}\b")
-"""A request's own id in a provider's message: equal refusals differ in it."""
+"""The id of a request in a provider's message: otherwise equal messages differ in it."""
 _NUMBER = re.compile(r"[0-9]+")
-"""What an account can afford sinks with each answer."""
+"""Numbers in a 402's message, such as the credits left, change with each answer."""
 
 
 def _refusal(outcome: PermanentFailure) -> str:
-    """The status and the words without ids; "" if it rejected only this row's content."""
+    """The status and the message without ids; "" if the provider rejected only this row's content."""
     if outcome.content or not (outcome.textless or outcome.status in REFUSALS):
         return ""
     words = without_ids(outcome.message)
@@ -270,10 +270,10 @@ def unsent(
     why: str = "the permit came too late: with the calls before it, it would exceed the burst",
     delay_ms: int = 0,
 ) -> Defer:
-    """Requeue a job whose permit came too late to be used. Nothing was sent; the lane has its permit back."""
+    """Requeue a job whose permit came too late to be used. Nothing was sent, and its permit is returned."""
     return Defer(Feedback("unsent", reason=why, sent=False), delay_ms)
 
 
 def requeue(why: str, delay_ms: int = 0, *, sent: bool = False) -> Defer:
-    """Requeue a job at no cost to its attempts or its lane. ``sent``: its call was broken off under way."""
+    """Requeue a job at no cost to its attempts or its lane. ``sent``: its call was aborted in flight."""
     return Defer(Feedback("none", reason=why, sent=sent), delay_ms)

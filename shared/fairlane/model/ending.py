@@ -41,7 +41,7 @@ NextJob: TypeAlias = ReadyJob | RecordedJob
 
 
 class SessionCompletion(NamedTuple):
-    """The report of an item that ended to its session; the last of ``size`` makes ``evaluations`` ready.
+    """Reports an item's end to its session; the last of ``size`` reports makes ``evaluations`` ready.
 
     ``answered``: the item has an output. ``evaluations`` are pairs of queue entry and lane.
     """
@@ -63,7 +63,7 @@ class SessionCompletion(NamedTuple):
         return [self.session, self.cell, self.size, "" if self.answered else NO_OUTPUT, jobs]
 
     def to_json(self) -> str:
-        """The same as JSON."""
+        """`to_list` as JSON."""
         return json.dumps(self.to_list(), separators=(",", ":"))
 
 

@@ -21,8 +21,8 @@ class _Spec(Choice):
 class ExactMatch(_Spec):
     """1 if the output equals the row's field ``expected``, or one of the answers that it lists, else 0.
 
-    An object in that field is compared as JSON. ``strip`` leaves out what nobody sees, too: characters
-    without a width, and differences between kinds of spaces and Unicode's normal forms.
+    An object in that field is compared as JSON. ``strip`` also ignores invisible differences: zero-width
+    characters, kinds of spaces, and Unicode's normal forms.
     """
 
     kind: Literal["exact_match"] = "exact_match"
@@ -34,7 +34,7 @@ class ExactMatch(_Spec):
 class Contains(_Spec):
     """1 if the output contains the row's field ``expected``, or the fixed ``text``, else 0.
 
-    Of a list in that field, the output contains one.
+    If that field is a list, one element suffices.
     """
 
     kind: Literal["contains"] = "contains"
@@ -84,7 +84,7 @@ FUNCTION = r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)*[:.][A-Za-z_]\w*$"
 """``package.module:function``, or a Celery task's dotted name."""
 
 FUNCTION_REMEDY = (
-    'Give "package.module:function" of a function that stands in no class, or the name of a Celery task.'
+    'Give "package.module:function" of a function outside any class, or the name of a Celery task.'
 )
 
 
@@ -98,8 +98,8 @@ class Assertions(_Spec):
 class Judge(_Spec):
     """An LLM call over the row and its ``output``; ``choices`` maps an answer to its score.
 
-    Rows whose field ``when`` is empty or missing are not judged. Where ``reasons`` is set, the judge is held
-    to a JSON schema if its connection supports one: with its reason, or with its choice alone.
+    Rows whose field ``when`` is empty or missing are not judged. Where ``reasons`` is set, a JSON schema
+    constrains the answer if the connection supports one: to a choice with its reason, or to the choice alone.
     """
 
     kind: Literal["llm_judge"] = "llm_judge"
@@ -165,8 +165,8 @@ class FunctionScorer(_Spec):
 class Similarity(_Spec):
     """The cosine between the embeddings of the output and of the row's field ``expected``, or of ``text``.
 
-    With ``threshold`` 1 if it is at least that, else 0. Rows whose field ``when`` is empty or missing are not
-    judged.
+    With ``threshold``, 1 if the cosine reaches it, else 0. Rows whose field ``when`` is empty or missing are
+    not judged.
     """
 
     kind: Literal["similarity"] = "similarity"
@@ -182,7 +182,7 @@ PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
 """Computed in the process that has the output, without a job."""
 
 CallSpec = Judge | Agent | FunctionScorer | Similarity
-"""Each of their scores is a job of its own."""
+"""Each of their scores takes a job."""
 
 EVALUATORS: tuple[type, ...] = get_args(PureSpec | CallSpec)
 """The classes of all evaluators."""

@@ -29,9 +29,9 @@ class AxisHint(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Hints:
-    """The limits that one response reports. ``exhausted`` is the axis that a 429 was for.
+    """The limits that one response reports. ``exhausted`` is the axis that a 429 names.
 
-    It is ``growth`` where the 429 was for how fast the rate has grown, whatever it is.
+    It is ``growth`` where the 429 says that the rate grew too fast, at whatever height.
     """
 
     axes: Mapping[Axis, AxisHint] = field(default_factory=dict)

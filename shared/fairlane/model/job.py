@@ -104,9 +104,9 @@ class Feedback:
     """What a finished attempt teaches its lane.
 
     ``sent``: whether the request left its worker, so that the provider may have charged for it.
-    ``deadline_ms`` is the run's deadline, if only that ended the call, and ``proxy_ms`` how long it took
-    where the provider or its proxy ended it so. ``refusal`` names what the provider rejected of the request
-    itself: equal for calls that it rejects alike.
+    ``deadline_ms`` is the run's deadline, if that alone ended the call. ``proxy_ms`` is how long the call
+    took until the provider or its proxy timed it out. ``refusal`` names what the provider rejected of the
+    request itself: equal for calls that it rejects alike.
     """
 
     signal: Signal
@@ -128,12 +128,12 @@ class Claim:
 
     ``unproven`` counts further calls that failed, and cost an attempt once the lane answers a later one.
     ``sendable``: whether the lane's rate and burst still allow the call, and ``good_ms`` for how long after
-    the claim; 0 is for ever. ``paused``: it is not sendable since its run or its lane is paused.
-    ``handle`` is the id of an asynchronous provider call that an earlier attempt started.
-    ``rejected`` counts its 429s, 503s and 529s, and ``alone`` those that it met while its lane answered
-    others. ``own``: whether they are its own and not its lane's, and with "last", one more ends it.
-    ``unkept`` are the answers to the job so far, none of which was kept. ``control``: the lane rejects calls
-    alike, so the attempt may repeat a request that was answered before, which shows whether it rejects all.
+    the claim; 0: no limit. ``paused``: it is not sendable, since its run or its lane is paused. ``handle`` is
+    the id of an asynchronous provider call that an earlier attempt started. ``rejected`` counts the job's
+    429s, 503s and 529s, ``alone`` those of them during which its lane answered others. ``own``: whether the
+    job causes them, not its lane; with "last", one more ends the job. ``unkept`` has the answers that the job
+    received and did not keep. ``control``: the lane rejects calls alike, so the attempt may repeat a request
+    that was answered before, which shows whether the lane rejects all.
     """
 
     attempts: int
@@ -151,7 +151,7 @@ class Claim:
     control: bool = False
 
     def with_one_left(self, max_attempts: int) -> Claim:
-        """The same claim with one of the job's ``max_attempts`` left at least: it is being called."""
+        """The same claim with at least one of ``max_attempts`` left, for the call in progress."""
         return replace(self, attempts=min(self.attempts, max_attempts - 1))
 
     @classmethod
@@ -171,10 +171,9 @@ class Claim:
 class Reported:
     """An applied report: calls now in flight on the lane, news of the lane, whether the run has ended.
 
-    ``exhausted``: the report was not applied, since the job has used all its attempts, which are so many. The
-    attempt keeps its lease, so that its worker can finish the job.
-
-    ``unawaited``: what the report freed was awaited by nobody, since the lane's next call waits for its rate.
+    ``exhausted``: the attempts used, if the job has none left. Then the report was not applied, and the
+    attempt keeps its lease, so that its worker can finish the job. ``unawaited``: no job waits for the freed
+    slot, since the lane's next call waits for its rate.
     """
 
     in_flight: int

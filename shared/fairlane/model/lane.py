@@ -19,7 +19,7 @@ ENDPOINT_PREFIXES = ("http", "https", "id")
 LaneScope = Literal["model", "connection", "endpoint"]
 
 ENDPOINT_CONCURRENCY = 4
-"""Calls at once with which an endpoint begins that nobody has described: few enough for a small server."""
+"""Concurrent calls with which an unconfigured endpoint starts: few enough for a small server."""
 Charge = Literal["used", "reserved"]
 CacheReads = Literal["free", "counted"]
 
@@ -66,8 +66,8 @@ class LaneLimits(BaseModel):
     """Most calls in flight at once. Default: as many as the workers' slots."""
 
     first_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
-    """Calls at once with which the lane begins. More follow while more answers a second come back. Default: 4
-    on an endpoint without `max_concurrency`, else as many as the other limits allow."""
+    """Concurrent calls with which the lane starts. They grow while that yields more answers a second.
+    Default: 4 on an endpoint without `max_concurrency`, else as many as the other limits allow."""
 
     models_at_once: int | None = Field(default=None, ge=1, le=100)
     """Models that the server holds at once, such as 1 for a single GPU. Calls of others wait while these have
@@ -87,7 +87,7 @@ class LaneLimits(BaseModel):
     """Seconds until the first probe of a lane that is down."""
 
     outage_growth: float = Field(default=1.25, ge=1, le=100)
-    """Factor on that delay for each probe in vain."""
+    """Factor on that delay after each failed probe."""
 
     outage_longest_delay: float = Field(default=60.0, gt=0, le=86_400)
     """Most seconds between two probes of a lane that is down."""

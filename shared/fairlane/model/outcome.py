@@ -7,7 +7,7 @@ from fairlane.model.hints import Hints
 from fairlane.model.tokens import Usage
 
 NO_USAGE = Usage()
-"""Of a call that the provider did not answer, or without a count of tokens."""
+"""The usage of a call that the provider did not answer, or answered without a count of tokens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Success:
 
 @dataclass(frozen=True, slots=True)
 class _Failure:
-    """A call without an answer that is kept: the provider's words for it, and what came with them."""
+    """A call whose answer is not kept: the provider's message, and what came with it."""
 
     message: str
     status: int | None = None
@@ -89,8 +89,8 @@ class NetworkFailure(_Uncounted):
 class TimedOut(_Uncounted):
     """The call's total deadline passed, or the provider said so (408, 504). Counts towards the circuit.
 
-    ``deadline_ms`` is the run's own deadline, if that ended the call: one that is too short for the lane says
-    nothing about it. ``after_ms``: how long the call took until the provider, or a proxy before it, said so.
+    ``deadline_ms`` is the run's own deadline, if that ended the call: a short one proves no fault of the
+    lane. ``after_ms``: how long the call took until the provider, or a proxy before it, reported the timeout.
     """
 
     deadline_ms: int | None = None
@@ -101,7 +101,7 @@ class TimedOut(_Uncounted):
 class InvalidResponse(_Failure):
     """An answer that violates its protocol: not JSON, empty, stream cut. Counts towards the circuit.
 
-    ``usage`` has no output tokens where the answer was cut: what the provider counted until then is not all.
+    ``usage`` has no output tokens where the answer was cut: the provider's count until then is incomplete.
     """
 
     usage: Usage = field(default_factory=Usage)
@@ -121,12 +121,12 @@ class FlawedAnswer(_Failure):
 class PermanentFailure(_Failure):
     """The provider rejects the request itself (400, 404, 413, 422, content filter).
 
-    Also a 429 whose message says that this one request asks for more than its limit ever admits.
-    ``content``: because of this row's text, so it says nothing about other requests. ``doubtful``: it may
-    pass, as a 404 that a service sends for a moment, so the call is tried again. Else a retry cannot help.
-    ``of_proxy``: a proxy seems to answer, whose server is away if the lane has answered before. ``textless``:
-    the model answered, but without a text, as it will for other rows. ``usage`` has the tokens of a model
-    that answered by declining, or without a text.
+    Also a 429 whose message says that this one request asks for more than its limit ever admits. ``content``:
+    because of this row's text, so it says nothing about other requests. ``doubtful``: it may be temporary,
+    such as a 404 during a deployment, so the call is retried; otherwise a retry cannot help. ``of_proxy``: a
+    proxy seems to answer; its server is down if the lane has answered before. ``textless``: the model
+    answered, but without a text, as it will for other rows. ``usage`` has the tokens of a model that answered
+    by declining, or without a text.
     """
 
     content: bool = False
@@ -140,8 +140,8 @@ class PermanentFailure(_Failure):
 class UnsupportedParameter(_Failure):
     """The model does not support ``parameter``: the worker leaves it out of later calls. Costs no attempt.
 
-    ``failure``: what the call is otherwise, where only the next one, without the parameter, tells whose fault
-    it was. The lane learns from it as ever, since a server error may be an outage.
+    ``failure``: the outcome if the parameter is not to blame, which the next call, without it, will show. The
+    lane learns from it as from any failure, since a server error may be an outage.
     """
 
     parameter: str = ""
@@ -149,7 +149,7 @@ class UnsupportedParameter(_Failure):
 
     @property
     def usage(self) -> Usage:
-        """Those of ``failure``."""
+        """The tokens of ``failure``."""
         return NO_USAGE if self.failure is None else self.failure.usage
 
 
@@ -157,11 +157,11 @@ class UnsupportedParameter(_Failure):
 class AccessDenied:
     """Bad credentials or spent money (401, 402, 403, ``insufficient_quota``).
 
-    It parks a lane whose every call meets it. Where others are answered, it costs its job an attempt.
+    It parks a lane that denies every call. On a lane that answers others, it costs its job an attempt.
     ``retry_after_ms``: until the provider grants access again, as it states.
 
-    Spent money is known by types, codes or first words of a message, with any 4xx. A 403 on a lane of several
-    models is a `PermanentFailure`: others may be served.
+    Types, codes or first words of a message show spent money, with any 4xx. A 403 on a lane of several models
+    is a `PermanentFailure`: others may be served.
     """
 
     message: str
@@ -174,9 +174,8 @@ class AccessDenied:
 
 @dataclass(frozen=True, slots=True)
 class Aborted(_Uncounted):
-    """Fairlane broke the call off: its run was cancelled, its lease was lost, or the worker stops.
-
-    Or the call says nothing: its key was replaced while it was under way.
+    """Fairlane aborted the call: its run was cancelled, its lease was lost, or the worker stops. Or its
+    result says nothing about the lane: the key was replaced during the call.
     """
 
 

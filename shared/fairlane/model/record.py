@@ -18,7 +18,7 @@ class Record:
     ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
     ``arguments`` the reasons that agents and judges gave for their scores, by the same names. ``notes`` says
     which parameters a call went without, since its model does not support them: by the same names, and under
-    ``task``. ``unkept`` has the answers that were paid and not kept, by the same names as ``notes``.
+    ``task``. ``unkept`` has answers that were paid for but not kept, by the same names as ``notes``.
 
     ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
     Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.
@@ -46,11 +46,11 @@ class Record:
 
 
 PROMPT_CUT = "the server seems to have cut the prompt"
-"""Begins the note of a record whose prompt the server seems not to have read whole."""
+"""The note of a record begins so if the server seems not to have read its whole prompt."""
 
 
 class RecordDraft:
-    """A record until all its fields are set as plain attributes; then it becomes a `Record`.
+    """A `Record` under construction: once all its plain attributes are set, its class becomes `Record`.
 
     The constructor of a frozen class sets each of 19 fields by a call, which takes four times as long.
     """
@@ -68,6 +68,6 @@ def reason_of(step: Step, answer: str | None) -> str | None:
 
 
 def note_of(left_out: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """What a record says of parameters that a call went without, and of its answer; "" if that is nothing."""
+    """The note of a record: the parameters that its call left out, and notes on its answer; "" if none."""
     sent = [f"sent without {', '.join(left_out)}: the model does not support it"] if left_out else []
     return "; ".join([*sent, *notes])

@@ -1,4 +1,4 @@
-"""Stored results of jobs: their forms, and the records that they become."""
+"""Stored results of jobs: their formats, and how records are made of them."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _SUCCESS = JobState.SUCCEEDED
 _SUCCEEDED = str(_SUCCESS)
 _NO_USAGE = Usage()
 _NOTHING: Mapping[str, Any] = {}
-_ONLY_CELL = Cell(row=0, prompt=0, model=0, repetition=0)  # but for its row, which a record has already
+_ONLY_CELL = Cell(row=0, prompt=0, model=0, repetition=0)  # except for its row, which a record has already
 
 _PARSED_AT_ONCE = 64
-"""A record has ten objects, and Python looks for garbage when 700 new ones are alive. That would take longer
-than all else."""
+"""Items at a time. A record has ten objects, and Python's garbage collector runs when 700 new ones are alive:
+that would take longer than all else."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +52,7 @@ class TaskResult:
     notes: tuple[str, ...] = ()
 
     def as_success(self) -> Success:
-        """The answer that it was made of, with all that a record shows of it."""
+        """The `Success` that it was made from, as far as a record shows it."""
         more: dict[str, Any] = {"left_out": self.left_out, "notes": self.notes}
         return Success(self.output or "", self.usage, self.finish_reason, **more)
 
@@ -124,7 +124,7 @@ class JudgeResult:
 
     @property
     def why_unscored(self) -> str | None:
-        """Why it has no score: its error, or that its run ended before it did."""
+        """Why it has no score: its error, or the state in which the end of its run left it."""
         return self.error or (None if self.state is _SUCCESS else str(self.state))
 
     def to_json(self, *, short: bool = False) -> str:
@@ -168,9 +168,8 @@ class JudgeResult:
 
 @dataclass(frozen=True, slots=True)
 class Portion:
-    """Items of a run with their rows and what is stored of them: a result or ``None`` for each of their jobs.
-
-    ``missing`` is the state of jobs without a result. Iterating makes the records, each when it is asked for.
+    """Items of a run with their rows and stored results: one, or ``None``, for each of their jobs.
+    ``missing`` is the state of jobs without a result. Iterating makes the records, one at a time.
     """
 
     spec: RunSpec
@@ -239,7 +238,7 @@ def assemble(
 
 
 def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
-    """What few results have."""
+    """Set the fields that few results have."""
     draft.model = rest.get("m") or draft.model
     draft.scores, draft.score_errors = rest.get("sc") or {}, rest.get("se") or {}
     draft.cached = bool(rest.get("c"))
@@ -250,7 +249,7 @@ def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
 
 
 def add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
-    """Add to the scores of an item or a session what its evaluations' parsed results say of each step."""
+    """Add the parsed results of each evaluation step to the record of an item or a session."""
     for step, each in zip(steps, parsed, strict=True):
         result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
         if result.usage.total is not None and not result.cached:
@@ -302,7 +301,7 @@ def stored_state(stored: str | bytes) -> str:
 
 
 def long_form(stored: str | bytes) -> Any:
-    """The JSON of an evaluation's stored result as earlier versions read it, too."""
+    """The JSON of an evaluation's stored result in the form that earlier versions read."""
     return _by_key(_parsed(stored), _JUDGE_PLACES)
 
 
@@ -319,7 +318,7 @@ def _compact_list(places: list[Any], optional: list[Any], rest: Mapping[str, Any
 
 
 def _dumped(data: Any) -> str:
-    """JSON whose texts are UTF-8; half a surrogate pair, which that cannot hold, is escaped."""
+    """JSON whose texts are UTF-8; a lone surrogate, which UTF-8 cannot hold, is escaped."""
     text = json.dumps(data, ensure_ascii=False, separators=(",", ":"))
     if text.isascii():
         return text
@@ -335,7 +334,7 @@ _JUDGE_PLACES = ("v", "o", "read", "written", "a")
 
 
 def _by_key(parsed: Any, places: Sequence[str]) -> dict[str, Any]:
-    """A stored result by its short keys; a list is that of a success (`_compact_list`)."""
+    """A stored result by its short keys; a list is the form of a success (`_compact_list`)."""
     if not isinstance(parsed, list):
         data: dict[str, Any] = parsed
         return data
@@ -361,7 +360,7 @@ def _places(usage: list[int | None] | None) -> list[int | None]:
 
 
 def _more_usage(usage: list[int | None] | None) -> dict[str, Any]:
-    """All counts, where there are more than the two that have places."""
+    """All token counts, if there are more than the two that have places in the list."""
     return {"u": usage} if usage and len(usage) > 2 else {}
 
 

@@ -17,10 +17,10 @@ from fairlane.model.choices import (
     LEAST_RATE,
     MOST_NUMBER,
     MOST_SECONDS,
-    SHOWN,
+    PRINTABLE,
     SPEC_VERSION,
-    STARTS_LATER,
-    TURN_FIELDS,
+    START_TIME_VERSION,
+    TURN_FIELDS_VERSION,
     Choice,
     Continuation,
     Message,
@@ -51,10 +51,8 @@ class Bounds(Choice):
     what the lanes allow. A number is fixed, 0 adds no limit of the run, and "auto" follows the other role
     (`RunSpec.role_rates`). ``delay`` is the least time between two starts on a lane, in seconds.
     ``max_duration`` is in seconds. Jobs that wait for a lane that answers nobody fail after ``max_outage``
-    seconds.
-    ``start_ms``: no call of the run starts before then, by the server's clock. ``on_refusal``: whether the
-    other jobs for a model that rejects the run's first calls alike fail, or are held until the run is
-    resumed.
+    seconds. ``start_ms``: no call of the run starts before then, by the server's clock. ``on_refusal``: if a
+    model rejects the run's first calls alike, its other jobs fail, or wait until the run is resumed.
     """
 
     max_concurrent: int | None = Field(default=None, ge=1)
@@ -71,7 +69,7 @@ class Bounds(Choice):
 
     @field_validator("task_rate", "eval_rate")
     @classmethod
-    def _starts_some_day(cls, rate: Rate) -> Rate:
+    def _above_least(cls, rate: Rate) -> Rate:
         if not isinstance(rate, str) and 0 < rate < LEAST_RATE:
             raise ValueError(f"a rate is 0, or {LEAST_RATE:g} a second at least")
         return rate
@@ -85,8 +83,8 @@ class Order(Choice):
     they run before all others. ``store_output_as``: a template over the row that names the output; templates
     of later items can use it by that name. ``conversation``: prompts can read the turns before theirs.
     ``conversation_field``: rows that share its value are one conversation, and a row without one is in none;
-    ``None``: all rows are one conversation. ``turn_fields``: what prompts read of an earlier turn, which is
-    all that is kept of it.
+    ``None``: all rows are one conversation. ``turn_fields``: what prompts read of an earlier turn; nothing
+    else of it is stored.
     """
 
     serial: bool = False
@@ -149,7 +147,7 @@ class RunRef:
 
 
 class StoredModel(BaseModel):
-    """A document that one process stores and another reads, perhaps in a neighbouring version."""
+    """A document that one process stores and another reads, perhaps in another version."""
 
     @classmethod
     def read(cls, text: str | bytes) -> Self:
@@ -167,7 +165,7 @@ class RunSpec(StoredModel):
     ``output_field`` there is no call: the row holds the output to score. A model "python:…" is a function
     that takes the row. ``open``: the client still writes rows, so ``rows`` is not final. ``trace`` is the W3C
     ``traceparent`` of the submission, if it is traced. ``short_results``: its client reads results that are
-    stored as lists. ``version`` is the earliest that honours all of it.
+    stored as lists. ``version`` is the earliest spec version that supports all its fields.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -175,7 +173,7 @@ class RunSpec(StoredModel):
     version: int = Field(default=1, ge=1, le=SPEC_VERSION)
     run: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
     team: str = Field(pattern=r"^[A-Za-z0-9_-]{1,64}$")
-    name: str = Field(max_length=200, pattern=SHOWN)
+    name: str = Field(max_length=200, pattern=PRINTABLE)
     prompts: tuple[tuple[Message, ...], ...] = Field(default=(), max_length=100)
     models: tuple[str, ...] = Field(default=(), max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
@@ -204,7 +202,7 @@ class RunSpec(StoredModel):
 
     @model_validator(mode="after")
     def _has_usable_numbers(self) -> Self:
-        """No number is so large that a time or a count made of it is none. ``params`` are the provider's."""
+        """No number is too large for computed times and counts. ``params`` are for the provider."""
         for name, value in self:
             if name != "params" and (where := _unusable(name, value)):
                 raise ValueError(f"{where}: a number is at most {MOST_NUMBER:,.0f}")
@@ -212,7 +210,7 @@ class RunSpec(StoredModel):
 
     @model_validator(mode="after")
     def _has_a_task(self) -> Self:
-        """A run has given outputs, or models with something to ask them."""
+        """A run has outputs in its rows, or models with something to send them."""
         if self.output_field is not None:
             if self.models or self.prompts:
                 raise ValueError("models: outputs are given (output_field), so there is no task to do")
@@ -226,13 +224,15 @@ class RunSpec(StoredModel):
 
     @property
     def admitted(self) -> Self:
-        """The spec as a plan has it: earlier workers can read it where the run's state enforces the rest."""
-        return self.model_copy(update={"version": 1}) if self.version == STARTS_LATER else self
+        """The spec for a `Plan`, in a version that earlier workers read if the run's state enforces the
+        rest.
+        """
+        return self.model_copy(update={"version": 1}) if self.version == START_TIME_VERSION else self
 
     @property
     def keeps_turns_apart(self) -> bool:
         """Whether each turn of a conversation has a field of its own in the run's memory."""
-        return self.order.conversation and self.version >= TURN_FIELDS
+        return self.order.conversation and self.version >= TURN_FIELDS_VERSION
 
     @property
     def one_at_a_time(self) -> bool:
@@ -271,8 +271,8 @@ class RunSpec(StoredModel):
     def role_rates(self) -> tuple[float | None, float | None]:
         """Starts per second of tasks and of evaluations that the run itself sets; ``None``: it sets none.
 
-        Under "auto" a role keeps up with the other's fixed rate, and beyond that the lanes adapt. A lane's
-        slow start and its cuts are the lane's, for all runs on it: no run has any of its own.
+        Under "auto" a role keeps up with the other's fixed rate, and beyond that the lanes adapt. Slow start
+        and rate cuts belong to a lane, for all runs on it.
         """
         task, evaluation = self.bounds.task_rate, self.bounds.eval_rate
         if not isinstance(task, str):
@@ -353,7 +353,7 @@ class Plan(StoredModel):
     judged_chars: int = PROMPT_CHARS
 
     def known_jobs(self, items: int) -> dict[str, int]:
-        """Evaluations that ``items`` more items make known, by lane, as fields of the run's state."""
+        """Evaluations that ``items`` more items add, by lane, as fields of the run's state in Redis."""
         known = Counter[str]()
         for lane in self.eval_lanes:
             known[f"known:{lane}"] += items

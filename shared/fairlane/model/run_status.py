@@ -25,7 +25,7 @@ class LaneProgress:
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Since when a run is paused (server time), and by whom: the client's word, perhaps empty."""
+    """Since when a run is paused (server time), and by whom, as the client states it; may be empty."""
 
     since_ms: int
     by: str
@@ -117,7 +117,7 @@ class RunStatus:
 
     @classmethod
     def submitted(cls, spec: RunSpec) -> RunStatus:
-        """Of a run that waits to be admitted."""
+        """The status of a run that waits for admission."""
         return cls(
             run=spec.run,
             team=spec.team,

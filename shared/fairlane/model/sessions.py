@@ -25,11 +25,11 @@ MOST_PAGE_ROWS = 10_000
 """Most rows of a page, each of which has a session and its size."""
 
 _NUMBER_BYTES = 12
-"""Of a number as JSON, with its comma: a run has less than a billion rows."""
+"""Most bytes of a number as JSON, with its comma: a run has less than a billion rows."""
 
 
 def key_of(value: object) -> str:
-    """What tells sessions and conversations apart: the JSON of a field's value, keys in order.
+    """The identity of a session or a conversation: the JSON of a field's value, with sorted keys.
 
     ``1``, ``1.0`` and ``"1"`` are three; ``{"a": 1, "b": 2}`` and ``{"b": 2, "a": 1}`` are one.
     """
@@ -58,10 +58,10 @@ class Session:
 class SessionRecord:
     """How one session was scored in one cell: by one prompt, model and repetition.
 
-    ``session`` is the value of the run's session field in its rows; ``items`` are in the order of rows.
-    A score is ``None`` if the evaluator produced none; then ``score_errors`` says why. ``eval_usage`` has the
+    ``session`` is the value of the run's session field in its rows; ``items`` are in the order of rows. A
+    score is ``None`` if the evaluator produced none; then ``score_errors`` says why. ``eval_usage`` has the
     tokens of each evaluation's call, ``arguments`` a judge's reason, ``notes`` which parameters its call went
-    without, ``unkept`` the answers that were paid and not kept.
+    without, ``unkept`` the answers that were paid for but not kept.
     """
 
     session: Any
@@ -100,7 +100,7 @@ def decode_memberships(blob: bytes, sessions: int) -> list[SessionMembership]:
     memberships = [SessionMembership(*pair) for pair in zip(*columns, strict=True)]
     if not all(each.session < sessions and 1 <= each.size <= MOST_ROWS for each in memberships):
         raise BrokenSessions(
-            f"a row is in a session beyond the {sessions:,} there are, or in one of no such size"
+            f"a row names a session beyond the run's {sessions:,}, or a size that is not 1 to {MOST_ROWS:,}"
         )
     return memberships
 
@@ -115,7 +115,7 @@ def decode_members(blob: bytes, rows: int) -> list[list[int]]:
     block = _decode(blob, BLOCK * MOST_ROWS)
     for members in block:
         if not 1 <= len(members) <= MOST_ROWS or max(members) >= rows:
-            raise BrokenSessions(f"a session has {len(members):,} rows, or one beyond the {rows:,} there are")
+            raise BrokenSessions(f"a session has {len(members):,} rows, or one beyond the run's {rows:,}")
     return block
 
 
@@ -124,7 +124,7 @@ def _encode(numbers: Sequence[Sequence[int]]) -> bytes:
 
 
 def _decode(blob: bytes, most: int) -> list[list[int]]:
-    """Lists of numbers from 0, ``most`` in all. Raises `BrokenSessions` for what else a client wrote."""
+    """Lists of numbers from 0, at most ``most`` in all. Raises `BrokenSessions` for anything else."""
     inflater, most_bytes = zlib.decompressobj(), _NUMBER_BYTES * most + 2 * BLOCK
     try:
         text = inflater.decompress(blob, most_bytes)
@@ -136,9 +136,9 @@ def _decode(blob: bytes, most: int) -> list[list[int]]:
     except (zlib.error, ValueError, RecursionError) as error:
         raise BrokenSessions(f"sessions cannot be read: {error}") from error
     if not isinstance(lists, list) or not all(isinstance(each, list) for each in lists):
-        raise BrokenSessions("sessions are no lists of numbers")
+        raise BrokenSessions("sessions are not lists of numbers")
     if not all(type(number) is int and number >= 0 for each in lists for number in each):
-        raise BrokenSessions("sessions hold what is no number")
+        raise BrokenSessions("sessions hold something other than row numbers")
     return lists
 
 

@@ -1,6 +1,5 @@
-"""Tokens of calls: counted by providers, estimated, reserved by the entries of queues, and their price.
-
-Usage in the response trues an estimate up.
+"""Tokens of calls: as providers count them, as estimated, as queue entries reserve them, and their price. The
+usage in a response trues an estimate up.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ TOKENS_PER_MESSAGE = 3
 MARKS_PER_MESSAGE = 16
 """More than the tokens that mark a message's begin, role and end in any published chat format."""
 
-DESCRIBING = (
+PROMPT_PARAMS = (
     *("tools", "functions", "response_format", "tool_choice", "system", "instructions", "text"),
     *("systemInstruction", "toolConfig"),
 )
@@ -43,7 +42,7 @@ SAMPLES = ("n", "candidateCount")
 """Parameters that ask for so many answers at once."""
 
 SECTIONS = ("generationConfig", "inferenceConfig", "additionalModelRequestFields", "options", "input")
-"""Parameters in which Google, Bedrock, Ollama and Replicate take others."""
+"""Parameters that hold other parameters, at Google, Bedrock, Ollama and Replicate."""
 
 TOOL_MARKS = 1024
 """More than the instructions that providers add where there are tools (Anthropic's: up to 530 tokens)."""
@@ -76,7 +75,7 @@ class Usage:
     written_tokens: int | None = None
 
     def __add__(self, other: Usage) -> Usage:
-        """Both together; a count that one of them lacks is the other's."""
+        """The sum of both; a count that one of them lacks is the other's."""
         pairs = zip(astuple(self), astuple(other), strict=True)
         return Usage(*((b if a is None else a + (b or 0)) for a, b in pairs))
 
@@ -89,23 +88,22 @@ class Usage:
 
 
 class UsageDraft:
-    """A usage until its fields are set, as a `RecordDraft` is a record."""
+    """A `Usage` under construction, like `RecordDraft`."""
 
     __slots__ = tuple(each.name for each in fields(Usage))
 
 
 @dataclass(frozen=True, slots=True)
 class Unkept:
-    """Answers of one job that were not kept and whose tokens its provider counted, and these together.
-
-    An answer without the requested form is one, and a refusal: providers charge for both.
+    """Answers of one job that the provider charged for but that were not kept, with their tokens together.
+    Examples are an answer without the requested form, and a refusal.
     """
 
     answers: int = 0
     usage: Usage = field(default_factory=Usage)
 
     def __add__(self, other: Unkept) -> Unkept:
-        """Those of both."""
+        """The sum of both."""
         return Unkept(self.answers + other.answers, self.usage + other.usage)
 
     @classmethod
@@ -163,7 +161,7 @@ def estimate_call(messages: Sequence[Mapping[str, Any]], params: Mapping[str, An
     The output is the largest limit that ``params`` or a section of them sets (`LIMITS`), times the answers,
     or `DEFAULT_OUTPUT_TOKENS`. A limit that is no positive integer is ignored: it limits nothing.
     """
-    spoken = [_spoken(message.get("content")) for message in messages]
+    spoken = [_text_and_payloads(message.get("content")) for message in messages]
     prompt = sum(
         estimate_tokens(text) + payloads * PAYLOAD_TOKENS + TOKENS_PER_MESSAGE for text, payloads in spoken
     )
@@ -184,10 +182,12 @@ def estimate_inputs(inputs: Sequence[str]) -> Estimate:
 
 
 def _most_input(messages: Sequence[Mapping[str, Any]], params: Mapping[str, Any]) -> int:
-    """Tokens that the prompt cannot exceed: each has at least one byte, but for those that mark messages."""
-    values = [_spoken(value) for message in messages for value in message.values()]
+    """Tokens that the prompt cannot exceed: each takes at least one byte, except those that mark messages."""
+    values = [_text_and_payloads(value) for message in messages for value in message.values()]
     spoken = sum(_bytes(text) + payloads * MOST_PAYLOAD_TOKENS for text, payloads in values)
-    described = sum(_bytes(json.dumps(params[name], default=str)) for name in DESCRIBING if params.get(name))
+    described = sum(
+        _bytes(json.dumps(params[name], default=str)) for name in PROMPT_PARAMS if params.get(name)
+    )
     return spoken + described + MARKS_PER_MESSAGE * (len(messages) + 1) + (TOOL_MARKS if described else 0)
 
 
@@ -195,7 +195,7 @@ def _bytes(text: str) -> int:
     return len(text.encode("utf-8", "surrogatepass"))
 
 
-def _spoken(value: object) -> tuple[str, int]:
+def _text_and_payloads(value: object) -> tuple[str, int]:
     """The text of a message's value, and the number of its payloads; a list of parts counts as its JSON."""
     if isinstance(value, str):
         return value, 0

@@ -258,7 +258,7 @@ def _digest(content: object) -> str:
     return hashlib.sha256(text.encode("utf-8", "surrogatepass")).hexdigest()
 
 
-def operators_own(params: Mapping[str, Any]) -> str | None:
+def operator_parameter(params: Mapping[str, Any]) -> str | None:
     """The first parameter that sets an address or a credential: only connections may; else ``None``."""
     for name in params:
         if name.lower().replace("-", "_") in OPERATORS_OWN or is_secret_name(name):
@@ -267,7 +267,7 @@ def operators_own(params: Mapping[str, Any]) -> str | None:
 
 
 def _check_params(spec: RunSpec) -> None:
-    """Raises `TemplateError` for a parameter of a model's call that `operators_own` names."""
+    """Raises `TemplateError` for a parameter of a model's call that `operator_parameter` names."""
     configured = {
         f"evaluators[{e.name}].params": e.params
         for e in spec.evaluators
@@ -276,7 +276,7 @@ def _check_params(spec: RunSpec) -> None:
     if not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
         configured["params"] = spec.params
     for field, params in configured.items():
-        if taken := operators_own(params):
+        if taken := operator_parameter(params):
             raise TemplateError(
                 field, f"{taken!r} cannot be set by a run: the operator configures connections"
             )
@@ -321,6 +321,6 @@ def _requested(spec: RunSpec, model: str, row: Row, *, as_responses: bool) -> Ca
     except MalformedRequest as problem:
         words = f"the row's field {spec.request_field!r} holds no request: {problem}"
         raise TemplateError("request_field", words) from None
-    if taken := operators_own(asked.params):
+    if taken := operator_parameter(asked.params):
         raise TemplateError("request_field", f"the row's request sets {taken!r}, which connections alone say")
     return Call(model, asked.messages, {**spec.params, **asked.params}, inputs=asked.inputs)

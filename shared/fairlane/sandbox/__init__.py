@@ -1,4 +1,3 @@
-"""Runs what teams wrote, as templates, in child processes with limits; scheduler and workers only wait.
-
-They use it; it imports `core`, `model`, `datasets`, `config` and `pipeline`.
+"""Runs templates, evaluators and other input of teams in child processes with limits. Scheduler and workers
+use it; it imports `core`, `model`, `datasets`, `config` and `pipeline`.
 """

@@ -1,4 +1,4 @@
-"""``python -m fairlane.sandbox``: the child process of a pool; its parent alone starts it."""
+"""``python -m fairlane.sandbox``: the child process of a pool, which only its parent starts."""
 
 from fairlane.core.startup import lasting_imports
 

@@ -1,8 +1,8 @@
-"""The child process: does pieces of work one by one, each within limits, and answers each as it is done.
+"""The child process: does pieces of work one by one, each within limits, and replies to each at once.
 
-It runs as ``python -m fairlane.sandbox <cpu seconds> <memory in bytes> <descriptor of replies>``. Its
-parent writes batches to stdin: a length of four bytes, and a pickle. A reply is a kind, a length and bytes.
-The kernel ends it at its CPU limit, also inside one call of a C function; the parent ends it at the others.
+It runs as ``python -m fairlane.sandbox <cpu seconds> <memory in bytes> <descriptor of replies>``. Its parent
+writes batches to stdin: a length of four bytes, and a pickle. A reply is a kind, a length and bytes. The
+kernel ends it at its CPU limit, even inside a C function; the parent ends it at the other limits.
 """
 
 import json
@@ -26,10 +26,10 @@ LENGTH: Final = struct.Struct(">I")
 REPLY: Final = struct.Struct(">cI")
 
 READY, DONE, TEMPLATE, RAISED, MEMORY = b"R", b"D", b"T", b"E", b"M"
-"""Kinds of replies. After `MEMORY` the child ends: what is left of its memory is in pieces."""
+"""Kinds of replies. After `MEMORY` the child ends, since its memory is fragmented."""
 
 NICENESS = 5
-"""Below the loops that wait for nobody: a machine whose cores are all busy serves those first."""
+"""The event loops of the parent have precedence on a machine whose cores are all busy."""
 
 _ERROR_CHARS = 500
 
@@ -38,7 +38,7 @@ Batch = tuple[Sequence[str], dict[str, Plan], Sequence[tuple[str | None, Piece]]
 
 
 class Work:
-    """Does the pieces of a batch; keeps the templates of runs until the parent says which to forget."""
+    """Does the pieces of a batch; keeps the templates of runs until the parent drops them."""
 
     def __init__(self) -> None:
         self._plans: dict[str, Plan] = {}
@@ -71,7 +71,7 @@ class Work:
 
 
 def serve(requests: BinaryIO, replies: BinaryIO, cpu_s: float) -> None:
-    """Answer batches until there is no parent, or until memory has run out."""
+    """Serve batches until the parent is gone or memory has run out."""
     work = Work()
     _send(replies, READY, b"")
     while len(head := requests.read(LENGTH.size)) == LENGTH.size:
@@ -96,11 +96,11 @@ def _send(replies: BinaryIO, kind: bytes, reply: bytes) -> None:
 
 
 def _limit_memory(most_bytes: int) -> None:
-    """Take at most ``most_bytes`` more than now; be the first that the kernel ends where memory is short."""
+    """Limit this process to ``most_bytes`` more memory, and make it the kernel's first choice to kill."""
     for limit, value in ((resource.RLIMIT_AS, _address_space() + most_bytes), (resource.RLIMIT_CORE, 0)):
         hard = resource.getrlimit(limit)[1]
         least = value if hard == resource.RLIM_INFINITY else min(value, hard)
-        with suppress(ValueError, OSError):  # not every system bounds it
+        with suppress(ValueError, OSError):  # not every system has the limit
             resource.setrlimit(limit, (least, hard))
     with suppress(OSError):
         Path("/proc/self/oom_score_adj").write_text("1000")
@@ -122,7 +122,7 @@ def main() -> None:
     signal.signal(signal.SIGPROF, signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent decides when it ends
     _limit_memory(memory)
-    # Without a parent nobody reads what is left to write, also when the file is closed.
+    # Once the parent is gone, writing fails, also when the file is closed.
     with (
         suppress(BrokenPipeError),
         os.fdopen(os.dup(0), "rb") as requests,

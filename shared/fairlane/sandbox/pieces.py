@@ -1,6 +1,5 @@
-"""The pieces of work: data for a child, what it does there, and how its JSON is read on the way back.
-
-A child that a team has taken over could answer anything, so that answers are JSON and never pickles.
+"""The pieces of work: their data, the work in a child, and how the parent reads the JSON reply. A child that
+a team's input controls could reply anything, so replies are JSON and never pickles.
 """
 
 import json
@@ -35,10 +34,10 @@ class Piece(Protocol):
     """One piece of work; it is pickled on its way to a child."""
 
     what: ClassVar[str]
-    """What it is, in the words of an error."""
+    """Its name in errors."""
 
     def work(self, rendering: Rendering | None) -> bytes:
-        """Do it, in a child. ``rendering`` is that of its run, if it has one."""
+        """Do the work, in a child. ``rendering`` is that of its run, if it has one."""
         ...
 
     def read(self, reply: bytes) -> Any:
@@ -193,14 +192,14 @@ class FindFlaw:
 
 @dataclass(frozen=True, slots=True)
 class CompileTemplates:
-    """Compiles templates, by field, to know that each compiles."""
+    """Compiles templates, by field, to check them."""
 
     what: ClassVar[str] = "templates"
 
     texts: Mapping[str, str]
 
     def work(self, rendering: Rendering | None) -> bytes:
-        """Nothing. Raises `TemplateError` for the first that does not compile."""
+        """Returns nothing. Raises `TemplateError` for the first that does not compile."""
         for name, text in self.texts.items():
             compile_template(name, text)
         return b""
@@ -211,7 +210,7 @@ class CompileTemplates:
 
 @dataclass(frozen=True, slots=True)
 class ReadPage:
-    """Decodes a page of rows. Its rows come back as a text each, of which the parent reads those it needs."""
+    """Decodes a page of rows. Each row returns as a text, and the parent parses only those that it needs."""
 
     what: ClassVar[str] = "rows"
 
@@ -219,7 +218,7 @@ class ReadPage:
     row_bytes: int
 
     def work(self, rendering: Rendering | None) -> bytes:
-        """A line for each row: its JSON, or the JSON text that says why it cannot be read."""
+        """A line for each row: its JSON, or a JSON text with the reason why it cannot be read."""
         return _lines(lambda: bounded_rows(self.blob, self.row_bytes))
 
     def read(self, reply: bytes) -> list[bytes]:
@@ -229,7 +228,7 @@ class ReadPage:
 
 @dataclass(frozen=True, slots=True)
 class ReadMembers:
-    """Decodes a block of sessions. Each comes back as a text, of which the parent reads those it needs."""
+    """Decodes a block of sessions. Each returns as a text, and the parent parses only those that it needs."""
 
     what: ClassVar[str] = "rows"
 
@@ -237,7 +236,7 @@ class ReadMembers:
     rows: int
 
     def work(self, rendering: Rendering | None) -> bytes:
-        """A line for each session: its rows as JSON; or ``!`` and the reason why there are none."""
+        """A line for each session, its rows as JSON; or ``!`` and why the block cannot be read."""
         return _lines(lambda: decode_members(self.blob, self.rows))
 
     def read(self, reply: bytes) -> list[bytes]:
@@ -246,7 +245,7 @@ class ReadMembers:
 
 
 def _lines(decode: Callable[[], Iterable[object]]) -> bytes:
-    """A line of JSON for each of what is decoded; or ``!`` and the reason why it cannot be."""
+    """A line of JSON for each decoded element; or ``!`` and the reason of a failure."""
     try:
         return b"\n".join(map(_as_json, decode()))
     except (BrokenPage, BrokenSessions) as broken:

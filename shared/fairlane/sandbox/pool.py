@@ -1,4 +1,4 @@
-"""A pool of child processes that teams share fairly: one waits for its own work, never for another's."""
+"""A pool of child processes that teams share fairly: a team waits for its own work, never for another's."""
 
 import threading
 import time
@@ -12,24 +12,24 @@ from fairlane.config.sections import SandboxSettings
 from fairlane.core.errors import NoChild
 from fairlane.model.run import Plan, RunRef
 from fairlane.sandbox.pieces import Piece
-from fairlane.sandbox.process import Child, Limits, Ordered
+from fairlane.sandbox.process import Child, Limits, QueuedPiece
 
 MOST_QUEUED: Final = 5_000
-"""Pieces of a team that may wait: as many as the slots of a worker, each of which waits for one at a time."""
+"""Most waiting pieces of a team: as many as a worker has slots, each of which waits for one at a time."""
 
 MOST_BATCH: Final = 32
-"""Pieces that are sent to a child together."""
+"""Most pieces of a batch."""
 
 QUICK_S: Final = 0.05
-"""A team's next batch is twice as large after one that took no longer, and one piece after a slower one."""
+"""After a batch of at most so many seconds, the team's next batch is twice as large; after a slower one it is
+one piece."""
 
-Waiting = tuple[Ordered, Future[Any]]
+Waiting = tuple[QueuedPiece, Future[Any]]
 
 
 class Pool:
-    """Children that start with the first work for them. Any thread may submit.
-
-    Teams take turns. A team uses at most half of the children, so that one which is slow delays no other.
+    """Child processes, which start with the first work. Any thread may submit. Teams take turns. A team uses
+    at most half of the children, so that a slow team delays no other.
     """
 
     def __init__(self, processes: int, limits: Limits, environ: Mapping[str, str]) -> None:
@@ -45,14 +45,12 @@ class Pool:
 
     @property
     def pids(self) -> list[int]:
-        """The process ids of the children that are there."""
+        """The process ids of the running children."""
         return [child.pid for child in self._children if child.pid is not None]
 
     def submit(self, team: str, piece: Piece, plan: Plan | None = None) -> Future[Any]:
-        """Have a piece of a team's work done; ``plan`` is its run's, if it needs that.
-
-        The future raises `TemplateError` and what else the work raises, `CutOff` if it went past a limit,
-        `WorkRaised`, and `NoChild`.
+        """Queue a piece of a team's work; ``plan`` is its run's, if it needs that. The future raises
+        `TemplateError` and other errors of the work, `CutOff` beyond a limit, `WorkRaised`, and `NoChild`.
         """
         key = None if plan is None else str(RunRef(plan.spec.team, plan.spec.run))
         future: Future[Any] = Future()
@@ -64,14 +62,14 @@ class Pool:
                 )
                 future.set_exception(NoChild(f"no more of what teams wrote is done: {why}"))
                 return future
-            queue.append((Ordered(piece, key, plan), future))
+            queue.append((QueuedPiece(piece, key, plan), future))
             if not self._threads:
                 self._start()
             self._changed.notify_all()
         return future
 
     def close(self) -> None:
-        """End all children; what was not done fails with `NoChild`."""
+        """End all children; unfinished pieces fail with `NoChild`."""
         with self._changed:
             self._closed = True
             left = [future for queue in self._queues.values() for _, future in queue]
@@ -107,7 +105,7 @@ class Pool:
         runs = child.pid is not None
         while not self._closed:
             if (runs or not self._idle) and (taken := self._take()) is not None:
-                self._changed.notify_all()  # a child that left this to us may find more
+                self._changed.notify_all()  # a child that waited for this one may find more
                 return taken
             self._idle += runs
             self._changed.wait()
@@ -115,7 +113,7 @@ class Pool:
         return None
 
     def _take(self) -> tuple[str, list[Waiting]] | None:
-        """The next batch, of the team whose turn it is; ``None`` if no team may begin one."""
+        """The next batch, of the team whose turn it is; ``None`` if no team may start one."""
         for team, queue in self._queues.items():
             if not queue or self._busy[team] >= self._most_busy:
                 continue
@@ -126,11 +124,11 @@ class Pool:
         return None
 
     def _do(self, child: Child, batch: list[Waiting]) -> list[Waiting]:
-        """Do a batch; returns the pieces behind one that was cut off, which are to be done again."""
+        """Do a batch; returns the pieces after one that exceeded a limit, to be done again."""
         live = [each for each in batch if each[1].running() or each[1].set_running_or_notify_cancel()]
         try:
-            done = child.do([ordered for ordered, _ in live], lambda n, found: _resolve(live[n][1], found))
-        except Exception as error:  # noqa: BLE001  those that wait for the pieces get it
+            done = child.do([piece for piece, _ in live], lambda n, found: _resolve(live[n][1], found))
+        except Exception as error:  # noqa: BLE001  the futures of the pieces raise it
             for _, future in live:
                 _resolve(future, error)
             return []
@@ -152,7 +150,7 @@ class Pool:
 
 
 def _resolve(future: Future[Any], found: Any) -> None:
-    with suppress(InvalidStateError):  # nobody waits for it
+    with suppress(InvalidStateError):  # it was cancelled
         if isinstance(found, BaseException):
             future.set_exception(found)
         else:

@@ -1,4 +1,4 @@
-"""The parent's side of one child process: sends batches, reads replies in time, and ends what runs over."""
+"""The parent's side of one child process: sends batches, reads replies, and enforces the limits."""
 
 import json
 import os
@@ -19,7 +19,7 @@ from fairlane.model.run import Plan
 from fairlane.sandbox.pieces import Piece
 
 START_S: Final = 60.0
-"""Seconds that a child may take to start: usually less than one, and many where all cores are busy."""
+"""Seconds that a child may take to start: usually less than one, but many if all cores are busy."""
 
 RUNS_KEPT: Final = 16
 """Runs whose templates a child keeps."""
@@ -30,7 +30,7 @@ MOST_REPLY: Final = 128 * 1024 * 1024
 KEPT_VARIABLES: Final = frozenset(
     {"PATH", "PYTHONPATH", "PYTHONHOME", "PYTHONUTF8", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "LD_LIBRARY_PATH"}
 )
-"""What a child inherits of the environment. Credentials are not among it."""
+"""Variables that a child inherits; none of them holds credentials."""
 
 _HEAD: Final = 5  # a kind and a length
 _READ: Final = 1 << 20
@@ -38,7 +38,9 @@ _READ: Final = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """Of each piece: seconds of CPU, seconds in all, and bytes of memory beyond those of an idle child."""
+    """Limits of a piece: seconds of CPU, seconds in all, and bytes of memory beyond those of an idle
+    child.
+    """
 
     cpu_s: float = 2.0
     wall_s: float = 20.0
@@ -46,7 +48,7 @@ class Limits:
 
 
 @dataclass(frozen=True, slots=True)
-class Ordered:
+class QueuedPiece:
     """A piece of work, with the key and the plan of its run if it has one."""
 
     piece: Piece
@@ -55,10 +57,7 @@ class Ordered:
 
 
 class Child:
-    """One child at a time: a child that had to be ended is followed by another with the next batch.
-
-    One thread at a time may use it.
-    """
+    """One child process, which the next batch starts again after a kill. One thread at a time may use it."""
 
     def __init__(self, limits: Limits, environ: Mapping[str, str]) -> None:
         self._limits = limits
@@ -74,13 +73,12 @@ class Child:
         """The process id of the child; ``None`` while there is none."""
         return None if self._process is None else self._process.pid
 
-    def do(self, batch: Sequence[Ordered], done: Callable[[int, Any], None]) -> int:
-        """Do a batch in order; ``done`` gets each index with its result or the error in place of one.
-
-        Returns how many pieces were done: after one that was cut off, the rest is not. Raises `NoChild`.
+    def do(self, batch: Sequence[QueuedPiece], done: Callable[[int, Any], None]) -> int:
+        """Do a batch in order; calls ``done`` with each index and its result or error. Returns how many
+        pieces were done: after a piece that exceeded a limit, none. Raises `NoChild`.
         """
         if self._process is not None and self._process.poll() is not None:
-            self.close()  # it ended while it had nothing to do, as the kernel ends one where memory is short
+            self.close()  # it ended while idle: the kernel may kill it if memory is short
         try:
             process = self._process or self._start()
             self._send(process, batch)
@@ -90,10 +88,10 @@ class Child:
             self.close()
             raise NoChild(f"no child process for what teams wrote can be started: {words}") from error
         except BaseException:
-            self.close()  # replies that nobody read would answer the next batch
+            self.close()  # unread replies would answer the next batch
             raise
 
-    def _take(self, batch: Sequence[Ordered], done: Callable[[int, Any], None]) -> int:
+    def _take(self, batch: Sequence[QueuedPiece], done: Callable[[int, Any], None]) -> int:
         for index, each in enumerate(batch):
             try:
                 kind, reply = self._reply(self._limits.wall_s)
@@ -107,7 +105,7 @@ class Child:
         return len(batch)
 
     def close(self, *, last: bool = False) -> None:
-        """End the child at once. ``last``: no other follows it."""
+        """End the child at once. ``last``: start no other."""
         self._closed = self._closed or last
         process, self._process = self._process, None
         if process is None:
@@ -135,7 +133,7 @@ class Child:
         command = [sys.executable, "-P", "-m", "fairlane.sandbox"]
         command += [str(limits.cpu_s), str(limits.memory_bytes), str(writable)]
         try:
-            # Not multiprocessing: its children import the parent's main module, and its pickles come back.
+            # Not multiprocessing: its children import the parent's main module, and reply in pickles.
             self._process = subprocess.Popen(
                 command,
                 stdin=subprocess.PIPE,
@@ -158,7 +156,7 @@ class Child:
             raise OSError(f"the child ended before it was ready ({type(error).__name__})") from error
         return self._process
 
-    def _send(self, process: subprocess.Popen[bytes], batch: Sequence[Ordered]) -> None:
+    def _send(self, process: subprocess.Popen[bytes], batch: Sequence[QueuedPiece]) -> None:
         plans: dict[str, Plan] = {}
         for each in batch:
             if each.key is not None and each.plan is not None:
@@ -200,7 +198,7 @@ class Child:
             self._read += piece
 
     def _result(self, piece: Piece, kind: bytes, reply: bytes) -> Any:
-        """What a reply says: a result, or an error."""
+        """The result or the error in a reply."""
         try:
             match kind:
                 case b"D":
@@ -215,11 +213,11 @@ class Child:
             return WorkRaised(f"{piece.what}: {reply.decode(errors='replace')}")
         except FairlaneError as error:
             return error
-        except Exception as error:  # noqa: BLE001  a child that was taken over may answer anything
+        except Exception as error:  # noqa: BLE001  a team's input may control the child's reply
             return WorkRaised(f"{piece.what}: the answer cannot be read: {type(error).__name__}")
 
     def _cut_off(self, piece: Piece, error: Exception) -> FairlaneError:
-        """End the child, and say which bound the piece went past."""
+        """End the child, and return an error that names the exceeded limit."""
         process, limits = self._process, self._limits
         code = None if process is None or isinstance(error, TimeoutError) else _exit_code(process)
         closed = self._closed
@@ -240,7 +238,7 @@ class Child:
         return CutOff(piece.what, needed, "sandbox.memory_mb")
 
     def _last_words(self) -> str:
-        """How a child ended that did not start."""
+        """The exit code of a child that failed to start, as text."""
         code = None if self._process is None else self._process.poll()
         return "" if code is None else f"it ended with exit code {code}; its errors are above"
 

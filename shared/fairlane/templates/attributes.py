@@ -12,10 +12,10 @@ _LISTS = frozenset(("reverse", "list"))
 _ENTRIES = frozenset(("first", "last"))
 _COUNTS = frozenset(("length", "count"))
 _TESTS = frozenset(("defined", "undefined", "none"))
-"""Those that look at no attribute; an entry equals another by all of its attributes."""
+"""Tests that read no attribute; equality reads all of them."""
 
 _NEIGHBOURS = frozenset(("previtem", "nextitem"))
-"""What ``loop`` has of a list's entries."""
+"""Attributes of ``loop`` that are entries of the list."""
 
 _LOADERS = (nodes.Include, nodes.Import, nodes.FromImport, nodes.Extends)
 
@@ -32,7 +32,7 @@ class _Unknown(Exception):
 def attributes_read(text: str, name: str) -> frozenset[str] | None:
     """The attributes that ``text`` reads of the entries of its variable ``name``, a list, in any branch.
 
-    ``None`` where that is not known: it prints an entry whole, or passes it to a filter or a macro.
+    ``None`` if unknown: it prints a whole entry, or passes it to a filter or a macro.
     """
     try:
         tree = ENVIRONMENT.parse(text)
@@ -42,14 +42,14 @@ def attributes_read(text: str, name: str) -> frozenset[str] | None:
 
 
 class _Reading:
-    """One template's tree. Its names are looked at without their scopes, which can only find more."""
+    """Analyses one template's tree. It ignores scopes of names, which can only find more attributes."""
 
     def __init__(self, tree: nodes.Template, name: str) -> None:
         self._tree, self._name = tree, name
         self._kinds: dict[str, _Kind] = {name: _Kind.LIST}
 
     def attributes(self) -> frozenset[str]:
-        """What the template reads. Raises `_Unknown`."""
+        """The attributes that the template reads. Raises `_Unknown`."""
         while self._learns_names():
             pass
         found = set[str]()
@@ -110,7 +110,7 @@ class _Reading:
         raise _Unknown
 
     def _passes_on(self, parent: nodes.Node, node: nodes.Node) -> bool:
-        """Whether a use of the list makes entries, a part, or a number of it."""
+        """Whether a use of the list yields its entries, a part of it, or its length."""
         match parent:
             case nodes.For(iter=looped):
                 return looped is node
@@ -121,7 +121,7 @@ class _Reading:
         return False
 
     def _check_other_ways(self, parent: nodes.Node, node: nodes.Node) -> None:
-        """Raise `_Unknown` for what may have the list or an entry without naming either."""
+        """Raise `_Unknown` for a node that may reach the list or an entry without its name."""
         if isinstance(node, _LOADERS):
             raise _Unknown
         if not isinstance(node, nodes.Name) or node.ctx != "load" or node.name not in ("row", "loop"):

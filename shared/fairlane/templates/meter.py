@@ -14,7 +14,7 @@ from jinja2.utils import missing
 from fairlane.model.run import PROMPT_CHARS
 
 MAX_CHARS = PROMPT_CHARS
-"""Longest text of a template, in characters, and of a rendering that states no `Bound`."""
+"""Longest text of a template, in characters, and of a rendering without its own `Bound`."""
 
 ROW_SETTING, ANSWER_SETTING = "scheduler.limits.row_bytes", "worker.max_response_bytes"
 
@@ -54,19 +54,19 @@ class Bound(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do about a text that is longer."""
+        """The remedy for a longer text."""
         return f"Shorten the row's values, or raise {self.setting}, at clients and schedulers"
 
 
 DEFAULT = Bound()
 
 _bound: ContextVar[Bound] = ContextVar("bound", default=DEFAULT)
-"""The bound of the rendering that runs: operators and methods of texts know no template."""
+"""The bound of the current rendering, for operators and string methods, which know no template."""
 
 
 @contextmanager
 def rendering_within(bound: Bound) -> Iterator[None]:
-    """Hold all strings that are built inside to ``bound``."""
+    """Apply ``bound`` to all strings built inside the block."""
     token = _bound.set(bound)
     try:
         yield
@@ -75,7 +75,7 @@ def rendering_within(bound: Bound) -> Iterator[None]:
 
 
 class NullError(UndefinedError):
-    """The template makes text of a null: a model would be asked about the word "None"."""
+    """The template prints a null: the prompt would have the word "None"."""
 
     def __init__(self) -> None:
         super().__init__("a value that it prints is null")
@@ -86,7 +86,7 @@ class RowUndefined(StrictUndefined):
 
     __slots__ = ()
 
-    # Jinja's other operations on an undefined value are aliases that were bound to its own method.
+    # Jinja's operations on an undefined value are aliases bound to its own method, so each is set anew.
     def _fail_with_undefined_error(self, *args: Any, **kwargs: Any) -> Any:
         name = str(self._undefined_name)
         if self._undefined_obj is missing:
@@ -145,15 +145,14 @@ class MeteredContext(Context):
 
 
 def printed(value: object) -> object:
-    """What a template prints for ``value``: JSON for objects, lists and truth values, all else as it is.
-
-    Models read JSON; Python's ``{'a': True}`` is a text that no row has.
+    """What a template prints for ``value``: JSON for objects, lists and truth values, anything else
+    unchanged. Rows are JSON, so Python's ``{'a': True}`` would be foreign to them.
     """
     return json.dumps(value, ensure_ascii=False) if isinstance(value, (dict, list, tuple, bool)) else value
 
 
 def _words(value: object) -> int:
-    """Words of 64 bits that a whole number fills: arithmetic takes that much longer."""
+    """Words of 64 bits in a whole number, to which the cost of arithmetic is proportional."""
     return value.bit_length() >> 6 if isinstance(value, int) else 0
 
 

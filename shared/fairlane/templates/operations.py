@@ -45,7 +45,9 @@ def add(context: MeteredContext, left: Any, right: Any) -> Any:
 
 
 def arithmetic(operation: Callable[[Any, Any], Any], context: MeteredContext, left: Any, right: Any) -> Any:
-    """An operation on numbers of at most `_MAX_INT_BITS` bits: to divide takes the product of lengths."""
+    """An operation on numbers of at most `_MAX_INT_BITS` bits: division takes the product of their
+    lengths.
+    """
     for operand in (left, right):
         if isinstance(operand, int):
             _bounded_bits(operand.bit_length())
@@ -114,7 +116,7 @@ def rsplit(text: str, sep: str | None = None, maxsplit: int = -1) -> list[str]:
 
 
 def strip(text: str, chars: str | None = None) -> str:
-    """``text.strip`` in linear time: Python's looks through all of ``chars`` for each character."""
+    """``text.strip`` in linear time: Python's searches all of ``chars`` for each character."""
     return lstrip(rstrip(text, chars), chars)
 
 

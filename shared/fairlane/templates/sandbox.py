@@ -18,11 +18,11 @@ from fairlane.templates.meter import MeteredContext, NullError, RowUndefined, pr
 _WEIGHED = "fairlane weighed"
 _JOINED = "fairlane joined"
 _ROUNDS = "fairlane rounds"
-"""Filters put in by `Metering`; no template can name them, for a name has no space."""
+"""Filters that `Metering` inserts; no template can name them, since a name has no space."""
 
 _MAX_TOKENS = 40_000
 _MAX_NODES = 10_000
-"""Of a whole template. Compiling one of that size takes a few tenths of a second."""
+"""Most tokens and nodes of a template. Compiling one of that size takes a few tenths of a second."""
 
 _STATEMENTS = (
     nodes.Template,
@@ -37,7 +37,7 @@ _REMEDY = "templates have expressions, filters, if, for, set, with and raw"
 
 
 class Metering(NodeTransformer):
-    """Rejects statements that are not in `_STATEMENTS`, and meters values that could pile up."""
+    """Rejects statements that are not in `_STATEMENTS`, and meters values that could grow large."""
 
     def visit(self, node: nodes.Node, *args: Any, **kwargs: Any) -> Any:
         """Reject a statement that is not available. Raises ``TemplateSyntaxError``."""
@@ -105,8 +105,8 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
     intercepted_binops = frozenset({"+", "-", "*", "**", "/", "//", "%"})
 
     def __init__(self) -> None:
-        # A prompt is text for a model, not HTML: escaping would change what is asked, and there is no
-        # browser to protect. Folding constants is left out because it would evaluate them unmetered.
+        # A prompt is text for a model, not HTML, so escaping would change the prompt and protect nobody.
+        # Constant folding is off, since it would evaluate constants without metering.
         super().__init__(
             autoescape=False,
             undefined=RowUndefined,
@@ -163,7 +163,7 @@ class RowEnvironment(ImmutableSandboxedEnvironment):
         return self.undefined(obj=obj, name=attribute) if method is None else partial(method, obj)
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
-        """Call a method, with its arguments and its result charged."""
+        """Call a method, and charge for its arguments and its result."""
         if isinstance(__obj, partial):
             _weigh_all(__context, __obj.args)
         _weigh_all(__context, args)
@@ -227,7 +227,7 @@ def _joined(context: MeteredContext, value: object) -> object:
 
 @pass_context
 def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
-    """The values that a loop runs over; each pass charges ``cost``."""
+    """The values of a loop; charges ``cost`` for each pass."""
     if isinstance(values, Undefined):
         return values
     if not hasattr(values, "__len__"):
@@ -238,9 +238,8 @@ def _rounds(context: MeteredContext, values: Any, cost: int) -> Any:
 
 
 def _metered(function: Any, *, makes_text: bool = False) -> Callable[..., Any]:
-    """``function``, a filter or test, with its arguments and its result charged to the rendering.
-
-    ``makes_text``: it makes text of its first argument, but leaves null, which can still be asked for.
+    """Make ``function``, a filter or test, charge the rendering for its arguments and its result.
+    ``makes_text``: it converts its first argument to text, except null, which later tests can still see.
     """
     passed = getattr(getattr(function, "jinja_pass_arg", None), "name", None)
 
@@ -269,4 +268,4 @@ def _metered(function: Any, *, makes_text: bool = False) -> Callable[..., Any]:
 
 
 ENVIRONMENT = RowEnvironment()
-"""The one of this process: it keeps nothing of a template."""
+"""The only environment of a process; it keeps no state of templates."""

@@ -1,4 +1,4 @@
-"""Templates that make JSON documents and URL paths; values from a row stay data."""
+"""Templates of JSON documents and URL paths, in which values of a row cannot change the structure."""
 
 import re
 from collections.abc import Mapping
@@ -59,9 +59,8 @@ class Value:
 
 
 class JsonTemplate:
-    """JSON whose texts are templates. A text that is one expression becomes that expression's value.
-
-    An entry whose value is missing is left out of its object or list.
+    """JSON whose texts are templates. A text that is one expression becomes that expression's value. Entries
+    with a missing value are left out.
     """
 
     __slots__ = ("_root",)
@@ -126,7 +125,7 @@ def names_in(document: Any) -> frozenset[str]:
 
 
 def is_expression(field: str, text: str) -> bool:
-    """Whether ``text`` is one ``{{ expression }}`` and nothing else. Raises `TemplateError`."""
+    """Whether ``text`` is exactly one ``{{ expression }}``. Raises `TemplateError`."""
     try:
         body = ENVIRONMENT.parse(text).body
     except TemplateSyntaxError as error:

@@ -45,7 +45,7 @@ class PlainTemplate:
         self._texts_chars = sum(map(len, texts))
 
     def chars(self, names: Mapping[str, Any]) -> int | None:
-        """At most so many characters result; ``None`` if a name is missing or null, or is no scalar."""
+        """Upper bound of the rendered characters; ``None`` if a name is missing, null or not a scalar."""
         total = self._texts_chars
         for name in self.names:
             value = names.get(name)
@@ -108,8 +108,7 @@ class Template:
     ) -> None:
         """Compile ``text``; errors call it ``field``. Raises `TemplateError` with the line at fault.
 
-        ``checked``: it compiled before, so that it is compiled only when it renders. ``bound``: how long it
-        renders to at most.
+        ``checked``: it has compiled before, so that only rendering compiles it. ``bound``: its longest text.
         """
         self.field, self._text, self._bound = field, text, bound
         self._plain: PlainTemplate | None = None
@@ -132,7 +131,7 @@ class Template:
         return self._text if self._plain is None else None
 
     def chars(self, names: Mapping[str, Any]) -> int | None:
-        """At most so many characters result, in time linear in them; ``None`` if Jinja is to run."""
+        """Upper bound of the rendered characters, and of the linear time; ``None`` if it needs Jinja."""
         return None if self._plain is None else self._plain.chars(names)
 
     def render(self, row: Mapping[str, Any], **extra: Any) -> str:
@@ -157,7 +156,7 @@ class Template:
             raise TemplateError(self.field, str(error) or type(error).__name__) from error
 
     def _null(self, names: Mapping[str, Any], error: meter.NullError) -> TemplateError:
-        """Where it can be one field alone that is null, that field is missing."""
+        """The error for a null; it names the field if only one can be null."""
         null = [name for name in referenced_variables(self._text) if names.get(name, "") is None]
         if len(null) == 1:
             return TemplateError(self.field, lacking(null[0], names), null[0])
@@ -178,7 +177,7 @@ class Template:
 
 
 def words_of(text: str, most: int) -> int:
-    """Words and signs in a text's markup, which compiling takes time for; counts to ``most`` + 1."""
+    """Tokens in a text's markup, which determine its compile time; counts to ``most`` + 1."""
     if _MARKUP.search(text) is None:
         return 0
     count = 0
@@ -201,7 +200,7 @@ def variables(row: Mapping[str, Any], **extra: Any) -> dict[str, Any]:
 def names_read(text: str) -> frozenset[str]:
     """All names in a text's markup, of variables and of attributes: it can read no other variables.
 
-    Linear in the text, and wider than `referenced_variables`. A text that cannot compile reads none.
+    Linear in the text, and a superset of `referenced_variables`. A text that cannot compile reads none.
     """
     try:
         return frozenset(value for _, kind, value in ENVIRONMENT.lex(text) if kind == "name")
@@ -235,11 +234,11 @@ class Prompt:
 
     @property
     def templates(self) -> tuple[Template, ...]:
-        """Those of its messages' contents."""
+        """The templates of its messages' contents."""
         return tuple(template for _, template in self._messages)
 
     def chars(self, row: Mapping[str, Any]) -> int | None:
-        """At most so many characters result; ``None`` if Jinja is to run."""
+        """Upper bound of the rendered characters; ``None`` if a message needs Jinja."""
         return chars_of((template for _, template in self._messages), variables(row))
 
     def render(self, row: Mapping[str, Any]) -> list[dict[str, str]]:
@@ -251,7 +250,7 @@ class Prompt:
 
 
 def chars_of(templates: Iterable[Template], names: Mapping[str, Any]) -> int | None:
-    """At most so many characters result from all of them; ``None`` if Jinja is to run for one."""
+    """Upper bound of the rendered characters of all templates; ``None`` if one needs Jinja."""
     total = 0
     for template in templates:
         chars = template.chars(names)
@@ -286,7 +285,7 @@ def check_templates(templates: Mapping[str, str]) -> frozenset[str]:
 
 
 def compiled(field: str, text: str) -> JinjaTemplate:
-    """What renders ``text``. Raises `TemplateError` for ``field`` with the line at fault."""
+    """The compiled template of ``text``. Raises `TemplateError` for ``field`` with the line at fault."""
     try:
         return _compiled(text)
     except TemplateSyntaxError as error:

@@ -70,7 +70,7 @@ def _filter_escape(_context: MeteredContext, value: Any) -> str:
 
 
 def _filter_safe(_context: MeteredContext, value: Any) -> str:
-    """Does nothing, for nothing is escaped; templates written for other tools may use it."""
+    """Does nothing, since nothing is escaped; templates of other tools may use it."""
     return str(value)
 
 
@@ -124,7 +124,7 @@ _STR_METHODS = (
 )
 
 _BOUNDED = ("join", "lstrip", "replace", "rfind", "rindex", "rpartition", "rsplit", "rstrip", "strip")
-"""In place of Python's own, which make too much or take the product of two lengths."""
+"""Replace Python's own methods, which make too long texts or take the product of two lengths."""
 
 METHODS: Mapping[type, Mapping[str, Callable[..., Any]]] = {
     str: {

@@ -1,4 +1,4 @@
-"""What keys do in ``fairlane top``: panes, order, the chosen line, and what is asked before it is done."""
+"""Handles the keys of ``fairlane top``: panes, order, the selected line, and confirmation of changes."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -14,7 +14,7 @@ _NOTHING_TO_PAUSE = "choose a lane or a run: those can be paused"
 
 
 class Action(NamedTuple):
-    """What is to be done with a lane, or with a run ``TEAM/RUN``."""
+    """A command for a lane, or for a run ``TEAM/RUN``."""
 
     verb: Literal["explain", "pause", "resume"]
     kind: Literal["lane", "run"]
@@ -27,7 +27,7 @@ class Action(NamedTuple):
 
 @dataclass(slots=True)
 class _Order:
-    """How a pane's lines are sorted, and the name and place of the chosen one."""
+    """The sort order of a pane's lines, and the name and place of the selected one."""
 
     column: int
     reverse: bool = False
@@ -37,7 +37,9 @@ class _Order:
 
 @dataclass(slots=True)
 class Controls:
-    """``left`` once the user quits. ``message`` is a line of news, ``details`` an explanation or the help."""
+    """The state of the view. ``left``: the user quits. ``still``: updates are off. ``message`` is a status
+    line, ``details`` an explanation or the help.
+    """
 
     pane: int = 0
     left: bool = False
@@ -48,7 +50,7 @@ class Controls:
     _orders: list[_Order] = field(default_factory=lambda: [_Order(pane.sort) for pane in PANES])
 
     def shown(self, snapshot: Snapshot) -> Shown:
-        """What the screen has to show of a snapshot: the chosen line stays chosen while lines move."""
+        """The frame for a snapshot; the selected line stays selected while lines move."""
         order, pane = self._orders[self.pane], PANES[self.pane]
         lines = sorted_lines(pane, snapshot, order.column, reverse=order.reverse)
         names = [pane.name_of(line) for line in lines]
@@ -71,7 +73,7 @@ class Controls:
         )
 
     def press(self, key: str, snapshot: Snapshot) -> Action | None:
-        """A key was pressed; what is to be done now, if anything."""
+        """Handle a key; returns the action to execute, if any."""
         asked, self._asked, self.message = self._asked, None, ""
         if asked is not None:
             if key.lower() == "y":

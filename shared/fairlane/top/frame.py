@@ -32,10 +32,9 @@ _SHORT = " 1-4 pane  ↑↓ choose  ←→ sort  e explain  p pause  h help  q l
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """What is on the screen, drawn into whatever size there is.
-
-    ``lines`` are all of the pane's, in order; ``chosen`` is one's place in them.
-    ``message`` is shown in the last line but one; ``details`` take the place of the table.
+    """The contents of a frame, which is drawn to fit the terminal. ``lines`` are all of the pane's, in order;
+    ``chosen`` is the index of the selected one. ``message`` is for the last line but one; ``details`` replace
+    the table.
     """
 
     snapshot: Snapshot
@@ -103,7 +102,7 @@ class Shown:
                 yield Text.assemble((name.ljust(wide) if number == 0 else " " * wide, "bold"), line)
 
     def _table(self, console: Console, width: int, room: int) -> Iterator[Text]:
-        """The pane's header and as many lines as there is room for, the chosen one among them."""
+        """The pane's header and as many lines as fit, including the selected one."""
         pane = PANES[self.pane]
         if not self.lines:
             yield Text(pane.empty, "dim")
@@ -132,7 +131,7 @@ class Shown:
 
 
 def _fitting(pane: Pane[Any], lines: Sequence[Any], now_ms: int, width: int) -> list[tuple[int, Column[Any]]]:
-    """The columns that fit side by side; spare ones go first where there are too many."""
+    """The columns that fit; drops those of the highest ``spare`` first."""
     found = list(enumerate(pane.columns))
     widths = {
         place: max(len(column.title) + 1, *(len(column.cell(line, now_ms)) for line in lines))

@@ -1,4 +1,4 @@
-"""The panes of ``fairlane top``: for each its columns, what a cell says, and by what its lines are sorted."""
+"""The panes of ``fairlane top``: their columns, cells and sort keys."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -29,8 +29,8 @@ _SOURCES = {
 
 @dataclass(frozen=True, slots=True)
 class Column(Generic[Line]):
-    """``cell`` is what is shown of a line, ``key`` what lines are sorted by. Columns of numbers begin with
-    the largest. ``spare``: left out where a terminal is narrow, the highest first.
+    """A column: ``cell`` formats a line, ``key`` sorts lines. Columns of numbers begin with the largest.
+    ``spare``: a narrow terminal drops the highest first.
     """
 
     title: str
@@ -42,7 +42,7 @@ class Column(Generic[Line]):
 
 @dataclass(frozen=True, slots=True)
 class Pane(Generic[Line]):
-    """``name_of`` identifies lines while they move; ``lines`` are a snapshot's."""
+    """A table. ``name_of`` identifies lines while they move; ``lines`` takes them from a snapshot."""
 
     name: str
     columns: tuple[Column[Line], ...]
@@ -53,11 +53,11 @@ class Pane(Generic[Line]):
 
 
 ERROR_CHARS = 40
-"""Of a lane's last error, in its row; `fairlane lanes show` has all of it."""
+"""Characters of a lane's last error in its row; `fairlane lanes show` has the whole."""
 
 
 def _words(title: str, value: Callable[[Line], str], *, spare: int = 0) -> Column[Line]:
-    """A column of words, sorted by them."""
+    """A column of texts, sorted alphabetically."""
     return Column(title, lambda line, _: value(line), value, spare=spare)
 
 
@@ -68,7 +68,7 @@ def _number(
     *,
     spare: int = 0,
 ) -> Column[Line]:
-    """A column of numbers, sorted by them. One that is not known is a dash and counts as 0."""
+    """A column of numbers, sorted by value. An unknown number shows as a dash and counts as 0."""
 
     def cell(line: Line, _: int) -> str:
         known = value(line)
@@ -221,7 +221,7 @@ PANES: tuple[Pane[Any], ...] = (LANES, RUNS, TEAMS, WORKERS)
 
 
 def sorted_lines(pane: Pane[Line], snapshot: Snapshot, column: int, *, reverse: bool) -> list[Line]:
-    """The lines in order: numbers from the largest, words from A, or the other way round."""
+    """The lines in order: numbers from the largest, texts from A, or reversed."""
     wanted = pane.columns[column]
     lines = sorted(pane.lines(snapshot), key=pane.name_of)
     return sorted(lines, key=wanted.key, reverse=wanted.number is not reverse)

@@ -1,4 +1,4 @@
-"""What ``fairlane top`` shows: the whole deployment at one moment, in a handful of round trips."""
+"""Reads the data of ``fairlane top``: the whole deployment at one moment, in a few round trips."""
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -18,14 +18,14 @@ from fairlane.store.write.lanes.lane_history import FINE, Sample, refused_share,
 from fairlane.store.write.workers import Beat
 
 MOST_RUNS = 500
-"""The newest active runs are read; of a deployment that has more, the others are counted."""
+"""Most active runs that are read, the newest; any others are only counted."""
 
 LINGER_MS = 60_000
-"""A run that has ended while it was watched is shown for so long."""
+"""Milliseconds for which a run that ended during the view stays visible."""
 
 
 class LaneLine(NamedTuple):
-    """A lane, calls started in the last minute, and the share of 429s; ``None`` where that is not known."""
+    """A lane, its calls started in the last minute, and its share of 429s; ``None``: unknown."""
 
     report: LaneReport
     used_per_minute: int | None
@@ -33,20 +33,20 @@ class LaneLine(NamedTuple):
 
 
 class RunLine(NamedTuple):
-    """A run, and how many of its jobs end a second; ``None`` until two moments have been seen."""
+    """A run, and how many of its jobs end per second; ``None`` before the second snapshot."""
 
     status: RunStatus
     per_second: float | None
 
     @property
     def left_s(self) -> float | None:
-        """Seconds until it is over at that pace."""
+        """Seconds until its end at that rate."""
         left = self.status.jobs - self.status.jobs_done
         return left / self.per_second if self.per_second and left > 0 else None
 
 
 class TeamLine(NamedTuple):
-    """A team: its weight, its active runs, and its budget that is used up most."""
+    """A team: its weight, its active runs, and its most used budget."""
 
     team: str
     weight: float
@@ -65,9 +65,8 @@ class WorkerLine(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Snapshot:
-    """A deployment at ``now_ms`` (server time). ``active`` runs there are in all; ``runs`` may be fewer.
-
-    ``leader`` is ``None`` where nobody leads; ``hidden`` says what this user may not read.
+    """A deployment at ``now_ms`` (server time). ``active`` counts all active runs; ``runs`` may be fewer.
+    ``leader`` is ``None`` without a leader; ``hidden`` names what this user may not read.
     """
 
     deployment: str
@@ -82,7 +81,7 @@ class Snapshot:
 
 
 class Reader:
-    """Reads snapshots, and remembers between them what a rate needs."""
+    """Reads snapshots, and remembers the counts that rates need."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment = deployment
@@ -91,7 +90,7 @@ class Reader:
         self._rates: dict[RunRef, Rate] = {}
 
     def read(self) -> Snapshot:
-        """How everything stands now."""
+        """Read a snapshot."""
         d, hidden = self._deployment, list[str]()
         now_ms = d.now_ms()
         active = self._active(hidden)
@@ -115,7 +114,7 @@ class Reader:
         )
 
     def _active(self, hidden: list[str]) -> list[RunRef]:
-        """All active runs; those of the own team where no more may be read."""
+        """All active runs; only those of this user's team if others are not readable."""
         d = self._deployment
         found = if_allowed(d.run_states.active, None)
         if found is not None:
@@ -127,7 +126,7 @@ class Reader:
     def _statuses(
         self, refs: Sequence[RunRef], now_ms: int
     ) -> tuple[dict[RunRef, RunStatus], Counter[tuple[str, str]]]:
-        """How these runs stand, and what they have queued, by team and lane; not what is long over."""
+        """The statuses of these runs, except long finished ones, and their queued jobs by team and lane."""
         ordered = sorted(refs, key=lambda ref: (ref.run, ref.team))
         found: dict[RunRef, RunStatus] = {}
         for ref, run in zip(ordered, self._deployment.run_states.read(ordered), strict=True):
@@ -145,7 +144,7 @@ class Reader:
         return found, queued
 
     def _learn_names(self, refs: Sequence[RunRef], active: set[RunRef]) -> None:
-        """Keep the names of runs that are shown: those, and runs that have ended since they were."""
+        """Keep the names of visible runs: ``refs``, and earlier ones that have ended."""
         self._names = {ref: name for ref, name in self._names.items() if ref in refs or ref not in active}
         self._rates = {ref: rate for ref, rate in self._rates.items() if ref in self._names}
         unknown = [ref for ref in refs if ref not in self._names]
@@ -182,7 +181,7 @@ class Reader:
         *,
         alone: bool,
     ) -> tuple[TeamLine, ...]:
-        """All teams that are known; ``alone``: the own one, which may read no other's budgets."""
+        """All known teams; ``alone``: only this user's team, which may not read others' budgets."""
         d = self._deployment
         stated = dict(d.weights)
         registry = d.registry
@@ -205,7 +204,7 @@ class Reader:
         )
 
     def _leader(self, now_ms: int) -> LeaderView | None:
-        """``None`` also where this user may not ask."""
+        """The leader; ``None`` also if this user may not read it."""
         read: Callable[[], LeaderView | None] = self._deployment.reader.leader
         leader = if_allowed(read, None)
         return leader if leader is not None and leader.until_ms > now_ms else None
@@ -218,7 +217,7 @@ def _activity(samples: Sequence[Sample] | None, now_ms: int) -> tuple[int | None
 
 
 def _worst(allowances: Sequence[Allowance]) -> dict[str, Allowance]:
-    """Of each team's budgets the one of which most is used."""
+    """Each team's most used budget."""
     found: dict[str, Allowance] = {}
     for each in allowances:
         if each.team not in found or each.share > found[each.team].share:

@@ -1,4 +1,4 @@
-"""Draws ``fairlane top`` until its user leaves, and does what they ask for."""
+"""Draws ``fairlane top`` until its user quits, and executes their commands."""
 
 import os
 import shutil
@@ -20,11 +20,11 @@ from fairlane.top.reading import Reader, Snapshot
 from fairlane.top.terminal import Terminal
 
 AGAIN_S = 1.0
-"""Redis that does not answer is asked again after so long."""
+"""Seconds before the next read while Redis does not answer."""
 
 
 def window(terminal: int) -> os.terminal_size:
-    """Its columns and lines. A terminal that states none, as containers have them, gets the usual ones."""
+    """A terminal's columns and lines; the usual ones for a terminal that reports none, as in containers."""
     stated = os.get_terminal_size(terminal)
     return stated if all(stated) else shutil.get_terminal_size()
 
@@ -38,7 +38,7 @@ class Top:
         self._silent_since_s: float | None = None
 
     def run(self) -> None:
-        """Show it until the user leaves. Raises `NoTerminal`, and `Interrupted` for a signal."""
+        """Run until the user quits. Raises `NoTerminal`, and `Interrupted` for a signal."""
         snapshot, due_s = self._reader.read(), monotonic() + self._interval_s
         with Terminal.opened(self._enter, self._leave) as terminal:
             while not self._controls.left:
@@ -63,7 +63,7 @@ class Top:
         return snapshot
 
     def _press(self, key: str, snapshot: Snapshot) -> bool:
-        """Whether that changed something of the deployment."""
+        """Handle a key; whether it changed the deployment."""
         act = self._controls.press(key, snapshot)
         if act is None:
             return False
@@ -98,7 +98,7 @@ class Top:
 
     def _draw(self, snapshot: Snapshot) -> None:
         frame = self._controls.shown(snapshot)
-        # What is exported as COLUMNS and LINES would stay as it is where the window is resized.
+        # Exported variables COLUMNS and LINES would hide that the window is resized.
         self._console.size = ConsoleDimensions(*window(sys.stdout.fileno()))
         with self._console:  # one write, so that nothing flickers
             self._console.control(Control.home())

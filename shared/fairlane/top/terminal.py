@@ -1,4 +1,4 @@
-"""Reads a terminal key by key, and restores it however the block ends."""
+"""Reads a terminal key by key, and restores it at the end of the block."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from fairlane.core.errors import NoTerminal
 
 READ_AT_ONCE = 1024
 PARTIAL_S = 0.05
-"""How long the rest of an escape sequence may take to come; then it was the key Esc."""
+"""Seconds for the rest of an escape sequence; after them it was the key Esc."""
 
 NAMED: Final = {
     b"\x1b[A": "up",
@@ -41,16 +41,16 @@ NAMED: Final = {
     b"\n": "enter",
     b" ": "space",
 }
-"""What terminals send for keys that are no letters (ECMA-48 and xterm)."""
+"""The sequences of terminals for other keys than letters (ECMA-48 and xterm)."""
 
 _KEY = re.compile(r"\x1b[\[O][^@-~]*[@-~]?|.", re.DOTALL)
-"""An escape sequence, perhaps one that is cut off, or a character."""
+"""An escape sequence, which may be incomplete, or a character."""
 
 _RESIZED, _STOPPED = signal.SIGWINCH, signal.SIGTSTP
 
 
 def keys_in(data: bytes) -> Iterator[str]:
-    """The keys in what a terminal sent: names of `NAMED`, or the character; nothing for others."""
+    """The keys in a terminal's bytes: names of `NAMED`, or characters; skips other sequences."""
     for key in _KEY.findall(data.decode(errors="surrogateescape")):
         name = NAMED.get(key.encode(errors="surrogateescape")) or key
         if name.isprintable():
@@ -58,42 +58,41 @@ def keys_in(data: bytes) -> Iterator[str]:
 
 
 class Terminal:
-    """Keys, and the signals that come between them. Use it inside `opened`."""
+    """Keys and signals of a terminal. Use it inside `opened`."""
 
     def __init__(self, enter: Callable[[], None], leave: Callable[[], None]) -> None:
-        """``enter`` and ``leave`` take and restore the screen, also around Ctrl-Z."""
-        import termios  # where there is none, as on Windows, the rest of the command line works
+        """``enter`` sets up the screen and ``leave`` restores it, also around Ctrl-Z."""
+        import termios  # imported here, so that the rest of the command line works on Windows
         import tty
 
         self._termios, self._tty, self._enter, self._leave = termios, tty, enter, leave
         self._input = sys.stdin.fileno()
         self._before = termios.tcgetattr(self._input)
         self._woken, self._wake = os.pipe()
-        self._noted: list[int] = []
+        self._signals: list[int] = []
 
     @classmethod
     @contextmanager
     def opened(cls, enter: Callable[[], None], leave: Callable[[], None]) -> Iterator[Terminal]:
-        """The terminal as keys come from it; as it was when the block ends. Raises `NoTerminal`."""
+        """Set the terminal to read keys, and restore it after the block. Raises `NoTerminal`."""
         if not (sys.stdin.isatty() and sys.stdout.isatty()) or sys.platform == "win32":
             raise NoTerminal
         made = cls(enter, leave)
         handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, _RESIZED, _STOPPED)
-        before = {number: signal.signal(number, made._note) for number in handled}
-        made._take()
+        before = {number: signal.signal(number, made._on_signal) for number in handled}
+        made._set_up()
         try:
             yield made
         finally:
-            made._give_back()
+            made._restore()
             for number, handler in before.items():
                 signal.signal(number, handler)
             os.close(made._woken)
             os.close(made._wake)
 
     def keys(self, seconds: float) -> list[str] | None:
-        """Keys that come within that time, at once where some are there; ``None`` where the size has changed.
-
-        Raises `Interrupted` for Ctrl-C, SIGTERM and SIGHUP, and where nobody holds the terminal any more.
+        """The next keys, within ``seconds``; ``None`` if the size has changed. Raises `Interrupted` for
+        Ctrl-C, SIGTERM and SIGHUP, and if the terminal is closed.
         """
         ready, _, _ = select.select([self._input, self._woken], [], [], max(0.0, seconds))
         if self._woken in ready:
@@ -114,8 +113,8 @@ class Terminal:
 
     def _answer_signals(self) -> list[str] | None:
         resized = False
-        while self._noted:
-            number = self._noted.pop(0)
+        while self._signals:
+            number = self._signals.pop(0)
             if number == _STOPPED:
                 self._stop()
                 resized = True
@@ -127,22 +126,22 @@ class Terminal:
 
     def _stop(self) -> None:
         """Handle Ctrl-Z: restore the shell's terminal, and resume when the shell resumes the process."""
-        self._give_back()
+        self._restore()
         handler = signal.signal(_STOPPED, signal.SIG_DFL)
         signal.raise_signal(_STOPPED)
         signal.signal(_STOPPED, handler)
-        self._take()
+        self._set_up()
 
-    def _take(self) -> None:
+    def _set_up(self) -> None:
         self._tty.setcbreak(self._input, self._termios.TCSADRAIN)
         self._enter()
 
-    def _give_back(self) -> None:
+    def _restore(self) -> None:
         try:
             self._leave()
         finally:
             self._termios.tcsetattr(self._input, self._termios.TCSADRAIN, self._before)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
-        self._noted.append(number)
+    def _on_signal(self, number: int, _: FrameType | None) -> None:
+        self._signals.append(number)
         os.write(self._wake, b"!")

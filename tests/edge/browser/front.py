@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from fairlane.embedded.guard import Guard
-from fairlane.embedded.ports import LOOPBACK, answers, wished_or_free
+from fairlane.embedded.ports import LOOPBACK, answers, preferred_or_free
 from fairlane.embedded.processes import Process
 from tests.support.cluster import Cluster
 from tests.support.wait import wait_until
@@ -17,7 +17,7 @@ UP_S, DOWN_S = 30.0, 10.0
 @contextmanager
 def front(deployment: Cluster, options: Sequence[str] = ()) -> Iterator[str]:
     """Where it answers; ``options`` are those of ``fairlane flower``."""
-    port, guard = next(wished_or_free(None)), Guard()
+    port, guard = next(preferred_or_free(None)), Guard()
     process = Process(
         "flower",
         [*deployment.stack.plan.flower_command(port), *options],

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, read_evaluation
 from fairlane.apps.promptfoo.reading.earlier import unpassed
 from fairlane.apps.promptfoo.reading.filters import Filters, metadata_of
 from tests.edge.promptfoo.test_promptfoo_verdicts import promptfoo
@@ -60,7 +60,7 @@ def test_the_same_outputs_are_asked_for(promptfoo: Promptfoo, tmp_path: Path) ->
             filters["failing"] = unpassed(first, filters["failing"])
         if "metadata" in filters:
             filters["metadata"] = metadata_of(filters["metadata"])
-        evaluation = read_evaluation(path, Wishes(frozenset(), filters=Filters(**filters)))
+        evaluation = read_evaluation(path, CliOptions(frozenset(), filters=Filters(**filters)))
         made = [row for run in evaluation.runs for row in run.rows or ()]
         assert list(dict.fromkeys(row["word"] for row in made)) == [word for _, word in order], options
         assert len(made) == len(theirs), options

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.answering import answers, unscored
-from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, read_evaluation
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
@@ -102,7 +102,7 @@ def _ours(path: Path) -> list[tuple[Any, bool, dict[str, float]]]:
     """Output, verdict and named scores of each, as `Runner` makes them."""
     found = []
     with Programs() as programs:
-        evaluation = read_evaluation(path, Wishes(frozenset()), programs)
+        evaluation = read_evaluation(path, CliOptions(frozenset()), programs)
         hooks = evaluation.results
         assert hooks is not None
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from fairlane.apps.promptfoo.answering import answers, as_called
-from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, read_evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from tests.edge.promptfoo.test_promptfoo_verdicts import promptfoo
@@ -93,7 +93,7 @@ def test_programs_and_echo_answer_as_they_do_under_promptfoo(promptfoo: Promptfo
 
 def _ours(path: Path) -> dict[tuple[str, str], tuple[bool, Any]]:
     """Whether each output passes, and the output, by the provider's label and the test's description."""
-    evaluation = read_evaluation(path, Wishes(frozenset()))
+    evaluation = read_evaluation(path, CliOptions(frozenset()))
     found: dict[tuple[str, str], tuple[bool, Any]] = {}
     with Programs() as programs:
         scorer = Scorer(evaluation.texts, programs, _unasked)

@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from fairlane.apps.promptfoo.evaluation import Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, read_evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from tests.support.promptfoo import path_with_node, record
 from tests.support.promptfoo_cases import CASES
 from tests.support.promptfoo_command import Promptfoo, find_promptfoo
 
-ECHO = Wishes(frozenset({"openai"}), {"echo": "openai:echo"})
+ECHO = CliOptions(frozenset({"openai"}), {"echo": "openai:echo"})
 NODE = path_with_node()
 
 pytestmark = pytest.mark.promptfoo

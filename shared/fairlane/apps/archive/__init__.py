@@ -1,4 +1,4 @@
-"""The archive: finished runs in a database, as long as it is kept, read as if they were still in Redis.
+"""The archive: keeps finished runs in a database, where readers find them as if they were still in Redis.
 
 Client and scheduler find it through an entry point; it imports the client and the rooms below.
 """

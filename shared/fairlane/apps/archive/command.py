@@ -1,4 +1,4 @@
-"""``fairlane archive``: finished runs go into a database, and Redis keeps a stub of each."""
+"""``fairlane archive``: moves finished runs into a database; Redis keeps a stub of each."""
 
 from collections.abc import Iterable
 from typing import Annotated
@@ -15,7 +15,7 @@ from fairlane.model.run import RunRef
 
 app = typer.Typer()
 
-SAID = {
+RESULT_TEXTS = {
     Moved.MOVED: "is in the archive",
     Moved.MOVED_BEFORE: "was in the archive already",
     Moved.RUNNING: "is not finished: it stays where it is",
@@ -64,5 +64,5 @@ def _move(deployment: Deployment, wanted: Iterable[str], *, finished: bool) -> d
         refs = [RunRef(team, find_run(deployment, each).id) for each in wanted]
     for ref in refs:
         results[ref.run] = moved = mover.move(ref)
-        say(f"run {ref.run} {SAID[moved]}")
+        say(f"run {ref.run} {RESULT_TEXTS[moved]}")
     return results

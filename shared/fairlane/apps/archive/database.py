@@ -15,8 +15,8 @@ from fairlane.core.redaction import MASK, mask_text
 
 FIELD = "archive.url"
 BUSY_S = 30.0
-"""How long a writer of a SQLite file waits for another one."""
-SAID_CHARS = 300
+"""Seconds for which a writer of a SQLite file waits for another one."""
+MOST_ERROR_CHARS = 300
 
 _REMEDY = "Give one as sqlite:///runs.db or postgresql+psycopg://user:password@host/name"
 
@@ -38,28 +38,28 @@ class Database:
 
     @contextmanager
     def writing(self) -> Iterator[Connection]:
-        """A transaction; the tables are there. Raises `ArchiveUnavailable` and `ArchiveTooNew`."""
+        """A transaction; creates missing tables first. Raises `ArchiveUnavailable` and `ArchiveTooNew`."""
         if not self._created:
-            with self._telling(), self.engine.begin() as connection:
+            with self._without_secrets(), self.engine.begin() as connection:
                 schema.create(connection)
             self._created = True
-        with self._telling(), self.engine.begin() as connection:
+        with self._without_secrets(), self.engine.begin() as connection:
             yield connection
 
     @contextmanager
     def reading(self) -> Iterator[Connection | None]:
         """A connection, or ``None`` where nothing was ever archived. Raises as `writing` does."""
-        with self._telling(), self.engine.connect() as connection:
+        with self._without_secrets(), self.engine.connect() as connection:
             self._created = self._created or schema.exists(connection)
             yield connection if self._created else None
 
     def close(self) -> None:
-        """Close what is open."""
+        """Close all connections."""
         self.engine.dispose()
 
     def _engine(self) -> Engine:
         try:
-            # Parameters are people's data: they are no part of an error.
+            # Parameters are users' data, and must not show in errors.
             engine = create_engine(self._url, hide_parameters=True, **_options(self._url))
         except ImportError as missing:
             name = missing.name or "its driver"
@@ -72,23 +72,23 @@ class Database:
         return engine
 
     @contextmanager
-    def _telling(self) -> Iterator[None]:
+    def _without_secrets(self) -> Iterator[None]:
         try:
             yield
         except SQLAlchemyError as error:
-            # The chain of causes would bring back what is left out here: statements, the URL's parts.
+            # Chained causes would show statements and parts of the URL.
             raise ArchiveUnavailable(self._message_of(error)) from None
 
     def _message_of(self, error: SQLAlchemyError) -> str:
         cause = getattr(error, "orig", None) or error
-        text = str(cause).strip().partition("\n")[0][:SAID_CHARS]
+        text = str(cause).strip().partition("\n")[0][:MOST_ERROR_CHARS]
         for secret in self._secrets:
             text = text.replace(secret, MASK)
         return f"{type(cause).__name__}: {mask_text(text)}"
 
 
 def _options(url: URL) -> dict[str, Any]:
-    """How connections are kept: one for a database in memory, none for a file of SQLite, else two."""
+    """Pool sizes: one connection for a database in memory, none for a file of SQLite, else two."""
     if url.get_backend_name() != "sqlite":
         return {"pool_size": 2, "pool_pre_ping": True}
     if url.database in (None, "", ":memory:"):
@@ -112,7 +112,7 @@ def _refused(problem: str) -> ConfigurationError:
 
 
 def _secrets_of(url: SecretStr, parsed: URL) -> list[str]:
-    """Texts that an error may not hold, the longest first."""
+    """Secrets that an error must not show, the longest first."""
     found = {url.get_secret_value()}
     if parsed.password:
         password = str(parsed.password)

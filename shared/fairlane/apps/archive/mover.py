@@ -28,25 +28,29 @@ class RunMover:
         self,
         deployment: Deployment,
         archive: Access,
-        keep_on: Callable[[], None] = lambda: None,
+        checkpoint: Callable[[], None] = lambda: None,
         auditor: Auditor = UNNAMED,
     ) -> None:
-        """``keep_on`` is called before each portion, and raises to break off; ``auditor`` is who moves."""
-        # What is to be copied is read from Redis and nowhere else.
-        self._deployment, self._archive, self._keep_on = replace(deployment, archive=None), archive, keep_on
+        """``checkpoint`` is called before each portion, and raises to stop; ``auditor`` signs the move."""
+        # Copies come from Redis, never from the archive.
+        self._deployment, self._archive, self._keep_on = (
+            replace(deployment, archive=None),
+            archive,
+            checkpoint,
+        )
         self._stubs = ArchiveStubs(deployment.redis, deployment.keys, auditor)
         self._runs = Runs(deployment.redis, deployment.keys, 0)
         self._done: dict[str, set[RunRef]] = {}
 
     def move(self, ref: RunRef) -> Moved:
-        """Copy a finished run and leave its stub; what is no run to be moved is left as it is.
+        """Copy a finished run and leave its stub; other runs stay as they are.
 
         Raises `RunNotFound`, `ArchiveUnavailable`, `ArchiveTooNew`, `StoreUnavailable`.
         """
         with self._deployment.answering():
             state, plan = self._stubs.remains(ref)
             if not state:
-                self._archive.stored.overview(ref)  # raises where it is not there either
+                self._archive.stored.overview(ref)  # raises where the archive lacks it, too
                 return Moved.MOVED_BEFORE
             if "archived" in state:
                 return Moved.MOVED_BEFORE
@@ -61,11 +65,11 @@ class RunMover:
                 if self._archive.stored.begin(run):
                     self._copy(run)
             except RunArchived:
-                return Moved.MOVED_BEFORE  # somebody else was faster
+                return Moved.MOVED_BEFORE  # another process was faster
             return _moved(ref, self._stubs.leave(ref, int(state["finished_ms"])))
 
     def due(self, team: str, finished_by_ms: int) -> Iterator[RunRef]:
-        """The team's runs that were finished by then and are to be moved, the oldest first."""
+        """The team's runs to move that finished by then (server milliseconds), the oldest first."""
         listed = self._stubs.listed(team)
         done = self._done[team] = self._done.get(team, set()).intersection(listed)
         for brief in self._stubs.briefs([ref for ref in listed if ref not in done]):
@@ -116,7 +120,9 @@ class RunMover:
         ]
 
     def _results(self, run: Finished, jobs: Sequence[range]) -> list[list[bytes | None]]:
-        """What is stored of jobs. It is read after the records: if it is there, those were whole, too."""
+        """The stored results of jobs. Read them after the records: if they still exist, the records were
+        complete.
+        """
         stored = self._stubs.results(run.ref, [job for stretch in jobs for job in stretch])
         rest = iter(stored)
         return [list(islice(rest, len(stretch))) for stretch in jobs]
@@ -136,6 +142,6 @@ def _moved(ref: RunRef, left: StubOutcome) -> Moved:
         case StubOutcome.STUB_BEFORE:
             return Moved.MOVED_BEFORE
         case StubOutcome.NO_RUN:
-            return Moved.MOVED  # it has expired since: the archive has it all the same
+            return Moved.MOVED  # it has expired since, but the archive has it
         case StubOutcome.NOT_FINISHED:
             raise FairlaneError(f"run {ref.run} has changed while it was copied; it will be copied again")

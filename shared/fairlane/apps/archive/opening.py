@@ -1,4 +1,4 @@
-"""The archive in a database: what client and scheduler ask of it."""
+"""The archive in a database, with the interface that client and scheduler use."""
 
 from collections.abc import Callable, Iterable, Sequence
 
@@ -52,7 +52,7 @@ class EitherRuns(RunReader):
 
 
 class EitherRecords(RecordReader):
-    """Reads records from Redis until they are no longer there; a run may be moved while it is read."""
+    """Reads records from Redis, then from the archive: a run may be moved while it is read."""
 
     def __init__(self, redis: RedisClient, keys: Keys, spec: RunSpec, archive: Access) -> None:
         super().__init__(redis, keys, spec)
@@ -101,7 +101,10 @@ class Archive(Access):
         return EitherSessions(redis, keys, spec, self)
 
     def mover(
-        self, deployment: Deployment, keep_on: Callable[[], None] = lambda: None, auditor: Auditor = UNNAMED
+        self,
+        deployment: Deployment,
+        checkpoint: Callable[[], None] = lambda: None,
+        auditor: Auditor = UNNAMED,
     ) -> RunMover:
         """Moves runs of ``deployment``'s Redis into this database; see `RunMover`."""
-        return RunMover(deployment, self, keep_on, auditor)
+        return RunMover(deployment, self, checkpoint, auditor)

@@ -19,7 +19,7 @@ _RECORD, _SESSION = TypeAdapter(Record), TypeAdapter(SessionRecord)
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """A finished run beside its records: its plan as JSON and the fields of its state."""
+    """A finished run without its records: its plan as JSON and the fields of its state."""
 
     spec: RunSpec
     plan: str
@@ -59,7 +59,7 @@ def plain_json(value: Any) -> str:
 
 
 def plain_text(text: str) -> str:
-    """The text as every database takes it."""
+    """The text in a form that every database takes."""
     return text.replace("\0", "").encode("utf-8", "replace").decode()
 
 

@@ -91,13 +91,13 @@ def insert_into(dialect: str, table: Table) -> Insert:
 
 
 def upsert(dialect: str, table: Table) -> Insert:
-    """Insert, or write over the row of that key: the same rows twice are there once."""
+    """Insert, or overwrite the row with that key, so that rows can be written twice."""
     insert = insert_into(dialect, table)
     return insert.on_conflict_do_update(index_elements=_keys(table), set_=_renewed(insert, table))
 
 
 def upsert_run(dialect: str) -> Insert:
-    """`upsert` of a run whose copy begins; what another process has made whole meanwhile stays whole."""
+    """`upsert` of a run whose copy begins; a copy that another process has completed stays complete."""
     insert = insert_into(dialect, runs)
     same = case((runs.c.finished_ms == insert.excluded.finished_ms, runs.c.archived_ms), else_=None)
     renewed = _renewed(insert, runs) | {"archived_ms": same}
@@ -127,7 +127,7 @@ def create(connection: Connection) -> None:
     if exists(connection):
         return
     if connection.dialect.name == "postgresql":
-        # There, two that create a table if it does not exist may both find that it does not.
+        # In PostgreSQL two concurrent CREATE TABLE IF NOT EXISTS may both find no table, and one fails.
         connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
     for table in metadata.sorted_tables:
         connection.execute(CreateTable(table, if_not_exists=True))

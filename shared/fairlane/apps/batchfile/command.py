@@ -30,7 +30,7 @@ BESIDE = "beside the output, ….errors.jsonl, if there are any"
 
 @dataclass(frozen=True, slots=True)
 class Batch:
-    """The options that say what is asked, and which files are written."""
+    """Options: the requests or their run, the model, and the files to write."""
 
     output: Annotated[Path, typer.Option("--output", "-o", metavar="FILE")]
     """File for the answers. It appears once it is complete."""
@@ -115,7 +115,7 @@ def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
 
 
 def _model(model: str | None, connection: str | None) -> str:
-    """What is asked for each line."""
+    """The model of each line's request, or a template for it."""
     if (model is None) == (connection is None):
         raise typer.BadParameter("give --model MODEL, or --connection NAME to ask each line's own model")
     if connection is None:

@@ -1,6 +1,4 @@
-"""Reads a batch's requests as rows, and says of every line what is wrong with it, its body
-included, before anything runs.
-"""
+"""Reads a batch's requests as rows, and reports the errors of all lines and bodies before anything runs."""
 
 from __future__ import annotations
 
@@ -13,7 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fairlane.core.errors import BatchFileError, SubmissionError
-from fairlane.datasets.lines import Broken, numbered_lines, unique
+from fairlane.datasets.lines import MalformedFile, numbered_lines, unique_keys
 from fairlane.datasets.row_json import check_row
 from fairlane.datasets.rows import MAX_ROW_BYTES
 from fairlane.pipeline.requests import (
@@ -29,7 +27,7 @@ ID_FIELD, REQUEST_FIELD = "custom_id", "body"
 METHOD = "POST"
 MOST_PROBLEMS = 20
 MOST_SUSPECTS = 10_000
-"""Digests that occur twice and are compared: far more than are reported."""
+"""Most repeated digests whose ids are compared: far more than errors reported."""
 
 _SORTED_BY = 3
 """Bits by which digests are sorted in eight parts, one in memory at a time."""
@@ -45,8 +43,8 @@ _NEEDS_STATE = ("previous_response_id", "conversation")
 def check_batch(path: Path, *, own_models: bool) -> int:
     """How many requests a file holds. Reads all of it; about 20 bytes a request are in memory.
 
-    ``own_models``: each line's own model is to be asked. Raises `BatchFileError` with what is wrong, and
-    `SubmissionError` where the file cannot be read.
+    ``own_models``: each request goes to the model in its body. Raises `BatchFileError` with what is wrong,
+    and `SubmissionError` where the file cannot be read.
     """
     problems: list[tuple[int, str]] = []
     digests = array("Q")
@@ -72,7 +70,8 @@ def check_batch(path: Path, *, own_models: bool) -> int:
 
 
 def read_batch(path: Path, *, own_models: bool) -> Iterator[dict[str, Any]]:
-    """The requests as rows of ``custom_id`` and ``body``, one in memory at a time; of no chat, also ``url``.
+    """The requests as rows of ``custom_id`` and ``body``, one in memory at a time; also ``url`` unless it is
+    a chat's.
 
     Raises `BatchFileError` at the first line that `check_batch` would not have let pass.
     """
@@ -87,14 +86,14 @@ def read_batch(path: Path, *, own_models: bool) -> Iterator[dict[str, Any]]:
 
 
 def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, str]]:
-    """Lines that are not blank. One that is no text ends them: it is added to ``problems``."""
+    """Lines that are not blank. It ends at a line that is not text, and adds that to ``problems``."""
     number = 0
     with _opened(path) as file:
         try:
             for number, line in numbered_lines(file):
                 if not line.isspace():
                     yield number, line
-        except Broken as error:
+        except MalformedFile as error:
             problems.append((number + 1, f"{error}. {error.remedy}"))
         except OSError as error:
             problem = f"cannot be read after line {number}: {error.strerror}"
@@ -113,8 +112,8 @@ def _opened(path: Path) -> BinaryIO:
 def _read(line: str, *, own_models: bool) -> tuple[list[str], dict[str, Any] | None]:
     """What is wrong with a line, and its row where it is an object."""
     try:
-        given = json.loads(line, object_pairs_hook=unique)
-    except Broken as error:
+        given = json.loads(line, object_pairs_hook=unique_keys)
+    except MalformedFile as error:
         return [f"{error}. {error.remedy}".removesuffix(".")], None
     except (ValueError, RecursionError) as error:
         return [f"is no JSON: {error}. Write one JSON object a line"], None
@@ -123,7 +122,7 @@ def _read(line: str, *, own_models: bool) -> tuple[list[str], dict[str, Any] | N
     url, row = given.get(URL_FIELD), {field: given.get(field) for field in (ID_FIELD, REQUEST_FIELD)}
     if url != CHAT_URL:
         row[URL_FIELD] = url
-    # Of an unknown API, nobody can say what its body should be.
+    # The body of an unknown API cannot be checked.
     bodies = body_problems(url, row[REQUEST_FIELD], own_models=own_models) if url in ENDPOINTS else ()
     return [*_envelope(given), *bodies, *_content(row, line)], row
 
@@ -140,7 +139,7 @@ def _envelope(given: dict[str, Any]) -> Iterator[str]:
 
 
 def _content(row: dict[str, Any], line: str) -> Iterator[str]:
-    """What no row may hold, whatever it means."""
+    """Problems of any row: content that none may hold, and its size."""
     try:
         check_row(row, 1)
         size = len(json.dumps(row, ensure_ascii=False).encode()) if len(line) > MAX_ROW_BYTES // 4 else 0
@@ -157,7 +156,7 @@ def _digest(name: str) -> int:
 
 
 def _twice(digests: array[int]) -> set[int]:
-    """Those that occur more than once; of very many, some.
+    """Digests that occur more than once, at most `MOST_SUSPECTS`.
 
     They are sorted in parts, by their first bits: a sorted list takes five times the memory of the array.
     """
@@ -184,7 +183,7 @@ def _repeated(path: Path, suspects: set[int]) -> Iterator[tuple[int, str]]:
 
 
 def body_problems(url: str, body: object, *, own_models: bool) -> Iterator[str]:
-    """What is wrong with a body, each with its remedy. ``own_models``: its own model is to be asked."""
+    """The problems of a body, each with its remedy. ``own_models``: the body must name a model."""
     if not isinstance(body, dict):
         yield f"body is {shown(body)}. Write the {_KINDS[url]} there, as an object"
         return

@@ -1,4 +1,4 @@
-"""Writes a run's records as the Batch API's output and error lines, in files that are whole or not there."""
+"""Writes a run's records as the Batch API's output and error lines, in files that are complete or absent."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -18,7 +18,7 @@ from fairlane.pipeline.requests import EMBEDDINGS_URL, RESPONSES_URL, URL_FIELD
 _SUFFIXES = (".jsonl", ".ndjson", ".json")
 
 _BODIES = {EMBEDDINGS_URL: embeddings, RESPONSES_URL: response}
-"""What makes the answers of each API but chats'."""
+"""Makes the body of an answer, by the URL of every API but chat."""
 
 ERROR_CODES: Mapping[JobState, tuple[str, str]] = {
     JobState.FAILED: ("request_failed", "the request failed"),
@@ -27,7 +27,7 @@ ERROR_CODES: Mapping[JobState, tuple[str, str]] = {
     JobState.TIMED_OUT: ("batch_expired", "the run's time was over before this request was answered"),
     JobState.SKIPPED: ("request_skipped", "the run ended before this request was made"),
 }
-"""What an error line says of a request that has no answer, and in words where its record has none."""
+"""The code of an error line, and its message where the record has no error."""
 
 
 class Written(NamedTuple):
@@ -49,9 +49,9 @@ class BatchWriter:
     def write(self, records: Iterable[Record], output: Path, errors: Path, *, always: bool) -> Written:
         """Both files, in the order of the records, one record in memory at a time.
 
-        A file for errors is made where there is one, or ``always``; else an earlier one goes. Neither file is
-        touched unless both are whole. Raises ``OSError`` that names a file which cannot be written, and
-        `FairlaneError` for a run that is no batch.
+        It writes an errors file if there are errors, or ``always``; else it removes an earlier one. It
+        replaces files only once both are complete. Raises ``OSError`` that names a file which cannot be
+        written, and `FairlaneError` for a run that is no batch.
         """
         answers = failed = 0
         with ExitStack() as files:
@@ -82,7 +82,7 @@ class BatchWriter:
         return {**named, "response": response, "error": None}
 
     def error(self, record: Record) -> dict[str, Any]:
-        """The error line of a request that was not."""
+        """The error line of a request without an answer."""
         code, words = ERROR_CODES.get(record.state, (f"request_{record.state}", f"it is {record.state}"))
         problem = {"code": code, "message": record.error or words}
         return {**self._named(record), "response": None, "error": problem}
@@ -97,7 +97,7 @@ class BatchWriter:
 
 
 def default_errors(output: Path) -> Path:
-    """Where errors go that nobody has named a file for: ``out.jsonl`` → ``out.errors.jsonl``."""
+    """The default file for errors: ``out.jsonl`` → ``out.errors.jsonl``."""
     name = output.stem if output.suffix.lower() in _SUFFIXES else output.name
     return output.with_name(f"{name}.errors.jsonl")
 

@@ -1,4 +1,4 @@
-"""``fairlane estimate``: what a run would take, without submitting it."""
+"""``fairlane estimate``: estimates a run without submitting it."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -26,7 +26,7 @@ _LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
 
 @dataclass(frozen=True, slots=True)
 class Expected:
-    """The options that say what the caller knows of the dataset and of the answers."""
+    """Options: what the caller knows about the dataset and the answers."""
 
     rows: Annotated[int | None, typer.Option(min=1, metavar="N")] = None
     """How many rows there are: then only the first ones are read."""
@@ -67,7 +67,7 @@ def estimate(
 
 
 class _Rows:
-    """Rows that nothing reads after the estimate: so they may come from a pipe, which is read once."""
+    """Rows that only the estimate reads, so that they may come from a pipe."""
 
     def __init__(self, dataset: Dataset) -> None:
         self._dataset = dataset

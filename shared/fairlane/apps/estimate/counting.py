@@ -1,6 +1,5 @@
-"""The calls that a run would make of a dataset, by those of a sample of its rows.
-
-A row's earlier turns are as many as there are in its conversation, each like another row's.
+"""Counts the calls that a run would make, from a sample of its dataset's rows. A row has as many earlier
+turns as its conversation, each rendered from another row of the sample.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ RENDERED_TURNS = 500
 """Turns of a conversation that are rendered. Later ones count as much as the last of these."""
 
 ROWS_TRIED = 3
-"""Rows that are tried for a turn. If none can be rendered behind so many turns, the conversation ends."""
+"""Rows that are tried for the next turn. If none can be rendered, the conversation ends."""
 
 
 @dataclass(slots=True)
@@ -45,7 +44,7 @@ class Use:
 
 @dataclass(slots=True)
 class Tally:
-    """What was counted, for the whole run; ``uses`` by model, and the lane where the run states one."""
+    """Counts for the whole run; ``uses`` are by model, and by the lane if the run states one."""
 
     uses: dict[tuple[str, str | None], Use] = field(default_factory=lambda: defaultdict(Use))
     tasks: float = 0.0
@@ -55,7 +54,7 @@ class Tally:
 
 
 class Counting:
-    """Renders a sample's calls. ``answer_tokens`` is how long an answer is, else as long as it may be."""
+    """Renders a sample's calls. ``answer_tokens``: length of an answer, by default the longest allowed."""
 
     def __init__(self, rendering: Rendering, sample: Sample, answer_tokens: int | None = None) -> None:
         self._rendering, self._sample, self._answer_tokens = rendering, sample, answer_tokens
@@ -63,7 +62,7 @@ class Counting:
         self._earlier = EarlierTurns(rendering, sample, self._output)
 
     def count(self) -> Tally:
-        """Each item that is rendered stands for those of its row's like, and for its repetitions."""
+        """Render the sample; each rendered item stands for its share of all rows, and for its repetitions."""
         spec, tally = self._spec, self._tally
         variants = list(product(range(max(1, len(spec.prompts))), range(max(1, len(spec.models)))))
         rows = self._sample.rows[: max(1, SAMPLED_ITEMS // len(variants))]
@@ -82,7 +81,7 @@ class Counting:
         return tally
 
     def _task(self, cell: Cell, row: Row, turns: int, times: float) -> str | None:
-        """The item's output; one that is yet to be made is right in length alone. ``None`` if it has none.
+        """The item's output: the row's own, or a placeholder of the expected length. ``None`` if it has none.
 
         ``turns``: how many turns of its conversation precede it.
         """
@@ -112,14 +111,14 @@ class Counting:
             self._tally.evaluations += times
 
     def _asked(self, row: Row) -> Iterator[Step]:
-        """Evaluations of a row's items, where every batch is answered in full."""
+        """The evaluations of a row's items that call a model, if every batch call scores all its criteria."""
         for step in self._spec.evals:
             alone = step.model.partition(":")[0] in self._rendering.plan.unstructured
             if is_judged(step, row) and not (step.batch and alone) and (alone or not step.after):
                 yield step
 
     def _sessions(self) -> None:
-        """A session has as many turns as there are rows to a session."""
+        """Count the calls for sessions, each of which has the mean number of rows."""
         spec, sample = self._spec, self._sample
         sessions = spec.sessions or sample.sessions
         if not spec.session_evals or not sessions:
@@ -159,9 +158,8 @@ class EarlierTurns:
         self._conversations: dict[tuple[int, int], list[dict[str, Any]]] = {}
 
     def recalled(self, cell: Cell, row: Row, turns: int) -> dict[str, Any] | None:
-        """What an item's prompt reads of earlier items; ``turns`` of its conversation precede it.
-
-        Raises `TemplateError` where no turn can be rendered so late: the prompt is too long by then.
+        """What an item's prompt reads of earlier items; ``turns`` of its conversation precede it. Raises
+        `TemplateError` where no prompt can be rendered after so many turns: it would be too long.
         """
         if not self._rendering.spec.order.remembers:
             return None

@@ -1,6 +1,5 @@
-"""Puts together what a sample's calls, the lanes and the prices say of a run that is not submitted.
-
-How long a lane needs follows from what it allows now; notes say what the numbers leave out.
+"""Estimates a run from the calls of a sample, the current limits of its lanes, and prices. Notes say what the
+numbers leave out.
 """
 
 from collections import defaultdict
@@ -39,10 +38,9 @@ def estimate_rows(
 def estimate(
     deployment: Deployment, spec: RunSpec, sample: Sample, *, answer_tokens: int | None = None
 ) -> Forecast:
-    """What a run of ``spec`` over the dataset of ``sample`` would take; nothing is written.
-
-    ``answer_tokens``: how long an answer is expected to be; left out, as long as the parameters allow.
-    Raises `TemplateError` where a template does not compile.
+    """Estimate a run of ``spec`` over the dataset of ``sample``; writes nothing. ``answer_tokens``: expected
+    length of an answer, by default the longest that the parameters allow. Raises `TemplateError` where a
+    template does not compile.
     """
     connections = deployment.settings.connections.items()
     tooled = tuple(name for name, each in connections if each.tooled)
@@ -66,7 +64,7 @@ def estimate(
         by_model[model] += use
     lanes, views, slots = _lanes(deployment, by_lane, spec.bounds.delay * 1000, spec.team)
     models = tuple(_model(model, use, deployment.settings.prices) for model, use in sorted(by_model.items()))
-    seconds = _whole(spec, tally, sample, lanes, views)
+    seconds = _run_seconds(spec, tally, sample, lanes, views)
     forecast = Forecast(
         rows=sample.count,
         items=sample.count * spec.cells_per_row,
@@ -79,7 +77,7 @@ def estimate(
         seconds=seconds,
         notes=(),
     )
-    return replace(forecast, notes=(*_of_run(forecast, spec, slots), *_of_lanes(forecast.lanes, views)))
+    return replace(forecast, notes=(*_run_notes(forecast, spec, slots), *_lane_notes(forecast.lanes, views)))
 
 
 def _lanes(
@@ -92,7 +90,7 @@ def _lanes(
     beats = if_allowed(deployment.beats, None)
     infos = [beat.info for beat in beats or () if not beat.info.stopping]
     slots = MANY_SLOTS if beats is None else sum(info.slots for info in infos)
-    # A lane that nobody has used is taken on by workers only once it is.
+    # Workers serve a lane only once it is used.
     serving = {lane: sum(info.slots for info in infos if lane in info.lanes) or slots for lane in names}
     lanes = tuple(
         forecast_lane(views[lane], uses[lane], serving[lane], queued[lane], gap_ms) for lane in names
@@ -100,14 +98,14 @@ def _lanes(
     return lanes, views, slots
 
 
-def _whole(
+def _run_seconds(
     spec: RunSpec,
     tally: Tally,
     sample: Sample,
     lanes: Sequence[LaneForecast],
     views: Mapping[str, LaneView],
 ) -> float | None:
-    """Lanes work side by side, so the slowest decides, or one of the run's own bounds, or a conversation."""
+    """Seconds for the whole run: those of its slowest lane, tightest bound or longest conversation."""
     known = [lane.seconds for lane in lanes if lane.seconds is not None]
     if len(known) < len(lanes):
         return None
@@ -165,7 +163,7 @@ def call_seconds(view: LaneView, calls: float) -> float:
 
 
 def _bounds(view: LaneView, calls: float, cost: Cost, slots: int, gap_ms: float) -> dict[Limit, float]:
-    """Milliseconds in the long run, by each limit that is known."""
+    """Milliseconds that the calls take under each known limit alone, in steady state."""
     found: dict[Limit, float] = {}
     limits: tuple[Limit, ...] = ("requests", "tokens", "input", "output", "day")
     for name in limits:
@@ -189,7 +187,7 @@ def _seconds(view: LaneView, calls: float, cost: Cost, slots: int, gap_ms: float
     return (max(0, last.at_ms - view.now_ms) + (view.latency_ms or 0.0)) / 1000
 
 
-def _of_run(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
+def _run_notes(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
     bounds, tokens, cost = spec.bounds, forecast.tokens, forecast.cost_usd
     if not slots:
         yield "no worker is up: the time assumes that slots are no limit"
@@ -207,7 +205,7 @@ def _of_run(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
         yield f"its budget_usd of {bounds.budget_usd:g} may stop it before it is done"
 
 
-def _of_lanes(lanes: tuple[LaneForecast, ...], views: Mapping[str, LaneView]) -> Iterator[str]:
+def _lane_notes(lanes: tuple[LaneForecast, ...], views: Mapping[str, LaneView]) -> Iterator[str]:
     for lane in lanes:
         view = views[lane.lane]
         if view.paused:

@@ -1,4 +1,4 @@
-"""Rows that stand for a dataset."""
+"""Samples the rows of a dataset."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ NO_ORDER = Order()
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """Some of a dataset's ``count`` rows, which make ``sessions``, at about.
+    """Some of a dataset's ``count`` rows, which form about ``sessions``.
 
     ``turns``: for each of ``rows``, how many rows of its conversation precede it; empty without
     conversations. ``longest``: how many rows the longest conversation has.
@@ -46,9 +46,9 @@ def take_sample(
 ) -> Sample:
     """At most ``most`` rows of a dataset; no more are held at a time.
 
-    Without ``count`` all rows are read, and each is as likely to be taken as another, by the same draw each
-    time. With it the first ones are taken, and no others are read. With conversations, a row is taken only if
-    its conversation is among the first `CONVERSATIONS_COUNTED`: the turns of others are not counted.
+    Without ``count`` it reads all rows, and draws among them with equal probability and a fixed seed. With
+    ``count`` it takes the first rows, and reads no others. With conversations, a row is taken only if its
+    conversation is among the first `CONVERSATIONS_COUNTED`: the turns of others are not counted.
     """
     if count is not None:
         return _first(rows, count, session_field, most, order)
@@ -120,7 +120,7 @@ class Distinct:
         self._smallest: set[int] = set()
 
     def add(self, value: object) -> None:
-        """``None`` is no value."""
+        """Add a value; ignores ``None``."""
         if value is None:
             return
         text = json.dumps(value, sort_keys=True, default=str)

@@ -1,4 +1,4 @@
-"""Answers of providers that are no models, ``echo`` and programs: made here, before a run scores them."""
+"""Calls providers that are not models (``echo`` and programs) in this process; a run scores their outputs."""
 
 import time
 from collections.abc import Mapping, Sequence
@@ -50,13 +50,13 @@ def as_called(record: Record) -> Record:
 
 
 def unscored(plan: PlannedRun, found: Answers) -> list[Record]:
-    """The records of outputs that no worker has anything to do with."""
+    """The records of outputs that need no evaluator on a worker."""
     (provider,) = plan.providers.values()
     return [as_called(_record(row[CALLED]["item"], row, provider, output=row[ANSWER])) for row in found.rows]
 
 
 def _called(provider: Provider, row: Mapping[str, Any], programs: Programs) -> tuple[Any, dict[str, Any]]:
-    """An output, and what is said of its call. Raises `ProgramError`."""
+    """A provider's output, and the model, cost and tokens of its call. Raises `ProgramError`."""
     asked, known = row[ASKED], {"provider": provider.model}
     if provider.answers is None or provider.answers.path is None:
         return asked, known

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
-from fairlane.apps.promptfoo.evaluation import Evaluation, Wishes, read_evaluation
+from fairlane.apps.promptfoo.evaluation import CliOptions, Evaluation, read_evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.earlier import Which, unpassed
 from fairlane.apps.promptfoo.reading.filters import Filters, metadata_of
@@ -34,7 +34,7 @@ SHOWN_REASONS = 160
 
 @dataclass(frozen=True, slots=True)
 class Given:
-    """The options that say what is evaluated, with which models and programs."""
+    """Options: the configuration, the models and programs for it, and the output file."""
 
     file: Annotated[Path, typer.Argument(metavar="FILE")] = Path("promptfooconfig.yaml")
     """A promptfoo configuration."""
@@ -110,7 +110,7 @@ class Chosen:
             )
         if failing is not None and (self.filter_failing_only or self.filter_errors_only):
             remedy = "Give --filter-failing alone: it has both."
-            raise SubmissionError("--filter-failing", str(failing), "has company", remedy)
+            raise SubmissionError("--filter-failing", str(failing), "excludes the other two", remedy)
         files: tuple[tuple[Path | None, Which], ...] = (
             (failing, "failing"),
             (self.filter_failing_only, "failing-only"),
@@ -159,7 +159,7 @@ def evaluate(
         say("no result of that file asks for another try: nothing was run")
         return
     with invocation.deployment() as deployment:
-        wishes = Wishes(
+        cli_options = CliOptions(
             deployment.known_connections(),
             provider_map,
             given.judge_model,
@@ -169,8 +169,8 @@ def evaluate(
             filters,
             hooks=not check,
         )
-        with Programs(python=wishes.python, allowed=wishes.programs) as programs:
-            evaluation = _read(given.file, wishes, programs)
+        with Programs(python=cli_options.python, allowed=cli_options.programs) as programs:
+            evaluation = _read(given.file, cli_options, programs)
             if check:
                 _describe(evaluation)
                 return
@@ -210,9 +210,9 @@ def _read_map(given: Sequence[str]) -> dict[str, str]:
     return found
 
 
-def _read(file: Path, wishes: Wishes, programs: Programs) -> Evaluation:
+def _read(file: Path, cli_options: CliOptions, programs: Programs) -> Evaluation:
     try:
-        evaluation = read_evaluation(file, wishes, programs)
+        evaluation = read_evaluation(file, cli_options, programs)
     except UnsupportedError as error:
         for problem in error.problems:
             complain(str(problem))

@@ -1,4 +1,4 @@
-"""A promptfoo configuration as the runs that it amounts to, or everything in it that is not supported."""
+"""Turns a promptfoo configuration into runs, or into a list of everything unsupported in it."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -17,8 +17,8 @@ from fairlane.apps.promptfoo.planning.plans import (
     MAX_PROMPTS,
     PlannedRun,
     Planner,
-    apart,
     distinct,
+    with_distinct_labels,
 )
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, CONVERSATION_ID, SERIAL, STORE_AS, RowMaker
 from fairlane.apps.promptfoo.programs.programs import Programs
@@ -34,7 +34,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.model.evaluators import Assertions, EvaluatorSpec
 
 ASSERTED = "assertions"
-"""The evaluator's name under which a record has the share of assertions that it meets."""
+"""Name of the evaluator whose score is the share of assertions that an output meets."""
 
 MAX_EVALUATORS = 50
 
@@ -55,8 +55,8 @@ _REMEDIES = {
 
 
 @dataclass(frozen=True, slots=True)
-class Wishes:
-    """What the command line says about a configuration."""
+class CliOptions:
+    """The command line's options for reading a configuration."""
 
     connections: frozenset[str] | None = None
     provider_map: Mapping[str, str] = field(default_factory=dict)
@@ -70,7 +70,7 @@ class Wishes:
 
 @dataclass(frozen=True, slots=True)
 class Evaluation:
-    """What a configuration amounts to. ``notes`` say what was left out without changing a result."""
+    """The rows, runs and hooks of a configuration. ``notes``: what was left out without changing a result."""
 
     name: str
     rows: Sequence[Mapping[str, Any]]
@@ -84,34 +84,36 @@ class Evaluation:
     results: ResultHooks | None = None
 
 
-def read_evaluation(path: Path, wishes: Wishes | None = None, programs: Programs | None = None) -> Evaluation:
+def read_evaluation(
+    path: Path, cli_options: CliOptions | None = None, programs: Programs | None = None
+) -> Evaluation:
     """The evaluation that a configuration describes. Raises `UnsupportedError` if it cannot be run.
 
-    Programs that make prompts, tests and variables run while it is read, and so do hooks that come before.
-    Give ``programs`` that stay open if hooks are to be called later, too.
+    Reading calls the programs that make prompts, tests and variables, and the ``before`` hooks. Give
+    ``programs`` that stay open if hooks are to be called later, too.
     """
-    wishes = wishes or Wishes()
+    cli_options = cli_options or CliOptions()
     if programs is not None:
-        return _Reader(path, wishes, programs).read()
-    with Programs(python=wishes.python, allowed=wishes.programs) as programs:
-        return _Reader(path, wishes, programs).read()
+        return _Reader(path, cli_options, programs).read()
+    with Programs(python=cli_options.python, allowed=cli_options.programs) as programs:
+        return _Reader(path, cli_options, programs).read()
 
 
 class _Reader:
     """Reads one configuration, part by part."""
 
-    def __init__(self, path: Path, wishes: Wishes, programs: Programs) -> None:
-        self._path, self._wishes, self._place = path, wishes, Place(path, Problems(), programs)
+    def __init__(self, path: Path, cli_options: CliOptions, programs: Programs) -> None:
+        self._path, self._wishes, self._place = path, cli_options, Place(path, Problems(), programs)
 
     def read(self) -> Evaluation:
         """The evaluation. Raises `UnsupportedError` with all problems."""
-        place, wishes = self._place, self._wishes
+        place, cli_options = self._place, self._wishes
         config = self._config()
         _check_names(config, place)
         environment = self._environment(config.get("env"))
         options, own = read_options(config, place)
-        filters = _filters(wishes.filters, own, place)
-        mapped = Providers(wishes.connections, wishes.provider_map)
+        filters = _filters(cli_options.filters, own, place)
+        mapped = Providers(cli_options.connections, cli_options.provider_map)
         which = "targets" if "targets" in config and "providers" not in config else "providers"
         providers = mapped.all(config.get(which), place / which, filters.has_provider)
         prompts = self._chosen(read_prompts(config.get("prompts"), place / "prompts"), filters)
@@ -130,7 +132,7 @@ class _Reader:
         matching = partial(maker.matching, filters.failing or (), prompts)
         cases = read_tests(config, place, filters, matching, suite)
         prompts = list(suite.prompts)
-        providers = apart([_transforming(each, asserting) for each in providers])
+        providers = with_distinct_labels([_transforming(each, asserting) for each in providers])
         repetitions = options.get("repetitions", 1)
         tested = TestHooks(hooks, suite.place, prompts, providers, repetitions)
         rows = maker.rows(cases, prompts, tested)
@@ -148,7 +150,7 @@ class _Reader:
         return Evaluation(name, rows, labels, runs, notes, texts, derived, options, environment, results)
 
     def _hooks(self, raw: Any) -> Hooks:
-        """The hooks of ``extensions``; checked, and then none where they are not to be called."""
+        """The hooks of ``extensions``; ``--check`` validates them, but calls none."""
         found = read_hooks(raw, self._place / "extensions")
         if self._wishes.hooks or not found.extensions:
             return found
@@ -190,7 +192,7 @@ class _Reader:
             mapped.one(model, self._place / option, embeds=option == "--embedding-model") if model else None
             for option, model in named.items()
         )
-        here = any(provider.shapes for provider in providers)
+        here = any(provider.changes_outputs for provider in providers)
         return AssertionReader(Graders(mapped, judge, embedder), here)
 
     def _check_sizes(
@@ -221,7 +223,7 @@ def _filters(given: Filters, own: Mapping[str, Any], place: Place) -> Filters:
 
 
 def _transforming(provider: Provider, asserting: AssertionReader) -> Provider:
-    """A provider whose transform is code that can run here."""
+    """The provider with its transform checked and its file resolved."""
     if provider.transform is None:
         return provider
     code, place = provider.transform
@@ -243,7 +245,7 @@ def _plain(rows: Sequence[Mapping[str, Any]]) -> list[EvaluatorSpec]:
 
 
 def _order(rows: Sequence[Mapping[str, Any]]) -> SubmitOptions:
-    """Which rows go one at a time; a prompt that reads ``_conversation`` says so itself."""
+    """The options that order rows; a prompt that reads ``_conversation`` orders its rows itself."""
     order: SubmitOptions = {}
     if any(SERIAL in row for row in rows):
         order["run_serially"] = SERIAL
@@ -264,7 +266,7 @@ _FILTERS: Mapping[str, tuple[str, type]] = {
     "filterSample": ("sample", int),
     "filterSampleSeed": ("seed", int),
 }
-"""Options that choose tests, as fields of `Filters`; the command line wins over them."""
+"""Options that choose tests, as fields of `Filters`; the command line overrides them."""
 
 
 _WHOLE = {"maxConcurrency": "max_concurrent", "repeat": "repetitions"}

@@ -1,4 +1,4 @@
-"""Runs an evaluation: its runs, and those that ask models about their outputs."""
+"""Executes an evaluation: its runs, and those in which models grade their outputs."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -6,7 +6,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.answering import answers, as_called, unscored
 from fairlane.apps.promptfoo.evaluation import Evaluation
-from fairlane.apps.promptfoo.grading.asks import Calls
+from fairlane.apps.promptfoo.grading.questions import Calls
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.planning.rows import PROMPT
 from fairlane.apps.promptfoo.programs.programs import Programs
@@ -27,7 +27,7 @@ from fairlane.model.run import OnRefusal, RunState
 
 @dataclass(frozen=True, slots=True)
 class _Ended:
-    """A run, if workers have anything to do, and the records that need none."""
+    """The run of a plan, if it needs workers, and the records that need none."""
 
     plan: PlannedRun
     run: Run | None
@@ -52,7 +52,7 @@ class Runner:
 
     @property
     def completed(self) -> bool:
-        """Whether every run did that was waited for; one that was cancelled or stopped did not."""
+        """Whether all runs completed; cancelled and stopped runs did not."""
         return all(state is RunState.COMPLETED for state in self._ended.values())
 
     def judged(self, evaluation: Evaluation, programs: Programs, tally: Tally) -> Iterator[Record]:
@@ -121,7 +121,9 @@ class Runner:
     def _submit(self, rows: Sequence[Mapping[str, Any]], planned: SubmitOptions) -> Run:
         options = planned.copy()
         if isinstance(marked := options.get("run_serially"), str):
-            rows = [{marked: False} | dict(row) for row in rows]  # perhaps none of these is marked
+            rows = [
+                {marked: False} | dict(row) for row in rows
+            ]  # a run needs the field, even if no row is marked
         options["on_refusal"] = self._on_refusal
         if self._most is not None:
             options["max_concurrent"] = self._most

@@ -35,7 +35,7 @@ def met(passed: bool, reason: str = "") -> Result:
 class Subject:
     """One output to check. ``output`` is a text or JSON, ``answered`` what the test's transform gets.
 
-    ``prompt`` is what was asked, ``variables`` those of the test, ``cost`` dollars, ``None`` without a price.
+    ``prompt`` is the rendered prompt, ``variables`` those of the test, ``cost`` dollars or ``None``.
     """
 
     output: Any
@@ -53,7 +53,7 @@ class Subject:
         return as_text(self.output)
 
     def context(self, config: Any = None) -> dict[str, Any]:
-        """What programs get beside the output."""
+        """The context that programs get beside the output."""
         record = self.record
         usage = record.usage
         tokens = {"prompt": usage.input_tokens, "completion": usage.output_tokens, "total": usage.total}
@@ -84,7 +84,7 @@ def as_text(value: Any) -> str:
 
 
 def _whole(value: Any) -> Any:
-    """JavaScript has one kind of number: 1.0 is written as 1."""
+    """Whole floats as integers: JavaScript writes 1.0 as 1."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
         return int(value)
     if isinstance(value, Mapping):
@@ -121,7 +121,7 @@ def _calls(text: str) -> tuple[str, list[dict[str, Any]]] | None:
 
 
 def _as_provider(said: str, calls: list[dict[str, Any]], provider: Provider) -> Any:
-    """Calls in the form that the provider's answers have: Gemini's, Anthropic's, or OpenAI's."""
+    """Calls in the form of the provider's answers: Gemini's, Anthropic's, or OpenAI's."""
     kind = provider.identity.partition(":")[0]
     if kind in ("google", "vertex", "palm", "gemini"):
         parts = [{"functionCall": {"name": call["name"], "args": call["arguments"]}} for call in calls]
@@ -143,7 +143,7 @@ def _as_provider(said: str, calls: list[dict[str, Any]], provider: Provider) -> 
 def transformed(
     code: str, value: Any, context: Mapping[str, Any], programs: Programs, *, name: str = "output"
 ) -> Any:
-    """What a transform makes of a value: code, or a file's function. Raises `ProgramError`."""
+    """Transform a value by code or by a file's function. Raises `ProgramError`."""
     if is_program(code) and code.startswith("file://"):
         path, function = located(code)
         found = programs.file(path, function, [value, dict(context)], default="get_transform")

@@ -1,4 +1,4 @@
-"""The application that writes a run's report: one page of HTML that stands alone.
+"""The application that writes a run's report: one self-contained HTML page.
 
 ``Run.report`` and ``fairlane report`` find it through entry points; it imports the client and `cli`.
 """

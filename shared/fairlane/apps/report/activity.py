@@ -1,4 +1,4 @@
-"""What the lanes of a run did while it ran: calls a minute beside what the lane allowed."""
+"""The activity of a run's lanes while it ran: calls a minute, and the lane's limit."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -13,7 +13,7 @@ MARGIN = 0.02
 
 
 class Point(NamedTuple):
-    """A stretch of time that ends at ``at_ms``: rates a minute, and the limit at its end."""
+    """A period that ends at ``at_ms``: its rates a minute, and the limit at its end."""
 
     at_ms: int
     admitted: float
@@ -33,9 +33,8 @@ class LaneActivity(NamedTuple):
 
 
 def activity_of(redis: RedisClient, keys: Keys, status: RunStatus, now_ms: int) -> list[LaneActivity]:
-    """The lanes of a run that has started, as far back as is remembered: a day.
-
-    Lanes that nothing is known of are left out.
+    """The lanes of a run that has started, as far back as samples go: a day. Leaves out lanes without
+    samples.
     """
     if status.started_ms is None or not status.lanes:
         return []
@@ -66,13 +65,13 @@ def activity_of(redis: RedisClient, keys: Keys, status: RunStatus, now_ms: int) 
 
 
 def _points(samples: Sequence[Sample], every_ms: int, end_ms: int) -> list[Point]:
-    """Rates between samples that follow each other, several as one where there are many."""
+    """Rates between samples that follow each other, merged where there are many."""
     together = max(1, -(-len(samples) // MOST_POINTS))
     points: list[Point] = []
     before_ms = samples[0].at_ms
     for first in range(1, len(samples), together):
         some = samples[first : first + together]
-        # A lane has no samples while nothing happens: what came before this one is a gap without calls.
+        # An idle lane has no samples: a long time before this one was without calls.
         if some[0].at_ms - before_ms > 2 * every_ms:
             before_ms = some[0].at_ms - every_ms
             points.append(Point(before_ms, 0, 0, some[0].limit_per_minute))

@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 FEW = 12
-"""So many different values get a bar each."""
+"""Most different values that get a bar each."""
 
 LEAST_BINS, MOST_BINS = 8, 40
 LEAST = 1e-9
-"""Nothing smaller has a logarithm here."""
+"""Smaller values count as this one on a logarithmic axis."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
 
 class Bin(NamedTuple):
-    """``held`` values are from ``low`` to below ``high``; equal where all of them are that very value."""
+    """``held`` values from ``low`` to below ``high``; the two are equal if the bin is one value."""
 
     low: float
     high: float
@@ -48,7 +48,7 @@ def bins_of(values: Sequence[float], *, logarithmic: bool = False) -> list[Bin]:
 
 
 def quantile(ordered: Sequence[float], share: float) -> float:
-    """Of values in order, the one that ``share`` of them do not exceed, between two where it lies there."""
+    """The value that ``share`` of the ordered values do not exceed, interpolated linearly."""
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
@@ -56,7 +56,7 @@ def quantile(ordered: Sequence[float], share: float) -> float:
 
 
 def nice_steps(most: float) -> list[float]:
-    """Some four numbers from 0 to at least ``most``: multiples of 1, 2 or 5 times a power of ten."""
+    """About four numbers from 0 to at least ``most``: multiples of 1, 2 or 5 times a power of ten."""
     if most <= 0:
         return [0.0, 1.0]
     rough = most / 4

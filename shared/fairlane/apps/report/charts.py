@@ -31,9 +31,8 @@ def histogram(
     in_words: Callable[[float], str],
     marks: Sequence[Mark] = (),
 ) -> Markup:
-    """Counts by bin, each drawn as wide as the others, whatever it spans.
-
-    ``in_words`` writes a value; ``marks`` are shown where bins follow each other.
+    """Counts by bin, in bars of equal width. ``in_words`` writes a value; ``marks`` are shown if bins are
+    ranges.
     """
     svg = _svg(title)
     most = max((each.held for each in bins), default=0)
@@ -67,7 +66,7 @@ def throughput(activity: LaneActivity, in_words: Callable[[int], str]) -> Markup
     svg = _svg(f"Calls a minute on {activity.lane}, and its limit")
     limits = [point.limit for point in points if point.limit is not None]
     reached = max((point.admitted for point in points), default=0)
-    # A limit far above what was used would flatten the picture.
+    # A limit far above the rate would flatten the chart.
     shown = [limit for limit in limits if limit <= 4 * reached] or limits[:0]
     top = _count_axis(svg, max([reached, *shown, 1]))
     first_ms = min(activity.from_ms, points[0].at_ms)
@@ -172,5 +171,5 @@ def _text(parent: Element, x: float, y: float, words: str, kind: str, anchor: st
 
 
 def _markup(svg: Element) -> Markup:
-    """An element that was built as a tree, so that all text in it is escaped, without hidden signs."""
+    """Serialise an element: its text is escaped, and hidden characters are made visible."""
     return Markup(visible(tostring(svg, encoding="unicode")))  # noqa: S704

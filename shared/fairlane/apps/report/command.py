@@ -1,4 +1,4 @@
-"""``fairlane report``: a run as one page to look at and to send around."""
+"""``fairlane report``: writes a run as one page to read and to share."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +18,7 @@ app = typer.Typer()
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The options that say what is in the page, and where it is written."""
+    """Options: the contents of the page, and its file."""
 
     html: Annotated[
         Path | None, typer.Option("--html", "-o", metavar="FILE", show_default="the run's id and .html")

@@ -1,4 +1,4 @@
-"""A run's configuration as lines of a table, and what failed without what is quoted in it."""
+"""A run's configuration as rows of a table, and its failures without quoted texts."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.run import Bounds, CacheChoice, Order, RunSpec
 
 LONG_QUOTE = 40
-"""A task's error may quote a name; what is longer may be of a prompt or an output."""
+"""Most characters of a quote in a task's error: a longer one may come from a prompt or an output."""
 
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'|\"(?:[^\"\\]|\\.)*\"|`[^`]*`|“[^”]*”", re.DOTALL)
 _NO_TEXT = frozenset(
@@ -24,7 +24,7 @@ _NO_TEXT = frozenset(
 
 
 class EvaluatorLine(NamedTuple):
-    """An evaluator: its name, kind and model, and all else that is no prompt."""
+    """An evaluator: its name, kind and model, and its options except prompts."""
 
     name: str
     kind: str
@@ -80,7 +80,7 @@ def evaluators_of(spec: RunSpec, *, texts: bool) -> list[EvaluatorLine]:
 
 
 def failures_of(failures: Iterable[Failure], *, texts: bool) -> list[Failure]:
-    """The failures, most frequent first; without ``texts`` what their errors quote is left out."""
+    """The failures, most frequent first; without ``texts``, quotes in errors are left out."""
     if texts:
         return list(failures)
     counted: Counter[tuple[str, str]] = Counter()
@@ -93,7 +93,7 @@ def failures_of(failures: Iterable[Failure], *, texts: bool) -> list[Failure]:
 
 
 def without_quotes(step: str, error: str) -> str:
-    """An evaluator may quote any part of an output, a provider a long one."""
+    """The error without quotes that may hold output: all of an evaluator's, and long ones of a provider."""
     least = LONG_QUOTE if step == TASK else 0
     return _QUOTED.sub(lambda found: found.group() if 2 < len(found.group()) <= least else "“…”", error)
 

@@ -1,4 +1,4 @@
-"""Gathers a report's data from records as they pass: scores, latencies, cells to compare, examples."""
+"""Collects a report's data from a stream of records: scores, latencies, cells to compare, examples."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class CellSums:
 
 @dataclass(slots=True)
 class Gathering:
-    """Eight bytes for a score and for a latency are kept, and ``examples`` records; nothing else grows."""
+    """Collects data; memory grows by eight bytes for a score or a latency, and by ``examples`` records."""
 
     examples: int = 0
     items_per_row: int = 1
@@ -67,9 +67,9 @@ class Gathering:
         return None if found is None or found.mean is None else (found.mean, found.standard_error)
 
     def passing(self, records: Iterable[Record]) -> Iterator[Record]:
-        """The records, each looked at as it is taken."""
+        """Yield the records unchanged, and collect their data."""
         for record in records:
-            self._look_at(record)
+            self._collect(record)
             yield record
 
     def chosen(self) -> list[Record]:
@@ -85,7 +85,7 @@ class Gathering:
                 found[record.item] = record
         return [found[item] for item in sorted(found)]
 
-    def _look_at(self, record: Record) -> None:
+    def _collect(self, record: Record) -> None:
         self._keep(record)
         if record.state is JobState.INVALID:
             self._rows.add(record.item, ())

@@ -1,4 +1,4 @@
-"""Puts a report together: what each part of the page says, and the page itself."""
+"""Builds a report: the contents of each part, and the page."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -38,7 +38,7 @@ FAILURES_SHOWN = 50
 
 @dataclass(frozen=True, slots=True)
 class ReportSource:
-    """What a report is made of. ``records`` and ``sessions`` are read once; times are server milliseconds."""
+    """The data of a report. ``records`` and ``sessions`` are read once; times are server milliseconds."""
 
     spec: RunSpec
     status: RunStatus
@@ -59,7 +59,7 @@ class Figure(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """A chart with its title, and its numbers for who cannot see it."""
+    """A chart with its title, and its numbers for screen readers."""
 
     title: str
     svg: Markup
@@ -67,7 +67,7 @@ class Drawn(NamedTuple):
 
 
 def write_report(path: str | PathLike[str], source: ReportSource, examples: int = 0) -> int:
-    """Write the page whole or not at all; return the number of records in it. Raises ``OSError``.
+    """Write the complete page or no file; return the number of records in it. Raises ``OSError``.
 
     Texts of prompts, rows and outputs are in it only with ``examples``, and only of so many items.
     """
@@ -98,7 +98,7 @@ def _template() -> Template:
 
 
 def _made_visible(value: object) -> object:
-    """A value of the template. A text that a team wrote may hold signs that hide or reorder others."""
+    """A template's value without hidden characters: those in a team's text may hide or reorder others."""
     return visible(value) if isinstance(value, str) and not isinstance(value, Markup) else value
 
 

@@ -3,11 +3,11 @@
 from datetime import UTC, datetime
 
 TEXT_CHARS = 4000
-"""What is shown of a row's field or of an output."""
+"""Characters shown of a row's field or of an output."""
 
 
 def number(value: float | None) -> str:
-    """Four digits that matter; a dash where there is none."""
+    """Four significant digits; a dash for ``None``."""
     return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
 
 
@@ -17,17 +17,17 @@ def change(value: float | None) -> str:
 
 
 def tick(value: float) -> str:
-    """Three digits that matter, for an axis."""
+    """Three significant digits, for an axis."""
     return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def error(value: float | None) -> str:
-    """A standard error to the two digits that it is worth."""
+    """Two significant digits of a standard error; a dash for ``None``."""
     return "–" if value is None else f"{value:,.2g}"
 
 
 def percent(part: float, whole: float) -> str:
-    """Rounded down, so that 100 % is said of all alone."""
+    """A percentage, rounded down: 100 % only for all."""
     return f"{int(1000 * part / whole) / 10:g} %" if whole else "–"
 
 
@@ -69,5 +69,5 @@ def moment(at_ms: int) -> str:
 
 
 def clipped(text: str) -> str:
-    """At most `TEXT_CHARS` of a text, and a sign where some are missing."""
+    """At most `TEXT_CHARS` of a text, with an ellipsis if some are missing."""
     return text if len(text) <= TEXT_CHARS else f"{text[:TEXT_CHARS]}…"

@@ -12,7 +12,7 @@ from fairlane.cli.runs.run_views import counted, ending, pause_in_words, print_r
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
-from fairlane.client.following.standstill import Held
+from fairlane.client.following.standstill import HeldDetector
 from fairlane.client.outputs import Run
 from fairlane.model.run_status import RunStatus
 
@@ -164,13 +164,13 @@ def _unfinished(run: Run) -> RunStatus:
 
 
 def _follow(run: Run) -> RunStatus:
-    waiter, shown, held = SystemWaiter(), None, Held(run.is_held)
+    waiter, shown, held = SystemWaiter(), None, HeldDetector(run.is_held)
     while True:
         status = run.status()
         if status != shown:
             print_json_line(run_document(status))
             shown = status
-        if status.state.finished or held.by(status):
+        if status.state.finished or held.check(status):
             return status
         waiter.wait(LOOK_EVERY_S)
 

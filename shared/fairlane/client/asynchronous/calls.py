@@ -36,7 +36,7 @@ class _AsyncCalls(Generic[H]):
         return f"<{type(self).__name__} {self.id}: {self._handle.run.name}>"
 
     async def cancel(self) -> None:
-        """Ask for what is not over to be cancelled, and return at once."""
+        """Ask the scheduler to cancel the unfinished calls, and return at once."""
         await self._threads.call(self._handle.cancel)
 
 
@@ -44,16 +44,16 @@ class AsyncCallHandle(_AsyncCalls[CallHandle]):
     """One call."""
 
     async def done(self) -> bool:
-        """Whether it is over, one way or another. Raises `StoreUnavailable`."""
+        """Whether the call has ended, successfully or not. Raises `StoreUnavailable`."""
         return await self._threads.call(self._handle.done)
 
     async def result(self, timeout: float | None = None) -> Any:
-        """What it returned, as JSON carries it; waits for it. Raises what `CallHandle.result` does."""
+        """Wait for the call and return its value, like `CallHandle.result`."""
         await self.run.wait(timeout=timeout)
         return await self._threads.call(self._handle.result)
 
     async def why(self) -> Waiting:
-        """Why it waits, and when it starts, at about."""
+        """Why the call waits, and about when it starts."""
         return await self._threads.call(self._handle.why)
 
 
@@ -61,7 +61,7 @@ class AsyncCallMap(_AsyncCalls[CallMap]):
     """Many calls of one function: one run, whose items they are."""
 
     async def results(self, timeout: float | None = None, *, return_exceptions: bool = False) -> list[Any]:
-        """What the calls returned, in their order; waits for all. Raises what `CallMap.results` does."""
+        """Wait for all calls, and return their values in order. Raises what `CallMap.results` does."""
         await self.run.wait(timeout=timeout)
         return await self._threads.call(lambda: self._handle.results(return_exceptions=return_exceptions))
 

@@ -1,4 +1,4 @@
-"""What an event loop iterates over: steps that threads take, and what they fetched ahead."""
+"""Async iterators over a blocking handle's steps: threads take the steps and fetch elements ahead."""
 
 from collections import deque
 from collections.abc import AsyncIterator, Iterator
@@ -13,7 +13,7 @@ AT_ONCE = 256
 
 T = TypeVar("T")
 
-_Then: TypeAlias = Exception | Wait | Literal["more", "end"]
+_Next: TypeAlias = Exception | Wait | Literal["more", "end"]
 
 
 class Elements(AsyncIterator[T], Generic[T]):
@@ -29,13 +29,13 @@ class Elements(AsyncIterator[T], Generic[T]):
         self._threads, self._steps, self._at_once, self._owned = threads, steps, at_once, owned
         self._pulling, self._closed = Lock(), False
         self._fetched: deque[T] = deque()
-        self._then: _Then = "more"
+        self._next: _Next = "more"
 
     async def __anext__(self) -> T:
         while not self._closed:
             if self._fetched:
                 return self._fetched.popleft()
-            match self._take_then():
+            match self._take_next():
                 case Exception() as error:
                     raise error
                 case Wait(seconds) if seconds:
@@ -47,7 +47,7 @@ class Elements(AsyncIterator[T], Generic[T]):
         raise StopAsyncIteration
 
     async def aclose(self) -> None:
-        """End the iteration. One of pieces listens no longer."""
+        """End the iteration; an iterator of chunks unsubscribes."""
         if self._closed:
             return
         self._closed = True
@@ -57,18 +57,18 @@ class Elements(AsyncIterator[T], Generic[T]):
             finally:
                 self._threads.close()
 
-    def _take_then(self) -> _Then:
+    def _take_next(self) -> _Next:
         """What follows the elements: an error, a pause, or more, each once; or the end."""
-        then = self._then
+        then = self._next
         if then != "end":
-            self._then = "more"
+            self._next = "more"
         return then
 
     def _pull(self, stop: Event) -> None:
-        """Fetch some elements, and one at most once ``stop`` is set. Never loses one."""
+        """Fetch elements; once ``stop`` is set, at most one more. Never loses one."""
         with self._pulling:
             for _ in range(self._at_once):
-                if self._then != "more":
+                if self._next != "more":
                     return
                 self._step()
                 if stop.is_set():
@@ -78,17 +78,17 @@ class Elements(AsyncIterator[T], Generic[T]):
         try:
             step = next(self._steps)
         except StopIteration:
-            self._then = "end"
+            self._next = "end"
         except Exception as error:  # noqa: BLE001 - raised in the event loop, after the elements before it
-            self._then = error
+            self._next = error
         else:
             if isinstance(step, Wait):
-                self._then = step
+                self._next = step
             else:
                 self._fetched.append(step)
 
     def _close_steps(self) -> None:
-        """Close the steps, if they hold something."""
+        """Close the steps, if they can be closed."""
         with self._pulling:
             close = getattr(self._steps, "close", None)
             if close is not None:

@@ -40,9 +40,9 @@ class AsyncRowWriter:
         return self._opened().accepted
 
     async def write(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows; a page of them is sent together. Waits while many are still to be handed out.
+        """Add rows; a page of them is sent together. Waits while many rows wait to be fed.
 
-        A row is accepted before anything is awaited: see `RowWriter.write`.
+        It accepts each row before it first waits: see `RowWriter.write`.
         """
         for number, row in enumerate(read_rows(rows), start=self.accepted + 1):
             await self._accept(row, number)
@@ -63,7 +63,7 @@ class AsyncRowWriter:
             await self._threads.finish(sender.sending())
 
     async def close(self) -> AsyncRun:
-        """End the rows and return the run, which continues. What was closed stays so."""
+        """End the rows and return the run, which continues. Further calls do nothing."""
         writer = self._opened()
         await self._threads.finish(writer.sender.closing())
         return AsyncRun(writer.run, self._threads)

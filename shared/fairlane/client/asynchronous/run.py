@@ -40,7 +40,7 @@ class AsyncRun:
 
     @property
     def id(self) -> str:
-        """Names the run within its team; later runs have greater ids."""
+        """The run's id within its team; later runs have greater ids."""
         return self._run.id
 
     @property
@@ -65,7 +65,7 @@ class AsyncRun:
 
     @property
     def spec(self) -> RunSpec | None:
-        """What was submitted, but for its rows; ``None`` where it cannot be read."""
+        """The submitted spec, without its rows; ``None`` where it cannot be read."""
         return self._run.spec
 
     def __reduce__(self) -> NoReturn:
@@ -86,7 +86,7 @@ class AsyncRun:
     ) -> RunStatus:
         """Wait until the run has finished, and return its status: see `Run.wait`.
 
-        It holds no thread between two looks, so thousands of tasks may wait.
+        It holds no thread between two polls, so thousands of tasks may wait.
         """
         return await self._threads.finish(self._run._waiting(progress, timeout, until_held=until_held))
 
@@ -103,27 +103,27 @@ class AsyncRun:
         return Elements(self._threads, self._run._stream())
 
     def chunks(self) -> Elements[Chunk]:
-        """Pieces of streamed output, until the run is over: see `Run.chunks`.
+        """Pieces of streamed output until the run is over: see `Run.chunks`.
 
         Each iterator listens on a connection and in a thread of its own, from its first step on.
         """
-        return Elements(self._threads.one(), self._run._listening(), at_once=1, owned=True)
+        return Elements(self._threads.dedicated(), self._run._subscription(), at_once=1, owned=True)
 
     async def summary(self, *, so_far: bool = False) -> Summary:
         """Scores, failures, tokens, cost and time, once the run is over or ``so_far``: see `Run.summary`."""
         if so_far:
             return await self.in_thread(partial(Run.summary, so_far=True))
-        return await self._once_over(Run.summary)
+        return await self._after_end(Run.summary)
 
     async def export(
         self, path: str | PathLike[str], format: Format | None = None, *, raw: bool = False
     ) -> int:
         """Write every record to a file, once the run is over: see `Run.export`."""
-        return await self._once_over(partial(Run.export, path=path, format=format, raw=raw))
+        return await self._after_end(partial(Run.export, path=path, format=format, raw=raw))
 
     async def export_to(self, exporter: str, target: str = "") -> Exported:
         """Send every record to another tool, once the run is over: see `Run.export_to`."""
-        return await self._once_over(partial(Run.export_to, exporter=exporter, target=target))
+        return await self._after_end(partial(Run.export_to, exporter=exporter, target=target))
 
     def parsed(self, kind: type[Value]) -> Elements[Parsed[Value]]:
         """Every record with its output as a value of ``kind``, in item order: see `Run.parsed`."""
@@ -131,11 +131,11 @@ class AsyncRun:
 
     async def to_polars(self) -> Any:
         """Every record as a row of a ``polars.DataFrame``, once the run is over: see `Run.to_polars`."""
-        return await self._once_over(Run.to_polars)
+        return await self._after_end(Run.to_polars)
 
     async def to_pandas(self) -> Any:
         """Every record as a row of a ``pandas.DataFrame``, once the run is over: see `Run.to_pandas`."""
-        return await self._once_over(Run.to_pandas)
+        return await self._after_end(Run.to_pandas)
 
     async def report(
         self, path: str | PathLike[str], *, examples: int = 0, against: AsyncRun | None = None
@@ -144,13 +144,13 @@ class AsyncRun:
         if against is not None:
             await against.wait()
         other = against._run if against is not None else None
-        return await self._once_over(partial(Run.report, path=path, examples=examples, against=other))
+        return await self._after_end(partial(Run.report, path=path, examples=examples, against=other))
 
     async def compare(self, other: AsyncRun, *, by: str | Sequence[str] | None = None) -> Comparison:
         """Compare the scores of two runs, once both are over, item by item: see `Run.compare`."""
         require_handle(other, AsyncRun)
         await other.wait()
-        return await self._once_over(partial(Run.compare, other=other._run, by=by))
+        return await self._after_end(partial(Run.compare, other=other._run, by=by))
 
     def with_scorers(self, *scorers: ClientScorer) -> AsyncRun:
         """The same run, whose records this handle also scores by these: see `Run.with_scorers`."""
@@ -160,7 +160,7 @@ class AsyncRun:
         """The result of ``work`` on the blocking handle, done in a thread."""
         return await self._threads.call(partial(work, self._run))
 
-    async def _once_over(self, work: Callable[[Run], T]) -> T:
-        """``work``, which reads a finished run: no thread is held until then."""
+    async def _after_end(self, work: Callable[[Run], T]) -> T:
+        """Wait for the run's end without holding a thread, and then do ``work`` in one."""
         await self.wait()
         return await self.in_thread(work)

@@ -26,7 +26,7 @@ _abandoned: ContextVar[Event | None] = ContextVar("abandoned", default=None)
 
 
 class AbandonedError(BaseException):
-    """Raised in a thread whose caller was cancelled. No handler of errors catches it."""
+    """Raised in a thread whose caller was cancelled. No ``except Exception`` catches it."""
 
 
 def checkpoint() -> None:
@@ -48,9 +48,9 @@ class Threads:
     async def call(self, work: Callable[[], T], undo: Callable[[T], object] | None = None) -> T:
         """The result of ``work``, done in a thread.
 
-        A cancelled caller is released as soon as the thread has ended: ``work`` gives up at its next
-        checkpoint. If it had ended before that, ``undo`` takes its result back. A caller that is cancelled
-        again waits no longer, as for a dataset that blocks; the thread then undoes its work by itself.
+        If the caller is cancelled, ``work`` ends at its next checkpoint; if it completes before, ``undo``
+        reverts its result. The caller waits for that, unless it is cancelled again, as when a dataset blocks:
+        then the thread reverts the result by itself.
         """
         given_up = Event()
 
@@ -62,9 +62,8 @@ class Threads:
         return found
 
     async def stoppable(self, work: Callable[[Event], T]) -> T:
-        """The result of ``work``, done in a thread. Once its event is set, nobody waits for the result.
-
-        No checkpoint abandons it: what it has done by then counts.
+        """The result of ``work``, done in a thread. If the caller is cancelled, ``work`` sees its event set.
+        No checkpoint abandons it: its effects count.
         """
         given_up = Event()
         found: T = await self._result(self._submit(partial(work, given_up)), given_up, None)
@@ -79,11 +78,11 @@ class Threads:
                     return step.value
                 await self.pause(step.seconds)
         finally:
-            with suppress(ValueError):  # a thread that nobody waits for is still at a step
+            with suppress(ValueError):  # an abandoned thread is still at a step
                 steps.close()
 
-    def one(self) -> Threads:
-        """A thread beside the pool, for work that keeps it for long."""
+    def dedicated(self) -> Threads:
+        """A thread beside the pool, for work that occupies it for long."""
         return Threads(1, self.pause)
 
     def close(self) -> None:
@@ -136,13 +135,13 @@ class Threads:
 
 
 def _close_own(pool: DaemonThreads, process: int) -> None:
-    """Close a pool that nothing refers to; in a fork it has no threads, and perhaps a lock that is held."""
+    """Close an unreferenced pool; in a fork it has no threads, and its lock may be held for ever."""
     if process == os.getpid():
         pool.close()
 
 
 def _undo(pool: DaemonThreads, job: Job, undo: Callable[[Any], object]) -> Job | None:
-    """Take the result of a job that is over back, in a thread; ``None`` where it has none."""
+    """Revert the result of a finished job, in a thread; ``None`` where it has none."""
     result, error = job.ended.result()
     return pool.submit(partial(undo, result)) if error is None else None
 

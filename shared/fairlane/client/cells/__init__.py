@@ -1,4 +1,4 @@
-"""Several deployments behind one client: past what one Redis carries, each has its own connections and lanes.
+"""One client for several deployments, beyond the load that one Redis carries.
 
-Programs that use `fairlane.Cells` enter here; it imports the client and the rooms below it.
+Each has its own connections and lanes. `fairlane.Cells` is the entry; it imports the client and rooms below.
 """

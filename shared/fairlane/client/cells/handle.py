@@ -26,7 +26,7 @@ BUFFERED = 1024
 """Records that `CellsRun.stream` reads ahead of its reader, of all cells together."""
 
 PUT_S = 0.5
-"""How often a thread that cannot put a record looks whether somebody still reads."""
+"""Seconds after which a thread that cannot put a record checks whether the stream is still read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class CellsRun:
         return dict(self._parts)
 
     def status(self) -> CellsStatus:
-        """How the run stands now. Of a cell that does not answer it has what was seen last."""
+        """How the run stands now, with the last known state of a cell that does not answer."""
         away = []
         for cell, run in self._parts.items():
             try:
@@ -196,7 +196,7 @@ class _Readers:
         self._put(end)
 
     def _read_on(self, cell: str, run: Run, seen: Seen) -> bool:
-        """Put what is new until the part is over; false if its cell went away."""
+        """Put new records until the part is over; false if its cell went away."""
         try:
             for record in self._numbers.applied(cell, run.stream()):
                 if seen.add(record.item) and not self._put(record):
@@ -206,7 +206,7 @@ class _Readers:
         return True
 
     def _put(self, record: Record | BaseException | None) -> bool:
-        """Whether somebody still reads."""
+        """Put a record; false once the stream is no longer read."""
         while not self.stopped.is_set():
             with suppress(queue.Full):
                 self.found.put(record, timeout=PUT_S)

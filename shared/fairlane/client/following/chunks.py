@@ -1,4 +1,4 @@
-"""Streamed output while it is being written: what workers publish as long as somebody listens."""
+"""Streamed output while the provider writes it: workers publish it while a client subscribes."""
 
 import json
 from collections import deque
@@ -13,7 +13,7 @@ from fairlane.model.run import RunRef
 
 LISTEN_S = 0.5
 LAST_LISTEN_S = 0.05
-"""How long a message that was published before the run ended may still be on its way."""
+"""Seconds that a message published before the run's end may take."""
 
 ITEMS_KEPT = 100_000
 """Items whose last attempt is remembered: the death of its worker voids what that had streamed."""
@@ -32,8 +32,8 @@ class Chunk(NamedTuple):
     void: bool = False
 
 
-class Listening(Iterator[Chunk | Wait]):
-    """Chunks of a run until ``over``, a question to Redis, is true. Subscribes by `open` or the first step.
+class ChunkSubscription(Iterator[Chunk | Wait]):
+    """Chunks of a run until ``over`` returns true, which asks Redis. `open` or the first step subscribes.
 
     Each step listens for half a second at most. An error or an interrupt does not end the subscription.
     """
@@ -42,12 +42,12 @@ class Listening(Iterator[Chunk | Wait]):
         self._deployment, self._ref, self._steps, self._over = deployment, ref, steps, over
         self._patience = deployment.patience()
         self._attempts: Lru[int, tuple[int, bool]] = Lru(ITEMS_KEPT)
-        self._heard: deque[Chunk] = deque()
+        self._received: deque[Chunk] = deque()
         self._channel: PubSub | None = None
         self._run_ended = self._closed = False
 
     def open(self) -> PubSub:
-        """Subscribe, unless that is done. Raises `StoreUnavailable`."""
+        """Subscribe, unless it has. Raises `StoreUnavailable`."""
         if self._channel is None:
             with self._deployment.answering():
                 channel: PubSub = self._deployment.redis.pubsub(ignore_subscribe_messages=True)
@@ -59,8 +59,8 @@ class Listening(Iterator[Chunk | Wait]):
 
     def __next__(self) -> Chunk | Wait:
         """The next chunk, or a pause of 0 s where none came."""
-        if self._heard:
-            return self._heard.popleft()
+        if self._received:
+            return self._received.popleft()
         if self._closed:
             raise StopIteration
         channel, wait_s = self.open(), LAST_LISTEN_S if self._run_ended else LISTEN_S
@@ -68,7 +68,7 @@ class Listening(Iterator[Chunk | Wait]):
         if message is None:
             return Wait(LISTEN_S)
         if message[0]:
-            self._heard.extend(self._current(_piece(message[0], self._steps)))
+            self._received.extend(self._current(_piece(message[0], self._steps)))
         elif self._run_ended:
             self.close()
         else:
@@ -76,13 +76,13 @@ class Listening(Iterator[Chunk | Wait]):
         return Wait(0)
 
     def close(self) -> None:
-        """End the subscription, and the chunks with those that were heard."""
+        """End the subscription; chunks that were received are still yielded."""
         self._closed = True
         if self._channel is not None:
             self._channel.close()
 
     def _current(self, chunk: Chunk | None) -> Iterator[Chunk]:
-        """The chunk, after the void of an earlier attempt; nothing if its own attempt is void."""
+        """The chunk, after one that voids an earlier attempt; nothing if its own attempt is void."""
         if chunk is None:
             return
         attempt, void = self._attempts.get(chunk.item) or (0, True)
@@ -95,7 +95,7 @@ class Listening(Iterator[Chunk | Wait]):
 
 
 def _piece(message: dict[str, object], steps: int) -> Chunk | None:
-    """A piece of a task's output; anything else on the channel is passed over."""
+    """A piece of a task's output; ``None`` for any other message."""
     try:
         data = json.loads(message["data"])  # type: ignore[arg-type]
         item, step = divmod(int(data["job"]), steps)

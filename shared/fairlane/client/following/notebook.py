@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, TypeAlias
 from fairlane.core.clock import Clock
 
 REDRAWN_EVERY_MS = 200
-"""A browser is sent no more than five redraws a second; the last state is always sent."""
+"""A browser gets at most five redraws a second, and always the last state."""
 
 Bundle: TypeAlias = Mapping[str, str]
 """An output by MIME type, as Jupyter's messages have it."""
@@ -28,7 +28,7 @@ class Bar(NamedTuple):
 
     @property
     def percent(self) -> int:
-        """Rounded down: 100 is said when nothing is left."""
+        """Rounded down: 100 only when nothing is left."""
         return 100 * self.done // self.of if self.of else 0
 
 
@@ -36,15 +36,15 @@ class Cell:
     """An output of the running cell, which is redrawn in place."""
 
     def __init__(self, clock: Clock, display: Callable[..., Any] | None = None) -> None:
-        """``display``: by default the kernel's own, which is there wherever a notebook is."""
+        """``display``: by default IPython's, which every notebook has."""
         self._clock, self._display = clock, display or import_module("IPython.display").display
         self._handle: Any = None
         self._drawn: Bundle | None = None
         self._due_ms = 0
 
     def draw(self, bars: Sequence[Bar], why: Sequence[str] = (), *, at_once: bool = False) -> None:
-        """Show these bars, and below them why the run waits, unless some were drawn a moment ago;
-        ``at_once`` for what must not be missed.
+        """Show these bars, and below them why the run waits. Skips it within 200 ms of the last redraw,
+        unless ``at_once``.
         """
         now_ms = self._clock.monotonic_ms()
         bundle = {"text/html": html_of(bars, why), "text/plain": text_of(bars, why)}

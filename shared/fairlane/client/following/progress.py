@@ -37,10 +37,10 @@ _FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
 
 
 @contextmanager
-def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfailing]:
+def open_progress(clock: Clock, console: Console | None = None) -> Iterator[FailSafeView]:
     """Progress on ``console`` (standard error): live in a terminal or notebook, else in plain lines.
 
-    What cannot be drawn is left out, and nothing is drawn after it: a picture ends no wait, and no program.
+    After the first drawing error it draws nothing more: progress must not end a wait or a program.
     """
     from rich.live import Live
     from rich.progress import BarColumn, Progress, TextColumn
@@ -48,10 +48,10 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfa
 
     screen = _standard_error() if console is None else console
     if screen.is_jupyter:
-        yield Unfailing(NotebookProgress(clock, Cell(clock)))
+        yield FailSafeView(NotebookProgress(clock, Cell(clock)))
         return
     if not screen.is_terminal:
-        yield Unfailing(PlainProgress(clock, screen))
+        yield FailSafeView(PlainProgress(clock, screen))
         return
     drawn = Bars(
         Progress(
@@ -65,20 +65,20 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfa
             auto_refresh=False,
         )
     )
-    # Drawn when there is something new: no thread that outlives an interrupt.
+    # Redrawn for each status: rich's refresh thread could outlive an interrupt.
     live = Live(drawn, console=screen, auto_refresh=False)
     with suppress(*UNDRAWABLE):
         live.start(refresh=True)
     try:
         bars = LiveProgress(clock, drawn, live.refresh, longest_title=min(LONGEST_TITLE, screen.width // 3))
-        yield Unfailing(bars)
+        yield FailSafeView(bars)
     finally:
         with suppress(*UNDRAWABLE):
             live.stop()
 
 
 def _standard_error() -> Console:
-    """A console that goes silent once nobody reads it; rich's own would end the process then."""
+    """A console that goes silent once its pipe is closed, where rich's own would end the process."""
     from rich.console import Console
 
     screen = Console(stderr=True)
@@ -90,8 +90,8 @@ def _standard_error() -> Console:
     return screen
 
 
-class Unfailing:
-    """Shows what ``view`` shows, until it fails to: a stream may be closed, or lack characters or methods."""
+class FailSafeView:
+    """Draws with ``view`` until that fails once: a stream may be closed, or lack characters or methods."""
 
     def __init__(self, view: LiveProgress | NotebookProgress | PlainProgress) -> None:
         self._view, self._failed = view, False
@@ -123,7 +123,7 @@ class Bars:
         self.bars, self.why = bars, tuple[str, ...]()
 
     def __rich__(self) -> RenderableType:
-        """All of it, as rich draws it."""
+        """The bars and the sentences, for rich."""
         from rich.console import Group
         from rich.text import Text
 
@@ -229,7 +229,7 @@ class Rate:
         self._seen: deque[tuple[int, int]] = deque()
 
     def count(self, now_ms: int, done: int) -> None:
-        """The count now."""
+        """Record the current count."""
         self._seen.append((now_ms, done))
         while len(self._seen) > 2 and self._seen[1][0] <= now_ms - RATE_WINDOW_S * 1000:
             self._seen.popleft()
@@ -242,7 +242,7 @@ class Rate:
 
 
 class Counts:
-    """What is over of a run and of its lanes, and how fast that grows."""
+    """The finished jobs of a run and of its lanes, and their rates."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock, self._rates = clock, defaultdict[str, Rate](Rate)
@@ -257,16 +257,16 @@ class Counts:
         return bars
 
     def _bar(self, row: str, title: str, done: int, of: int, note: str, *, paused: bool) -> Bar:
-        """A bar, and beside it how fast and how long still, unless the run is paused, and ``note``."""
+        """A bar with ``note``, and with rate and time left unless the run is paused."""
         self._rates[row].count(self._clock.monotonic_ms(), done)
         pace = "" if paused else _pace(self._rates[row], of - done)
         return Bar(title, done, of, ", ".join(filter(None, (pace, note))))
 
 
 def _whole(status: RunStatus) -> tuple[int, int]:
-    """Jobs that are over, of all; of a run without jobs its items.
+    """Finished jobs, and all jobs; of a run without jobs, its items.
 
-    A run without items, too, is one thing that is over when the run is.
+    A run without items counts as one item, which ends with the run.
     """
     if status.jobs:
         return status.jobs_done, status.jobs
@@ -306,7 +306,7 @@ def _silence(seconds: float) -> str:
     return f"Redis has not answered for {seconds:.0f} s; trying again"
 
 
-def draw(view: Unfailing, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
+def draw(view: FailSafeView, status: RunStatus | None, silence_s: float, standstill: Standstill) -> None:
     """Show the status, and why nothing happens; or for how long Redis has been silent."""
     if status is None:
         view.silent(silence_s)

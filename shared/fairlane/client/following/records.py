@@ -18,7 +18,8 @@ from fairlane.store.write.runs.inbox import OVERDUE_MS
 ITEMS_LISTED_AT_ONCE = 1000
 
 LOST_AFTER_MS = 5000
-"""A submission waits for less, as a rule; from then on its request is looked for every five seconds."""
+"""Most submissions wait less. From then on the client checks every five seconds that Redis has the
+request."""
 
 
 class Records:
@@ -27,8 +28,8 @@ class Records:
     Each iterator is made of steps, which an async handle takes one by one.
     """
 
-    def __init__(self, deployment: Deployment, spec: RunSpec, closure: Closure | None = None) -> None:
-        self._deployment, self._spec, self._closure = deployment, spec, closure
+    def __init__(self, deployment: Deployment, spec: RunSpec, closer: RunCloser | None = None) -> None:
+        self._deployment, self._spec, self._closer = deployment, spec, closer
         self._ref = RunRef(spec.team, spec.run)
         self._patience = deployment.patience(spec.run)
         self._reader = deployment.records(spec)
@@ -42,7 +43,7 @@ class Records:
         return Blocking(self.session_steps(), self._deployment.waiter)
 
     def item_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
-        """All records of a finished run in item order, from ``place`` on, which the steps move."""
+        """All records of a finished run in item order, from ``place`` on; the steps advance it."""
         at = place or Place()
         count = yield from self._items()
         for step in self._each_of(range(at.next, count)):
@@ -51,20 +52,20 @@ class Records:
             yield step
 
     def portion_steps(self) -> Iterator[Iterable[Record] | Wait]:
-        """The same records, those of some items at a time."""
+        """The same records in portions."""
         count = yield from self._items()
         yield from self._portions(range(count))
 
     def finish_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
-        """The steps of `as_they_finish` from ``place`` on, which they move."""
+        """The steps of `as_they_finish` from ``place`` on; they advance it."""
         at, pace = place or Place(), Pace()
-        submission = Submission(self._deployment, self._ref)
+        submission = SubmissionWatch(self._deployment, self._ref)
         while True:
             state, items = yield from self._finished(at.next)
             if state is RunState.SUBMITTED:
                 submission.check()
-            elif self._closure is not None and not state.finished:
-                self._closure.check()
+            elif self._closer is not None and not state.finished:
+                self._closer.check()
             yield from self._unseen(items, at.seen)
             at.next += len(items)
             if len(items) == ITEMS_LISTED_AT_ONCE:
@@ -76,12 +77,12 @@ class Records:
             if items:
                 pace.restart()
             yield Wait(pace.next_s())
-        # Also what a Redis that lost its last second has listed at a place already read.
+        # A Redis that lost its last second may have listed items at positions already read.
         count = yield from self._items()
         yield from self._unseen(range(count), at.seen)
 
     def steps_by_now(self) -> Iterator[Record | Wait]:
-        """Yield the record of each item that has ended, in the order in which they ended; waits for none."""
+        """Yield the record of each item that has ended, in that order, without a wait for more."""
         start, seen = 0, Seen()
         while True:
             _, items = yield from self._finished(start)
@@ -91,7 +92,7 @@ class Records:
                 return
 
     def session_steps(self, place: Place | None = None) -> Iterator[SessionRecord | Wait]:
-        """The steps of `of_sessions` from ``place`` on, which they move."""
+        """The steps of `of_sessions` from ``place`` on; they advance it."""
         at, spec, reader = place or Place(), self._spec, self._deployment.sessions(self._spec)
         cells = spec.cells_per_row
         size = max(1, min(BLOCK, RESULTS_AT_ONCE // (cells * max(1, len(spec.session_evals)))))
@@ -100,22 +101,22 @@ class Records:
             end = min(block + BLOCK, spec.sessions)
             for first in range(max(block, begun), end, size):
                 sessions = range(first, min(first + size, end))
-                found = yield from self._patience.insisting(partial(reader.records, sessions))
+                found = yield from self._patience.until_answered(partial(reader.records, sessions))
                 for record in found[max(0, at.next - first * cells) :]:
                     at.next += 1
                     yield record
 
     def _items(self) -> Steps[int]:
-        """How many there are; of rows that came after the submission the spec says nothing."""
+        """The number of items; the spec does not count rows that came after the submission."""
         if not (self._spec.open or self._spec.source):
             return self._spec.items
         return (yield from self._status()).items
 
     def _status(self) -> Steps[RunStatus]:
-        return self._patience.insisting(lambda: self._deployment.runs.status(self._ref, self._spec))
+        return self._patience.until_answered(lambda: self._deployment.runs.status(self._ref, self._spec))
 
     def _finished(self, start: int) -> Steps[tuple[RunState, list[int]]]:
-        return self._patience.insisting(
+        return self._patience.until_answered(
             lambda: self._deployment.runs.finished(self._ref, start, ITEMS_LISTED_AT_ONCE)
         )
 
@@ -134,7 +135,7 @@ class Records:
     def _portions(self, items: Iterable[int]) -> Iterator[Iterable[Record] | Wait]:
         remaining = iter(items)
         while batch := list(islice(remaining, self._reader.items_at_once)):
-            yield (yield from self._patience.insisting(partial(self._reader.fetch, batch)))
+            yield (yield from self._patience.until_answered(partial(self._reader.fetch, batch)))
 
 
 def refusal(status: RunStatus) -> SubmissionError:
@@ -161,7 +162,7 @@ class Seen:
         return item >> 3 < len(self._bits) and bool(self._bits[item >> 3] & 1 << (item & 7))
 
     def add(self, item: int) -> bool:
-        """Whether ``item`` is new."""
+        """Remember ``item``; whether it is new."""
         byte, bit = item >> 3, 1 << (item & 7)
         if byte >= len(self._bits):
             self._bits.extend(bytes(max(byte + 1 - len(self._bits), len(self._bits))))
@@ -172,15 +173,15 @@ class Seen:
 
 
 class Place:
-    """How far a reader has come: the next element, or entry of a list, and the items that it yielded."""
+    """A reader's position: the next element or list entry, and the items that it has yielded."""
 
     def __init__(self) -> None:
         self.next = 0
         self.seen = Seen()
 
 
-class Submission:
-    """Announces a submission again that no scheduler has heard of, and notices that one was lost."""
+class SubmissionWatch:
+    """Repeats a submission's announcement while no scheduler reacts, and detects a lost submission."""
 
     def __init__(self, deployment: Deployment, ref: RunRef) -> None:
         self._deployment, self._ref = deployment, ref
@@ -188,7 +189,7 @@ class Submission:
         self._announce_ms, self._next_ms = now_ms + OVERDUE_MS, now_ms + LOST_AFTER_MS
 
     def check(self) -> None:
-        """Announce a run that is still submitted after a while. Raise `RunLost` if nothing asks for it."""
+        """Announce a run that is still submitted after a while. Raise `RunLost` if Redis lost its request."""
         now_ms, patience = self._deployment.clock.monotonic_ms(), self._deployment.patience()
         if now_ms >= self._announce_ms:
             self._announce_ms = now_ms + LOST_AFTER_MS
@@ -200,10 +201,10 @@ class Submission:
             raise RunLost(self._ref.run, "the request to start it")
 
 
-class Closure:
-    """Closes an open run again where Redis has lost the request, so that nobody waits for more rows for ever.
+class RunCloser:
+    """Repeats the request to close an open run if Redis lost it: else the run would wait for rows for ever.
 
-    ``rows``: how many there are in all, once the writer has closed the run.
+    ``rows``: all rows of the run, once the writer has closed it.
     """
 
     def __init__(self, deployment: Deployment, ref: RunRef) -> None:
@@ -218,7 +219,7 @@ class Closure:
         self._deployment.outbox.extend(self._ref, rows, last=True)
 
     def check(self) -> None:
-        """Ask again for a run that is still open a while after it was closed, if nothing asks for it."""
+        """Repeat the request for a run that is still open after a while, if Redis lost it."""
         if self.rows is None or self._deployment.clock.monotonic_ms() < self._next_ms:
             return
         self._next_ms = self._deployment.clock.monotonic_ms() + LOST_AFTER_MS

@@ -1,4 +1,4 @@
-"""Scores records in the process that reads them, and reports the sums once all were read."""
+"""Scores records in the process that reads them, and writes the totals to Redis in the end."""
 
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -15,10 +15,10 @@ from fairlane.store.write.runs.client_scores import write_client_scores
 
 
 class Scoring:
-    """Steps with the scores of ``scorers``; the sums over all records are reported after the last one.
+    """Steps with the scores of ``scorers``; the totals over all records are written after the last one.
 
-    ``items_per_row``: prompts × models × repetitions of the run. A report that Redis does not take is lost:
-    whoever reads the records has their scores.
+    ``items_per_row``: prompts × models × repetitions of the run. Totals that Redis does not take are lost:
+    the reader of the records has their scores.
     """
 
     def __init__(
@@ -35,7 +35,7 @@ class Scoring:
         self._unscored: Record | None = None
 
     def steps(self) -> Iterator[Record | Wait]:
-        """The steps from here on. A record whose scoring was interrupted is scored again."""
+        """The remaining steps. A record whose scoring was interrupted is scored again."""
         while (step := self._unscored or next(self._steps, None)) is not None:
             if isinstance(step, Wait):
                 yield step

@@ -7,13 +7,14 @@ from fairlane.model.run_status import RunStatus
 from fairlane.why.waiting import Waiting
 
 STILL_AFTER_MS = 2000
-"""A pause that people notice; calls of most models take less."""
+"""A pause that people notice; most models answer faster."""
 
 LONGEST_UNASKED_MS = 10_000
-"""An answer costs one pass over all leases and delays, so each comes after twice the time of the last."""
+"""Most milliseconds between two questions. An answer costs a pass over all leases and delays, so the interval
+doubles from `STILL_AFTER_MS`."""
 
 _UNREMARKABLE = frozenset({"nothing", "running", "task", "feeding", "delayed"})
-"""Constraints that need no word while other lanes of the run make progress."""
+"""Constraints that are not reported while other lanes of the run make progress."""
 
 
 class Standstill:
@@ -28,7 +29,7 @@ class Standstill:
         self._words: tuple[str, ...] = ()
 
     def words(self, status: RunStatus) -> tuple[str, ...]:
-        """Sentences that say why nothing happens; none while all that is unfinished makes progress."""
+        """Sentences on why nothing happens; none while the run and all unfinished lanes make progress."""
         now_ms = self._clock.monotonic_ms()
         still = {""} if self._stands("", status.jobs_done, now_ms) else set[str]()
         for lane in status.lanes:
@@ -52,15 +53,15 @@ class Standstill:
 
 
 def _of(answer: Waiting, still: set[str]) -> tuple[str, ...]:
-    """The run's sentence if all of it stands still, then those of lanes that something holds."""
+    """The run's sentence if the whole run stands still, then those of the lanes that wait."""
     found = [answer.sentence] if "" in still else []
     held = (part for part in answer.lanes if part.lane in still and part.constraint not in _UNREMARKABLE)
     found += [part.sentence for part in held if part.waits]
     return tuple(dict.fromkeys(found))
 
 
-class Held:
-    """Notices that a run will not go on by itself: refusals hold it, and nothing of it is in flight.
+class HeldDetector:
+    """Detects that a run waits for `resume`: refusals hold all its jobs, and no call is in flight.
 
     ``is_held`` asks what `Run.is_held` answers.
     """
@@ -68,8 +69,8 @@ class Held:
     def __init__(self, is_held: Callable[[], bool]) -> None:
         self._is_held, self._seen = is_held, -1
 
-    def by(self, status: RunStatus) -> bool:
-        """Whether ``status`` is that of a held run; asks only where two looks in turn are alike."""
+    def check(self, status: RunStatus) -> bool:
+        """Whether ``status`` is that of a held run; asks Redis only after two equal statuses in a row."""
         still = bool(status.rejections) and status.paused is None and not status.in_flight
         before, self._seen = self._seen, status.jobs_done if still else -1
         return still and before == status.jobs_done and self._is_held()

@@ -1,4 +1,4 @@
-"""The arguments of ``submit`` one by one: each is taken as it will be sent, or refused by name."""
+"""Checks the arguments of ``submit`` and converts each to its form in the spec; errors name the argument."""
 
 import json
 import re
@@ -17,21 +17,21 @@ from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, Evaluato
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import TurnField
 from fairlane.pipeline.conversation import CONVERSATION
-from fairlane.pipeline.rendering import operators_own
+from fairlane.pipeline.rendering import operator_parameter
 from fairlane.templates.attributes import attributes_read
 from fairlane.templates.template import compile_template, referenced_variables
 
 Messages: TypeAlias = Sequence[Mapping[str, str]]
 
 Path: TypeAlias = tuple[int | str, ...]
-"""Where a field stands in a model."""
+"""The location of a field in a pydantic model."""
 
 _EVALUATOR: TypeAdapter[EvaluatorSpec] = TypeAdapter(EvaluatorSpec)
 
 _FUNCTION = re.compile(FUNCTION)
 
 _WORDS = re.compile(r"\{\{\s*(\w+(?:[ ?.:/-]+\w+)*\??)\s*\}\}")
-"""Words between the braces of a template, as a field may be named."""
+"""Several words between the braces of a template: perhaps a field's name."""
 
 _OWN_PARAMS = {
     "model": "Give it as model=.",
@@ -47,7 +47,7 @@ CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
 _MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
 
 
-def the_one(given: Mapping[str, object]) -> str:
+def only_argument(given: Mapping[str, object]) -> str:
     """The name of the one argument that was given."""
     names = [name for name, value in given.items() if value is not None]
     if len(names) != 1:
@@ -63,8 +63,8 @@ def the_one(given: Mapping[str, object]) -> str:
 def take_prompts(
     prompt: str | None, messages: Messages | None, prompts: Sequence[str | Messages] | None
 ) -> tuple[tuple[Message, ...], ...]:
-    """The messages of each prompt, from the one argument of the three that was given."""
-    field = the_one({"prompt": prompt, "messages": messages, "prompts": prompts})
+    """The messages of each prompt, from whichever argument was given."""
+    field = only_argument({"prompt": prompt, "messages": messages, "prompts": prompts})
     if prompt is not None:
         if isinstance(prompt, list | tuple):
             remedy = "Give a chat as messages=[…], and several prompts as prompts=[…]."
@@ -77,12 +77,12 @@ def take_prompts(
         return (_prompt(field, _list(field, messages, "messages")),)
     listed = _list(field, prompts, "prompts")
     taken = tuple(_prompt(f"{field}[{number}]", each) for number, each in enumerate(listed))
-    _refuse_twice(field, taken, listed)
+    _reject_duplicates(field, taken, listed)
     return taken
 
 
 def take_task_prompts(models: Sequence[str], given: Mapping[str, Any]) -> tuple[tuple[Message, ...], ...]:
-    """The prompts of a run, of which one that only calls functions needs none."""
+    """The prompts of a run; a run that only calls functions needs none."""
     stated = [given.get(name) for name in ("prompt", "messages", "prompts")]
     functions = bool(models) and all(model.startswith(f"{FUNCTIONS}:") for model in models)
     if functions and all(each is None for each in stated):
@@ -120,16 +120,16 @@ def _message(field: str, message: object) -> Message:
 
 def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
     """References to models, or templates for them."""
-    field = the_one({"model": model, "models": models})
+    field = only_argument({"model": model, "models": models})
     listed = (model,) if model is not None else tuple(_list(field, models, "models"))
     for number, each in enumerate(listed):
         _check_model(model_field(listed, number) if model is None else field, each, template=True)
-    _refuse_twice(field, [each.strip() for each in listed], listed)
+    _reject_duplicates(field, [each.strip() for each in listed], listed)
     return listed
 
 
-def _refuse_twice(field: str, taken: Sequence[object], given: Sequence[object]) -> None:
-    """Raise `SubmissionError` for what is listed twice: its items would be paid twice and counted as one."""
+def _reject_duplicates(field: str, taken: Sequence[object], given: Sequence[object]) -> None:
+    """Raise `SubmissionError` for duplicates: their items would be paid for twice and counted as one."""
     for number, each in enumerate(taken):
         if (first := taken.index(each)) < number:
             problem = f"is the same as {field}[{first}]"
@@ -138,7 +138,7 @@ def _refuse_twice(field: str, taken: Sequence[object], given: Sequence[object]) 
 
 
 def take_function(field: str, function: object) -> str:
-    """The name by which workers find a function: as given, or that of the function itself."""
+    """The name by which workers import a function, from its name or the function itself."""
     if not isinstance(function, str):
         return importable_name(function, field, 'name it: "package.module:function"')
     if not _FUNCTION.fullmatch(function):
@@ -147,7 +147,7 @@ def take_function(field: str, function: object) -> str:
 
 
 def model_field(models: Sequence[str], number: int) -> str:
-    """What to call one of the models."""
+    """The name of one of the models in error messages."""
     return "model" if len(models) == 1 else f"models[{number}]"
 
 
@@ -185,12 +185,12 @@ def take_evaluators(evaluators: object) -> tuple[EvaluatorSpec, ...]:
 
 
 def named_function(given: Any) -> Any:
-    """A plain function as the scorer that workers call by its name; anything else as it is."""
+    """Wrap a plain function as a scorer that workers call by its name; return anything else unchanged."""
     return scorer(given) if callable(given) and not isinstance(given, BaseModel) else given
 
 
 def split_scorers(evaluators: object) -> tuple[object, tuple[ClientScorer, ...]]:
-    """What is to be submitted of these evaluators, and the scorers that stay in this process."""
+    """Split evaluators into those to submit and the scorers that run in this process."""
     if not isinstance(evaluators, list | tuple):
         return evaluators, ()
     mine = tuple(each for each in evaluators if isinstance(each, ClientScorer))
@@ -198,11 +198,11 @@ def split_scorers(evaluators: object) -> tuple[object, tuple[ClientScorer, ...]]
 
 
 def require_work(sent: object, mine: Sequence[ClientScorer], options: Mapping[str, Any]) -> None:
-    """Raise `SubmissionError` where only the client's scorers look at outputs that exist already."""
+    """Raise `SubmissionError` if outputs exist already and only the client's scorers would score them."""
     if sent or options.get("output") is None:
         return
     names = ", ".join(each.name for each in mine)
-    problem = "only scorers of the client would look at these outputs, which need no run for that"
+    problem = "existing outputs need no run if only scorers of the client score them"
     remedy = "Call them on the rows in this program, or add an evaluator that workers run."
     raise SubmissionError("evaluators", names, problem, remedy)
 
@@ -239,8 +239,8 @@ def check_max_concurrent(value: int | None) -> None:
 
 
 def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -> dict[str, Any]:
-    """How the items of a run follow each other. Where a prompt reads ``_conversation``, the turns of a
-    conversation do, unless ``run_serially`` or ``store_output_as`` orders all items.
+    """The order of a run's items. Where a prompt reads ``_conversation``, the turns of a conversation run one
+    after the other, unless ``run_serially`` or ``store_output_as`` orders all items.
     """
     serially, store = given.get("run_serially", False), given.get("store_output_as")
     if not isinstance(serially, bool | str) or serially == "":
@@ -264,7 +264,7 @@ def take_order(given: Mapping[str, Any], prompts: Sequence[Sequence[Message]]) -
 
 
 def turn_fields_of(prompts: Sequence[Sequence[Message]]) -> tuple[TurnField, ...]:
-    """What is kept of a turn: what a prompt reads of it, or all where that is not known."""
+    """The fields to keep of a turn: those that a prompt reads, or all if that is unknown."""
     texts = {message.content for prompt in prompts for message in prompt if CONVERSATION in message.content}
     read, every = set[str](), get_args(TurnField)
     for text in texts:
@@ -274,7 +274,7 @@ def turn_fields_of(prompts: Sequence[Sequence[Message]]) -> tuple[TurnField, ...
 
 
 def _conversation_field(given: Mapping[str, Any], *, conversation: bool) -> str | None:
-    """The row field that tells conversations apart: where rows have sessions, each is a conversation."""
+    """The row field that names a row's conversation, by default its session's."""
     field: str | None = given.get("conversation")
     if not conversation and field is not None:
         problem = f"has no effect: no prompt reads {CONVERSATION}"
@@ -284,7 +284,7 @@ def _conversation_field(given: Mapping[str, Any], *, conversation: bool) -> str 
 
 
 def take_params(field: str, params: object) -> dict[str, Any]:
-    """A copy of the parameters as JSON will carry them; ``field`` names them in errors."""
+    """A copy of the parameters in their JSON form; ``field`` names them in errors."""
     if not isinstance(params, Mapping):
         raise SubmissionError(
             field, params, "is not a dict", 'Give parameters by name, like {"max_tokens": 64}.'
@@ -306,10 +306,10 @@ def take_params(field: str, params: object) -> dict[str, Any]:
 
 
 def take_call_params(field: str, params: object) -> dict[str, Any]:
-    """The same for calls of models: connections alone say where these go, and with which credential."""
+    """`take_params` for calls of models, whose address and credential only a connection may set."""
     checked = take_params(field, params)
-    if taken := operators_own(checked):
-        problem = "is not a run's to say: addresses, headers and keys belong to connections"
+    if taken := operator_parameter(checked):
+        problem = "cannot be set by a run: addresses, headers and keys belong to connections"
         raise SubmissionError(f"{field}[{taken!r}]", None, problem, "Leave it out.")
     return checked
 
@@ -346,18 +346,19 @@ def _to_message(field: str, data: dict[str, Any]) -> Message:
     try:
         return Message.model_validate(data, strict=True)
     except ValidationError as error:
-        raise in_our_words(error, lambda _: remedy, field) from None
+        raise as_submission_error(error, lambda _: remedy, field) from None
 
 
-def in_our_words(
+def as_submission_error(
     error: ValidationError,
     remedy_of: Callable[[str], str],
     inside: str = "",
     argument_of: Callable[[Path], Path] = lambda path: path,
 ) -> SubmissionError:
-    """A model's first error, as one of the argument it is about; ``remedy_of`` takes that argument's name.
+    """The first pydantic error as a `SubmissionError` about its argument; ``remedy_of`` maps argument to
+    remedy.
 
-    ``argument_of`` takes the path of the model's field, and returns that of the argument.
+    ``argument_of`` maps the path of the model's field to that of the argument.
     """
     detail = error.errors(include_url=False, include_context=False)[0]
     if not detail["loc"]:  # of the whole: "<field>: <problem>"
@@ -373,7 +374,7 @@ def in_our_words(
         .replace("Extra inputs are", "is")
     )
     if detail["type"] == "string_pattern_mismatch":
-        problem = "has a form that is not taken"
+        problem = "has the wrong format"
     value = None if detail["type"] == "missing" else detail["input"]
     remedy = remedy_of(str(where[0]))
     return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

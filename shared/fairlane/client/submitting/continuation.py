@@ -11,7 +11,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import turn_fields_of
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.row_json import digest_of
-from fairlane.model.choices import TURN_FIELDS, Continuation
+from fairlane.model.choices import TURN_FIELDS_VERSION, Continuation
 from fairlane.model.evaluators import EvaluatorSpec, FunctionScorer
 from fairlane.model.run import Order, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
@@ -31,8 +31,8 @@ def require_finished(status: RunStatus) -> None:
 def rows_of(deployment: Deployment, spec: RunSpec, count: int) -> Iterator[dict[str, Any]]:
     """The ``count`` rows of a run, in order. Raises `ResultsLost` where Redis has lost one.
 
-    Those of a dataset by reference are read here, too. Raises `SubmissionError` where they cannot be, or are
-    others by now.
+    Also reads the rows of a dataset by reference. Raises `SubmissionError` where it cannot, or if they
+    changed.
     """
     return (dict(row) for row in deployment.records(spec).rows(count))
 
@@ -76,16 +76,16 @@ def continued_spec(
 
 
 def _turns_apart(old: RunSpec) -> dict[str, Any]:
-    """What makes each turn of a conversation a field of its own, also where ``old`` kept them in one."""
+    """Updates that store each turn in its own field, even if ``old`` kept all turns in one."""
     if not old.order.conversation:
         return {}
     order = old.order.model_copy(update={"turn_fields": turn_fields_of(old.prompts)})
-    return {"version": max(old.version, TURN_FIELDS), "order": order}
+    return {"version": max(old.version, TURN_FIELDS_VERSION), "order": order}
 
 
 def _old_steps(old: RunSpec, new: RunSpec) -> tuple[int, ...]:
-    """Where each evaluation of the new run was in the old one: the same scorer under the same name; else
-    -1. A function is called again: its name does not say what its code is today.
+    """For each evaluation of the new run, the step of the same scorer in the old one, else -1. A function is
+    called again: its code may have changed under the same name.
     """
     before = {_identity(step): number for number, step in enumerate(old.evals, start=1)}
     return tuple(
@@ -135,8 +135,8 @@ class Origins:
             yield f"from:{number}", json.dumps(found, separators=(",", ":")).encode()
 
     def _alike(self) -> int:
-        """With how many equal rows the two runs begin. Where some go first, which may be anywhere, all must
-        be there.
+        """With how many equal rows the two runs begin. With a ``serial_field``, whose rows may stand
+        anywhere, all old rows must match.
         """
         alike = next((place for place, old in enumerate(self._rows) if place != old), self._count)
         return 0 if self._order.serial_field is not None and alike < self._old_count else alike

@@ -1,4 +1,4 @@
-"""The options of a submission, as `Client.submit` and its like take them."""
+"""The options of a submission, for `Client.submit` and similar methods."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Literal, TypeAlias, TypedDict
@@ -73,6 +73,6 @@ class SubmitOptions(TypedDict, total=False):
 
 
 class RunOptions(SubmitOptions, total=False):
-    """All that says what a run is, beside its dataset."""
+    """All options of a run, beside its dataset."""
 
     prompt: str | None

@@ -1,5 +1,5 @@
-"""Finds what a run asks in vain: parameters that no provider takes or no record keeps, and on its first rows
-requests, chats in prompts, and fields by wrong names.
+"""Rejects useless requests before a run starts: parameters that no provider takes or no record keeps. On the
+first rows it also checks requests, chats in prompts, and names of fields.
 """
 
 import json
@@ -37,7 +37,7 @@ KNOWN = frozenset(
         *("truncation", "user", "verbosity", "web_search_options"),
     }
 )
-"""Names that at least one provider takes: only what is nearly one of them, and none, is taken for a slip."""
+"""Names that at least one provider takes. A name that is nearly one of them counts as a typing error."""
 
 _ALIKE = 0.88
 """`difflib` ratio: one letter more, less or other in eight."""
@@ -52,14 +52,14 @@ _RANGES: Mapping[str, tuple[float, float]] = {
 """The widest range that a provider documents (OpenAI's, 2026)."""
 
 _ONE = frozenset({"n", "best_of", "candidateCount"})
-"""How many answers a call makes. Each is paid for, and the first is kept."""
+"""Parameters for the number of answers. Each is paid for, and only the first is kept."""
 
 _SEEDS = frozenset({"seed", "random_seed"})
 """With the same seed a model gives the same answer, as far as its provider keeps the promise."""
 
 _UNKEPT = frozenset({"logprobs", "top_logprobs"})
 _MODALITIES = frozenset({"modalities", "responseModalities", "response_modalities"})
-"""What an answer is made of. A record keeps text."""
+"""Parameters for the content types of an answer. A record keeps text only."""
 
 _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _TEMPLATES = frozenset({"chat_template"})
@@ -80,9 +80,9 @@ _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
 
 ROLES = frozenset({"system", "user", "assistant"})
-"""What messages are written by, as far as every provider knows."""
+"""The roles that every provider knows."""
 
-OTHERS_ROLES = {
+FOREIGN_ROLES = {
     **dict.fromkeys(("human", "user"), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bot", "ai", "model", "assistant"), "assistant"),
     "system": "system",
@@ -210,7 +210,7 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         given = row.get(field)
         try:
             body = body_of(given)
-            # Whether its connection takes responses as they are is the scheduler's to know.
+            # Only the scheduler knows whether the connection takes Responses requests.
             read_request(row.get(URL_FIELD), given, as_responses=True)
         except MalformedRequest as malformed:
             failed[number] = malformed
@@ -232,7 +232,7 @@ def _check_roles(field: str, body: Mapping[str, Any], row: int) -> None:
 
 
 def _check_role(where: str, role: object, row: int | None = None) -> None:
-    named = OTHERS_ROLES.get(role.lower()) if isinstance(role, str) else None
+    named = FOREIGN_ROLES.get(role.lower()) if isinstance(role, str) else None
     if named is not None and role != named:
         raise SubmissionError(where, role, "is no role", f"Write {named!r}. {_ANYWAY}", row=row)
 
@@ -253,7 +253,7 @@ def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
 
 
 def check_names_of_fields(field: str, template: object, names: Sequence[str]) -> None:
-    """Raise `SubmissionError` for a template that prints a field by a name which it reads otherwise."""
+    """Raise `SubmissionError` for a template that prints a field whose name Jinja2 reads differently."""
     texts: list[str] = template if isinstance(template, list) else [str(template)]
     for name in names:
         if _NAME.fullmatch(name) and name not in TAKEN:
@@ -277,9 +277,9 @@ def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) ->
 
 
 def check_shown(field: str, evaluator: Judge | Agent, output_field: str | None) -> None:
-    """Raise `SubmissionError` for a template that cannot show what it is to judge.
+    """Raise `SubmissionError` for a template that cannot show the output to judge.
 
-    The whole row shows outputs that were there before, and so does the field that holds them.
+    Existing outputs are also shown by the whole row, and by the field that holds them.
     """
     session = isinstance(evaluator, Judge) and evaluator.level == "session"
     shows = {"session"} if session else {"output", output_field}
@@ -287,7 +287,7 @@ def check_shown(field: str, evaluator: Judge | Agent, output_field: str | None) 
         shows.add("row")
     if shows.isdisjoint(referenced_variables(evaluator.template)):
         name = "session" if session else "output"
-        problem = f"does not show the {name} that it judges: every score would be of the same text"
+        problem = f"does not show the {name} that it judges: every judge call would have the same text"
         remedy = f"Put {{{{ {name} }}}} into it. To send it as it is, submit with check=False (--no-check)."
         raise SubmissionError(field, evaluator.template, problem, remedy)
 

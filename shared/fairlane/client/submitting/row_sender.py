@@ -1,4 +1,4 @@
-"""Sends the rows of an open run: several threads and tasks add them, one at a time sends a page."""
+"""Sends the rows of an open run: several threads and tasks may add rows, and one at a time sends a page."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 from weakref import ref
 
 from fairlane.client.deployment import Deployment, Pace, Steps, Wait
-from fairlane.client.following.records import Closure, Submission
+from fairlane.client.following.records import RunCloser, SubmissionWatch
 from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.errors import FairlaneError, RunEnded, SubmissionError
 from fairlane.datasets.row_json import FIELD
@@ -20,27 +20,27 @@ from fairlane.store.write.runs.inbox import Outbox
 CLOSED = "closed"
 
 UNSENT_PAGES = 4
-"""Full pages that may wait for the thread or task that sends; behind more, those that add rows wait, too."""
+"""Full pages that may wait for the sending thread or task; with more, adding a row waits."""
 
 KEPT_AHEAD = 10
-"""Where a conversation holds its own rows back and no others, so many times as many rows are kept here as may
-wait."""
+"""The client keeps at most so many times the rows that may wait in Redis, since a conversation may delay its
+own rows while others are fed."""
 
 TURN_S = 0.01
-"""Pause between two looks at whether another thread or task still sends."""
+"""Seconds between two checks whether another thread or task still sends."""
 
 FirstRows: TypeAlias = Callable[[Sequence[Mapping[str, Any]]], None]
 """Checks a run's first rows. Raises `SubmissionError`."""
 
 
 class SentPages:
-    """Pages of an open run that are not handed out yet: those that Redis loses are sent again."""
+    """Pages of an open run that are not yet fed: those that Redis loses are sent again."""
 
     def __init__(self, outbox: Outbox, ref: RunRef, page_rows: int) -> None:
         self._outbox, self._ref, self._page_rows = outbox, ref, page_rows
         self._kept: dict[int, bytes] = {}
         self.handed = 0
-        """Rows from the first one on that were handed out, as of the last `restore`."""
+        """How many of the first rows were fed, as of the last `restore`."""
 
     def send(self, number: int, page: bytes) -> None:
         """Write a page. The same page may be sent again under its number."""
@@ -64,14 +64,13 @@ class _Unsent(NamedTuple):
 
 
 class Turn:
-    """The right to send. It is held weakly: a sender that is interrupted while it ends its turn loses it."""
+    """The right to send. It is held weakly, so that a sender interrupted in `end_turn` loses it."""
 
 
 class UnsentRows:
-    """Rows that were accepted and are not sent yet. Any thread may use it, and be interrupted anywhere.
-
-    The number of a page follows from how many rows are sent, and that changes in one step, together with the
-    rows: so a page that is sent twice has the same number and the same rows.
+    """Accepted rows that are not sent yet. Threads may share it, and an interrupt may come anywhere. The
+    count of sent rows gives a page its number, and changes in one step with the rows. So a page that is sent
+    twice has the same number and the same rows.
     """
 
     def __init__(self, page_rows: int, row_bytes: int) -> None:
@@ -137,7 +136,7 @@ class UnsentRows:
             self._unsent = _Unsent(sent + len(page), texts[len(page) :])
 
     def take_turn(self, turn: Turn) -> bool:
-        """Whether ``turn`` may send: nobody else does until it ends, or is gone."""
+        """Whether ``turn`` may send; then no other may until it ends or is garbage."""
         with self._lock:
             holder = self._turn() if self._turn else None
             if holder is None:
@@ -158,22 +157,21 @@ def _too_large(page_rows: int, number: int) -> SubmissionError:
 
 
 class RowSender:
-    """Takes the rows of an open run and sends them in pages, in steps that a thread or a task takes.
-
-    What was accepted stays until it is sent: steps that fail, time out or are abandoned lose and repeat
-    nothing, and the next ones go on.
+    """Accepts the rows of an open run and sends them in pages, in steps for a thread or a task. Accepted rows
+    stay until they are sent: steps that fail, time out or are abandoned lose and repeat nothing, and the next
+    steps go on.
     """
 
     def __init__(
         self,
         deployment: Deployment,
         spec: RunSpec,
-        closure: Closure,
+        closer: RunCloser,
         check: FirstRows | None,
         most_ahead: int,
     ) -> None:
         """``check`` sees the first rows before they are sent; ``most_ahead`` rows wait in Redis at most."""
-        self._deployment, self._spec, self._closure = deployment, spec, closure
+        self._deployment, self._spec, self._closer = deployment, spec, closer
         self._check, self._most_ahead = check, most_ahead
         self._ref = RunRef(spec.team, spec.run)
         row_bytes = deployment.settings.scheduler.limits.row_bytes
@@ -214,7 +212,7 @@ class RowSender:
             yield Wait(TURN_S)
 
     def closing(self) -> Steps[None]:
-        """The steps that end the rows: they send what is left, and close the run. Once is enough."""
+        """The steps that send the remaining rows and close the run. Further calls do nothing."""
         turn = Turn()
         self._unsent.end()
         try:
@@ -225,13 +223,13 @@ class RowSender:
             yield from self._send_all()
             with self._deployment.answering():
                 self._sent.restore(self._handed_rows().first)
-                self._closure.close(self._unsent.accepted)
+                self._closer.close(self._unsent.accepted)
             self._closed = True
         finally:
             self._unsent.end_turn(turn)
 
     def abandon(self, error: BaseException) -> None:
-        """End the rows and cancel the run, once; where that fails, too, a note of ``error`` says so."""
+        """End the rows and cancel the run, once. If cancelling fails, a note on ``error`` says so."""
         self._unsent.end(RunState.CANCELLED)
         if self._cancelled:
             return
@@ -243,7 +241,7 @@ class RowSender:
             error.add_note(f"run {self._ref.run} could not be cancelled: {failed}")
 
     def _send_all(self) -> Steps[None]:
-        """Try the first rows, and send all pages that are full. It is this caller's turn."""
+        """Try the first rows, and send all full pages. The caller holds the turn."""
         self._require_not_abandoned()
         self._try_first()
         while self._unsent.full:
@@ -275,16 +273,16 @@ class RowSender:
 
     def _waiting_for_room(self) -> Steps[None]:
         pace, patience = Pace(), self._deployment.patience()
-        submission = Submission(self._deployment, self._ref)
+        watch = SubmissionWatch(self._deployment, self._ref)
         while True:
-            handed = yield from patience.insisting(self._handed_rows)
-            status = yield from patience.insisting(
+            handed = yield from patience.until_answered(self._handed_rows)
+            status = yield from patience.until_answered(
                 lambda: self._deployment.runs.status(self._ref, self._spec)
             )
             if status.state.finished:
                 raise RunEnded(self._ref.run, status.state)
             if status.state is RunState.SUBMITTED:
-                submission.check()
+                watch.check()
             waiting, kept = self._unsent.sent - handed.total, self._unsent.sent - handed.first
             if waiting < self._most_ahead and kept < KEPT_AHEAD * self._most_ahead:
                 self._sent.restore(handed.first)

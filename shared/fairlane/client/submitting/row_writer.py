@@ -7,7 +7,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from fairlane.client.deployment import Deployment, Steps, finish
-from fairlane.client.following.records import Closure
+from fairlane.client.following.records import RunCloser
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.row_sender import FirstRows, RowSender
 from fairlane.client.submitting.submission import ask_to_start, require_room
@@ -37,7 +37,7 @@ def announce(deployment: Deployment, spec: RunSpec, check: FirstRows | None = No
 def _check_rows_may_follow(spec: RunSpec) -> None:
     """Check a run whose rows follow: it can have no evaluators of sessions. Raises `SubmissionError`."""
     if spec.session_evals:
-        problem = "looks at sessions, which are distinguished while a whole dataset is uploaded"
+        problem = "scores sessions, which need the whole dataset at submission"
         remedy = "Submit the rows themselves, or leave it out."
         raise SubmissionError("evaluators", spec.session_evals[0].name, problem, remedy)
 
@@ -46,14 +46,14 @@ class RowWriter:
     """Adds rows to an open run; made by `Client.open`. Threads may share it.
 
     As a context manager it closes the run. It cancels the run where the block raises, or where closing it
-    fails. A row is accepted or refused at once, and what the program does to it later does not change it.
+    fails. A row is accepted or refused at once; later changes to the object do not change the row.
     """
 
     def __init__(self, deployment: Deployment, spec: RunSpec, check: FirstRows | None = None) -> None:
         self._deployment, ref = deployment, RunRef(spec.team, spec.run)
-        closure = Closure(deployment, ref)
-        self.sender = RowSender(deployment, spec, closure, check, PAGES_AHEAD * spec.page_rows)
-        self.run = Run(deployment, ref, spec, closure=closure)
+        closer = RunCloser(deployment, ref)
+        self.sender = RowSender(deployment, spec, closer, check, PAGES_AHEAD * spec.page_rows)
+        self.run = Run(deployment, ref, spec, closer=closer)
 
     @property
     def accepted(self) -> int:
@@ -61,16 +61,16 @@ class RowWriter:
         return self.sender.accepted
 
     def write(self, *rows: Mapping[str, Any]) -> None:
-        """Add rows; a page of them is sent together. Waits while many are still to be handed out.
+        """Add rows; a page of them is sent together. Waits while many rows wait to be fed.
 
-        Raises `SubmissionError` for what is no row: it and those behind it are not accepted. At the hundredth
-        row it also raises it for rows that do not suit the run, and cancels the run. Raises `RunEnded` after
-        `close` and where the run has ended, `RunLost` where Redis has lost the submission, and
-        `StoreUnavailable`.
+        Raises `SubmissionError` for what is no row; neither it nor any row after it is accepted. At the
+        hundredth row it also raises it for rows that do not suit the run, and cancels the run. Raises
+        `RunEnded` after `close` and where the run has ended, `RunLost` where Redis has lost the submission,
+        and `StoreUnavailable`.
 
-        Rows are accepted before a page is sent, and kept until it is. So after `StoreUnavailable`, a timeout
-        or an interrupt go on with the next row: the next `write` or `close` sends each row that is left once.
-        Rows that Redis loses before they are handed out are sent again.
+        Accepted rows are kept until they are sent. So after `StoreUnavailable`, a timeout or an interrupt, go
+        on with the next row: the next `write` or `close` sends each remaining row once. Rows that Redis loses
+        before they are fed are sent again.
         """
         finish(self.extending(rows, self.sender.accepted + 1), self._deployment.waiter)
 
@@ -85,7 +85,7 @@ class RowWriter:
                 yield from self.sender.sending()
 
     def close(self) -> Run:
-        """End the rows and return the run, which continues. What was closed stays so.
+        """End the rows and return the run, which continues. Further calls do nothing.
 
         Raises `SubmissionError`, and cancels the run, if its few rows do not suit it; `RunEnded`, `RunLost`;
         and `StoreUnavailable`, after which it may be called again. A run without rows completes at once.

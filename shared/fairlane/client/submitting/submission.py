@@ -19,8 +19,9 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import (
     Path,
+    as_submission_error,
     check_max_concurrent,
-    in_our_words,
+    only_argument,
     take_call_params,
     take_evaluators,
     take_function,
@@ -28,7 +29,6 @@ from fairlane.client.submitting.arguments import (
     take_order,
     take_params,
     take_task_prompts,
-    the_one,
 )
 from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
@@ -37,19 +37,19 @@ from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
-from fairlane.model.choices import MOST_SECONDS, STARTS_LATER, TURN_FIELDS
+from fairlane.model.choices import MOST_SECONDS, START_TIME_VERSION, TURN_FIELDS_VERSION
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import Bounds, RunRef, RunSpec
 
 PAGE_ROWS = 500
-"""Rows a page: what a client holds of a dataset at a time. Long rows make pages of fewer."""
+"""Rows of a page: a client holds one page of a dataset in memory. A page of long rows has fewer."""
 
 MAX_JOBS = 100_000_000
-"""Most jobs a run may have: what is done is a bitmap of them, 12 MB at most."""
+"""Most jobs of a run: its bitmap of finished jobs then takes 12 MB."""
 
 MOST_START_S = 30 * 86_400
-"""Longest time that a run may wait for its start: what waits stays in Redis."""
+"""Longest time in seconds that a run may wait for its start, since it stays in Redis."""
 
 _DIGITS = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32: in ASCII order, none looks like another
 
@@ -99,7 +99,7 @@ _ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "ru
 def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunOptions]) -> RunSpec:
     """The spec of a run without its rows. Raises `SubmissionError` for the first argument that is wrong.
 
-    It has been through JSON, as it will be on its way to the scheduler.
+    It has passed through JSON, so it equals the spec that the scheduler will read.
     """
     given: dict[str, Any] = {
         name: value if type(value).__module__ == "builtins" else scalar(value)
@@ -137,13 +137,15 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
         }
         fields["order"] = take_order(given, fields["prompts"])
         if start:
-            fields["version"] = STARTS_LATER
+            fields["version"] = START_TIME_VERSION
         if fields["order"]["conversation"]:
-            fields["version"] = TURN_FIELDS
+            fields["version"] = TURN_FIELDS_VERSION
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:
-        raise in_our_words(error, lambda field: _REMEDIES.get(field, ""), argument_of=_argument) from None
+        raise as_submission_error(
+            error, lambda field: _REMEDIES.get(field, ""), argument_of=_argument
+        ) from None
     _check_levels(spec)
     return spec
 
@@ -158,7 +160,7 @@ def _argument(path: Path) -> Path:
 
 
 def _start(start_in: object, submitted_ms: int) -> dict[str, Any]:
-    """The moment before which nothing starts."""
+    """The bound ``start_ms`` for ``start_in`` seconds."""
     if start_in is None:
         return {}
     if (
@@ -177,7 +179,7 @@ def _priority(stated: object) -> dict[str, Any]:
 
 def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that define the task of a row."""
-    field = the_one({name: given.get(name) for name in ("model", "models", "task", "output")})
+    field = only_argument({name: given.get(name) for name in ("model", "models", "task", "output")})
     common = {"lane": _lane(given.get("lane")), "params": take_params("params", given.get("params", {}))}
     if field == "output":
         return common | {"output_field": given["output"], "prompts": (), "models": ()}
@@ -188,7 +190,7 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     if not all(model.startswith(f"{FUNCTIONS}:") for model in models):
         take_call_params("params", common["params"])
     if "request" in given:
-        the_one({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
+        only_argument({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}
     return common | {"prompts": take_task_prompts(models, given), "models": models}
 
@@ -201,11 +203,11 @@ def _lane(stated: str | None) -> str | None:
 def _check_levels(spec: RunSpec) -> None:
     if spec.session_evals and spec.session_field is None:
         name = spec.session_evals[0].evaluator.name
-        problem = f"evaluator {name!r} looks at sessions, and no row field is named that tells them apart"
+        problem = f"evaluator {name!r} scores sessions, but no row field identifies them"
         raise SubmissionError("session", None, problem, 'Give session="<field>".')
     if not spec.calls_tasks and not spec.evaluators:
         raise SubmissionError(
-            "evaluators", (), "there is nothing to do", "Give outputs something that scores them."
+            "evaluators", (), "there is nothing to do", "Give an evaluator that scores the outputs."
         )
 
 
@@ -244,7 +246,7 @@ def new_id(now_ms: int) -> str:
     return "".join(_DIGITS[(number >> shift) & 31] for shift in range(65, -1, -5))
 
 
-def hand_over(
+def upload_and_submit(
     deployment: Deployment,
     spec: RunSpec,
     rows: Paging,
@@ -256,7 +258,7 @@ def hand_over(
     """
     require_room(deployment, spec.team)
     outbox, ref = deployment.outbox, RunRef(spec.team, spec.run)
-    taken, numbering = _looked_after(bounded_pages(rows, spec), deployment.checkpoint), None
+    taken, numbering = _with_checkpoints(bounded_pages(rows, spec), deployment.checkpoint), None
     if origins is not None:
         taken = origins.watch(taken)
     if spec.session_field is not None:
@@ -277,15 +279,15 @@ def hand_over(
     return Run(deployment, ref, whole)
 
 
-def _looked_after(pages: Iterable[T], checkpoint: Callable[[], object]) -> Iterator[T]:
-    """The pages, with a ``checkpoint`` before each."""
+def _with_checkpoints(pages: Iterable[T], checkpoint: Callable[[], object]) -> Iterator[T]:
+    """Yield the pages and call ``checkpoint`` before each."""
     for page in pages:
         checkpoint()
         yield page
 
 
 def require_room(deployment: Deployment, team: str) -> None:
-    """Raise `InboxFull` while as many requests of the team wait as may."""
+    """Raise `InboxFull` while the team has as many waiting requests as it may."""
     most, waiting = deployment.settings.scheduler.limits.waiting_requests, deployment.outbox.waiting(team)
     if waiting >= most:
         raise InboxFull(team, waiting, most)

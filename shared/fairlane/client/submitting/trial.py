@@ -1,4 +1,4 @@
-"""Tries a submission before anything is written: its models on connections, its templates on first rows."""
+"""Checks a submission before anything is written: models against connections, templates on first rows."""
 
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -52,7 +52,7 @@ LISTED = 8
 """Models that an error names."""
 
 _GIVEN = frozenset({"output", "criterion", "criteria", "session"})
-"""What an evaluator's template reads beside the row. What it makes of an output cannot be tried yet."""
+"""What an evaluator's template reads beside the row, and cannot be tried before there are outputs."""
 
 
 def checked_rows(
@@ -108,7 +108,9 @@ def check_reference(
 
 
 def _check_separator(row: Row, path: str | None) -> None:
-    """Refuse a CSV file whose columns were read as one, since another mark than a comma separates them."""
+    """Refuse a CSV file that was read as one column, since another character than a comma separates its
+    fields.
+    """
     if path is None or not path.lower().endswith(".csv") or len(row) != 1:
         return
     if (found := other_separator(*row)) is not None:
@@ -123,7 +125,7 @@ class _Trial:
         self._fields = list(dict.fromkeys(chain.from_iterable(rows)))
 
     def check(self) -> None:
-        """Raise `SubmissionError` for the first that fails on every row."""
+        """Raise `SubmissionError` for the first template or evaluator that fails on every row."""
         spec = self._spec
         named = {
             "output": spec.output_field,
@@ -148,7 +150,7 @@ class _Trial:
                 check_chats(self._prompt(number), prompt, self._rows)
         stores = spec.order.store_output_as is not None
         stored = self._stored() if stores else None
-        late = stores and spec.order.serial_field is not None  # rows behind these may go first
+        late = stores and spec.order.serial_field is not None  # later rows may run first
         for number, prompt in enumerate(() if late else spec.prompts):
             text = prompt[0].content if len(prompt) == 1 else [message.content for message in prompt]
             self._try(self._prompt(number), text, partial(self._task, number), self._rows, stored)
@@ -295,7 +297,7 @@ def check_connections(spec: RunSpec, known: Iterable[str]) -> None:
 
 
 def _named_models(spec: RunSpec, *, tasks: bool = True) -> list[tuple[str, str]]:
-    """The models of ``tasks`` and evaluators, each behind the argument that names it."""
+    """The models of ``tasks`` and evaluators, each with the argument that names it."""
     models = spec.models if tasks else ()
     named = [(model_field(spec.models, number), model) for number, model in enumerate(models)]
     for step in (*spec.evals, *spec.session_evals):
@@ -313,7 +315,7 @@ def _asked(spec: RunSpec, *, tasks: bool) -> Iterator[tuple[str, Mapping[str, An
 
 
 class Offers:
-    """What a deployment's connections offer now: the models that they list, and whether workers have keys."""
+    """The models that a deployment's connections list now, and whether workers have their keys."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment, self._directory = deployment, deployment.directory()
@@ -383,7 +385,7 @@ class Offers:
 
     @cached_property
     def _workers(self) -> Sequence[WorkerInfo]:
-        """The workers that are alive, as far as they may be read."""
+        """The live workers; none where this user may not read them."""
         beats = if_allowed(self._deployment.beats, None) or ()
         oldest = self._deployment.now_ms() - self._deployment.settings.scheduler.worker_timeout_seconds * 1000
         return [beat.info for beat in beats if beat.beat_ms >= oldest and not beat.info.stopping]

@@ -29,9 +29,9 @@ class Difference:
     ``pairs`` items have a score in both runs; ``rows`` distinct rows have such an item. ``mean`` is the mean
     over rows of each row's mean difference: repetitions, prompts and models of one row are not independent.
     ``first_mean`` and ``second_mean`` are over the same rows and pairs, so that ``mean`` is their difference.
-    ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows. What leaves
-    the range of a float is ``None``, too.
-    ``better``, ``worse`` and ``equal`` count pairs. ``missing`` matched items lack a score in either run.
+    ``standard_error`` is that of this mean, ``s / √rows``; there is none for fewer than two rows. A value
+    beyond the range of a float is ``None``, too. ``better``, ``worse`` and ``equal`` count pairs. ``missing``
+    matched items lack a score in either run.
     """
 
     pairs: int
@@ -86,11 +86,11 @@ class Comparison:
 
 
 class ScoredRun(Protocol):
-    """What a comparison reads of a run: `Run` has it."""
+    """The part of `Run` that a comparison reads."""
 
     @property
     def id(self) -> str:
-        """Names the run within its team."""
+        """The run's id within its team."""
         ...
 
     @property
@@ -100,7 +100,7 @@ class ScoredRun(Protocol):
 
     @property
     def spec(self) -> RunSpec | None:
-        """What was submitted; ``None`` where it cannot be read."""
+        """The submitted spec; ``None`` where it cannot be read."""
         ...
 
     def results(self) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""What a run is expected to take: calls, tokens and cost by model, calls and time by lane."""
+"""The estimate of a run: calls, tokens and cost by model, calls and time by lane."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -11,11 +11,11 @@ Limit = Literal["requests", "tokens", "input", "output", "day", "places", "slots
 
 @dataclass(frozen=True, slots=True)
 class LaneForecast:
-    """A lane's part. ``seconds`` is what it needs by what it allows now, ``None`` where nobody knows.
+    """A lane's part. ``seconds`` is the time that it needs at its current limits; ``None``: unknown.
 
-    ``limited_by`` names the limit that decides ``seconds``, and ``source`` says who stated that limit.
-    "starting" is a lane that nothing has limited yet: it becomes faster. ``queued`` calls of other runs
-    wait there already.
+    ``limited_by`` names the limit that decides ``seconds``, and ``source`` where that limit comes from.
+    "starting" is a lane that nothing has limited yet: it becomes faster. ``queued`` calls of other runs wait
+    there already.
     """
 
     lane: str
@@ -51,11 +51,10 @@ class ModelForecast:
 
 @dataclass(frozen=True, slots=True)
 class Forecast:
-    """What a run is expected to take, had it the deployment to itself, by ``sampled`` of its ``items``.
-
-    Answers are taken to be as long as their parameters allow, or as stated, so tokens and cost are an upper
-    bound unless that was. Nothing is answered from a cache, and nothing is repeated. ``invalid`` items cannot
-    be rendered. ``seconds`` is ``None`` where a lane's is; ``notes`` say what the numbers leave out.
+    """The estimate of a run that has the deployment to itself, from ``sampled`` of its ``items``. It assumes
+    no cached answers, no retries, and answers as long as the parameters allow, so that tokens and cost are
+    upper bounds, unless the caller stated a length. ``invalid`` items cannot be rendered. ``seconds`` is
+    ``None`` where a lane's is; ``notes`` say what the numbers leave out.
     """
 
     rows: int

@@ -11,7 +11,7 @@ from fairlane.model.run import RunState
 from fairlane.model.run_status import RoleTime, Scores
 
 TASK = "task"
-"""The step that is no evaluation, in `Failure.step`."""
+"""The value of `Failure.step` for a task."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +32,8 @@ class Spending:
     """Tokens of a model's ``calls`` that reported them; ``cost_usd`` is ``None`` where it has no price.
 
     Of the input, ``cached_tokens`` were read from the provider's cache, and ``written_tokens`` written to it.
-    All of these include ``unkept`` answers, which were paid and are no output or score: refusals, and answers
-    without the requested form. They had ``unkept_tokens`` and cost ``unkept_usd``.
+    All of these include ``unkept`` answers, which were paid for but gave no output or score: refusals, and
+    answers without the requested form. They had ``unkept_tokens`` and cost ``unkept_usd``.
     """
 
     model: str
@@ -55,9 +55,9 @@ class Spending:
 
 @dataclass(frozen=True, slots=True)
 class Endings:
-    """How many ``outputs`` a model gave, how many of them were ``cut`` at the limit of tokens, how many are
-    ``empty``, and how many are words in which it ``refused``. ``prompts_cut``: how many prompts its server
-    seems not to have read whole, by its count of tokens.
+    """How many ``outputs`` a model gave, and how many of them were ``cut`` at the token limit, are ``empty``,
+    or are refusals (``refused``). ``prompts_cut``: how many prompts its server seems not to have read whole,
+    by its count of tokens.
     """
 
     outputs: int
@@ -67,7 +67,7 @@ class Endings:
     prompts_cut: int = 0
 
     def in_words(self) -> str:
-        """What a reader of scores must know of them: ``"312 of 1,000 cut at max_tokens, 4 empty"``."""
+        """The counts that qualify scores: ``"312 of 1,000 cut at max_tokens, 4 empty"``."""
         kinds = (
             (self.cut, "cut at max_tokens"),
             (self.empty, "empty"),
@@ -92,8 +92,8 @@ class Summary:
     tasks and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model
     the tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models
     some of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
-    ``served`` has the models that answered this run's calls, by the model that was asked, where the provider
-    names another, while Redis has the run or its stub.
+    ``served`` maps a requested model to those that answered, where the provider names another; it is empty
+    once Redis has neither the run nor its stub.
     """
 
     run: str

@@ -27,7 +27,7 @@ MOST_MODELS = 1000
 """Models of invalid items that are counted: their rows may name a different one each."""
 
 MOST_REASONS = 1000
-"""Finish reasons that are told apart: there are few, unless a provider makes them up."""
+"""Different finish reasons that are counted: there are few, unless a provider invents them."""
 
 OTHER_ERRORS = "other errors"
 ERROR_CHARS = 300
@@ -42,7 +42,7 @@ _ONE_OFF = re.compile(
 
 
 class Tally:
-    """Sums records up as they come; what is held grows with models, evaluators and kinds of failure alone."""
+    """Sums up a stream of records; memory grows only with models, evaluators and kinds of failure."""
 
     def __init__(self, spec: RunSpec, prices: Mapping[str, Price]) -> None:
         self._spec, self._names = spec, _score_names(spec)
@@ -66,7 +66,7 @@ class Tally:
         """Add a record; call it once for each."""
         self._by_state[record.state] += 1
         self._cached += record.cached
-        self._failures.look_at(record)
+        self._failures.add(record)
         if record.state is JobState.INVALID:
             known = record.model in self._invalid_by_model or record.model in self._spec.models
             if known or len(self._invalid_by_model) < MOST_MODELS:
@@ -109,7 +109,7 @@ class Tally:
             self._prompts_cut[record.model] += 1
 
     def _endings(self) -> Iterator[tuple[str, Endings]]:
-        """How outputs ended, of each model some of whose outputs are no whole answers."""
+        """How outputs ended, for each model with outputs that are cut, empty or refused."""
         outputs, cut, refused = Counter[str](), Counter[str](), Counter[str]()
         for (model, reason), count in self._reasons.items():
             outputs[model] += count
@@ -123,17 +123,17 @@ class Tally:
                 yield model, found
 
     def _calls(self, model: str) -> bool:
-        """Whether a task is a call whose tokens count: no function, and no output that was there before."""
+        """Whether a task is a call whose tokens count: neither a function nor an existing output."""
         return bool(self._spec.models) and not model.startswith(f"{FUNCTIONS}:")
 
     def _list(self, scores: Iterable[str]) -> None:
-        """List these, also without a value: a scorer of the client, which no spec names, may fail on all."""
+        """Add these names: a scorer of the client, which no spec names, may fail on all items."""
         for name in scores:
             if name not in self._sums:
                 self._sums[name] = Moments()
 
     def add_sessions(self, sessions: Iterable[SessionRecord]) -> dict[str, Scores]:
-        """Take the records of whole sessions; their scores."""
+        """Add the records of sessions, and return their scores."""
         models = {step.name: step.model for step in self._spec.session_evals}
         sums, count, rows = {name: Moments() for name in models}, 0, OpenRows(self._spec.cells_per_row)
         with suppress(RunArchived):
@@ -150,7 +150,7 @@ class Tally:
         return {name: each.scores(count, rows.of(each)) for name, each in sums.items()} if count else {}
 
     def summary(self, state: RunState, session_scores: Mapping[str, Scores] | None = None) -> Summary:
-        """All so far."""
+        """The summary so far."""
         return Summary(
             run=self._spec.run,
             name=self._spec.name,
@@ -213,8 +213,8 @@ class _Failures:
     def __init__(self) -> None:
         self._found: dict[tuple[str, str], tuple[int, int]] = {}
 
-    def look_at(self, record: Record) -> None:
-        """What followed from a task that failed is not counted again."""
+    def add(self, record: Record) -> None:
+        """Count a record's failures; of a failed task, not its evaluations."""
         if record.state is not JobState.SUCCEEDED:
             self.count(TASK, record.error or str(record.state), record.item)
             return
@@ -235,7 +235,7 @@ class _Failures:
 
 
 class _Ledger:
-    """What models used."""
+    """Calls and tokens of each model."""
 
     def __init__(self, prices: Mapping[str, Price]) -> None:
         self._prices = prices

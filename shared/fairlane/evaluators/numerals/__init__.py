@@ -1,1 +1,1 @@
-"""How numbers are written: signs that mean the same, the grammar of a number, and marked answers."""
+"""How numbers are written: characters with one meaning, the grammar of a number, and its surroundings."""

@@ -8,18 +8,18 @@ from fairlane.evaluators.numerals.notation import DASH
 MONEY = "$€£¥₹₩₽"
 
 _MOST_DIGITS = 400
-"""Longer ones are no numbers that anybody compares; a float ends at 309."""
+"""Longer numbers are not compared; a float has at most 309."""
 
 _TOO_LARGE = Fraction(10) ** 308
 
-# A sign counts where no word, number or bracket ends before it: "10-5" ends in 5, "x = -5" and "-$5" in -5.
+# A sign counts unless a word, number or bracket ends before it: "10-5" ends in 5, "x = -5" and "-$5" in -5.
 LEAD = re.compile(
     rf"(?:(?<![\w)\]}}%°])(?<![0-9][{MONEY}])(?P<sign>[-+{DASH}]))?(?:[{MONEY}][ ]?(?P<inner>[-{DASH}])?)?\Z"
 )
-"""What stands before a number's digits, perhaps nothing."""
+"""The sign and currency before a number's digits, if any."""
 
 LONGEST_LEAD = 6
-"""Characters before the digits that `LEAD` looks at."""
+"""Most characters before the digits that `LEAD` matches."""
 
 MINUS = ("-", DASH)
 
@@ -88,7 +88,7 @@ def _whole(power: str) -> int:
 
 
 def _raised(base: Fraction, power: int) -> Fraction | None:
-    """A power; ``None`` where it would be long to compute, too large for a float, or divided by 0."""
+    """A power; ``None`` where it takes long to compute, exceeds a float, or divides by 0."""
     digits = max(len(str(base.numerator)), len(str(base.denominator)))
     if (digits - 1) * abs(power) > _MOST_DIGITS or (not base and power < 0):
         return None

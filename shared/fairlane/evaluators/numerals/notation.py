@@ -1,4 +1,4 @@
-"""Writes in one way what means the same: digits, dashes, spaces, superscripts and LaTeX's commands."""
+"""Unifies notations: digits, dashes, spaces, superscripts and LaTeX commands."""
 
 import re
 import unicodedata
@@ -56,7 +56,7 @@ _UNDERLINED = re.compile(r"(?<![A-Za-z0-9_])_{1,3}(?=[-+$€£¥0-9])|(?<=[0-9%]
 
 
 class _Signs(dict[int, str]):
-    """What a sign is written as; it is looked up once and kept."""
+    """Maps a character to its unified form, with a cache."""
 
     def __missing__(self, code: int) -> str:
         sign = chr(code)
@@ -101,7 +101,7 @@ def one_notation(text: str) -> str:
 
 
 def _fraction(found: re.Match[str]) -> str:
-    """A vulgar fraction; behind a digit it is the rest of a mixed number."""
+    """A vulgar fraction; after a digit it is the fraction of a mixed number."""
     written = unicodedata.normalize("NFKC", found[0]).translate(_SIGNS)
     before = found.string[found.start() - 1 : found.start()]
     return f" {written}" if before.isdigit() else written

@@ -1,4 +1,4 @@
-"""What touches a number: units and punctuation leave it as it is, all else makes it another number."""
+"""The text next to a number: units and punctuation keep its value, anything else changes it."""
 
 import re
 
@@ -39,7 +39,7 @@ MULTIPLIED = re.compile(
     rf"(?:\s{{0,3}}|-)(?i:(?:{_MULTIPLIERS})(?!\w))|[kKMBT](?![\w'])|[ ][kM](?![\w'])"
     r"|\s?[万萬亿億兆千百十만억조천백십]"
 )
-"""What multiplies the number before it."""
+"""Words and letters that multiply the number before them."""
 
 _JOINED = re.compile(
     rf"[.,:/_'][0-9]|\^|\*\*[0-9(]|-[0-9]++-[0-9]|/(?:[xyznijeπ](?!{LETTER})|\s?[(√\\])"
@@ -49,7 +49,7 @@ _JOINED = re.compile(
     rf"|(?!{_UNITS}\^){LETTER}++[0-9_^]"
     rf"|[‰\u2460-\u24ff\u2776-\u2793]|°[0-9]"
 )
-"""What continues a number in a way that is not read."""
+"""Continuations of a number that are not read."""
 
 _FACTORIAL = re.compile(
     r"!(?!\s*$|\s*\n|\s+[A-Z]|\s*[\u2600-\u27bf\U0001f000-\U0001faff]|[\"')\]}!]|\*+(?![\w(]))"
@@ -69,7 +69,7 @@ REST = re.compile(
     rf"(?:\s{{0,3}}(?i:(?:{_MULTIPLIERS})(?!\w))|\s{{0,2}}{FUNCTION}|\s?π|[\w°!√∞‰]++|\^|\{{[^{{}}]*+\}}"
     rf"|[.,:'/_*+{DASH}-]++(?=[\w\\({{])|(?<=[\^*])\([^()\n]{{0,80}}\))*+"
 )
-"""All that belongs to a number that is not read, so that no part of it is read as another number."""
+"""The rest of a number that cannot be read, so that no part of it is read as another number."""
 
 
 def is_power(word: str, raised: str) -> bool:
@@ -78,19 +78,19 @@ def is_power(word: str, raised: str) -> bool:
 
 
 def joined(text: str, end: int) -> bool:
-    """Whether the number that ends at ``end`` goes on there in a way that the grammar does not know."""
+    """Whether the number that ends at ``end`` goes on in a way that the grammar does not know."""
     if _JOINED.match(text, end) is not None:
         return True
     return text.startswith("!", end) and _is_factorial(text, end)
 
 
 def _is_factorial(text: str, end: int) -> bool:
-    """Whether ``5!`` is one. In "It is 5!" a sentence ends there."""
+    """Whether ``5!`` is a factorial. In "It is 5!" it ends a sentence."""
     return _FACTORIAL.match(text, end) is not None or _SHOUTED.search(text[max(0, end - 200) : end]) is None
 
 
 def depends(text: str, start: int) -> bool:
-    """Whether what stands before ``start`` makes the number there a part of something larger."""
+    """Whether the text before ``start`` makes the number there a part of a larger expression."""
     before = text[start - 1 : start]
     return (
         before in ("/", "^", "±", "{", " ") and _BEFORE.search(text[max(0, start - 12) : start]) is not None

@@ -1,4 +1,4 @@
-"""What an exporter gets of a run, and what it returns; finds exporters by name, and keeps their records."""
+"""The argument and the result of exporters; finds exporters by name, and spools their records."""
 
 import json
 import tempfile
@@ -18,18 +18,18 @@ GROUP = "fairlane.exporters"
 """The entry points of exporters; another package can add one."""
 
 Variant: TypeAlias = tuple[str, int]
-"""What records are compared by: the model as it was submitted, and the number of the prompt."""
+"""The key by which tools compare records: the model as submitted, and the number of the prompt."""
 
 
 @dataclass(frozen=True, slots=True)
 class ExportedRun:
-    """A finished run. ``messages`` gives those of a record's task; ``None`` where it had none."""
+    """A finished run. ``messages`` returns those of a record's task, or ``None``."""
 
     spec: RunSpec
     messages: Callable[[Record], list[dict[str, Any]] | None] = lambda record: None
 
     def variant(self, record: Record) -> Variant:
-        """What the record is compared by."""
+        """The variant of a record."""
         models, cell = self.spec.models, cell_of(self.spec, record.item)
         return (models[cell.model] if models else record.model), record.prompt
 
@@ -60,7 +60,7 @@ class Exported:
 
 
 Exporter: TypeAlias = Callable[[ExportedRun, Iterable[Record], str], Exported]
-"""Sends the records of a run to a target, whose meaning is the exporter's; empty: its default.
+"""Sends the records of a run to a target, which the exporter interprets; empty: its default.
 
 Raises `MissingExtra` before it reads a record.
 """
@@ -87,9 +87,8 @@ def as_text(value: Any) -> str:
 
 
 def plain(value: Any, bits: int | None = None) -> Any:
-    """A row as dicts and lists, which other packages serialize.
-
-    ``bits``: integers that need more, signed, become texts.
+    """A row as dicts and lists, which other packages can serialize. ``bits``: signed integers that need more
+    become texts.
     """
     if isinstance(value, Mapping):
         return {str(name): plain(part, bits) for name, part in value.items()}
@@ -104,9 +103,8 @@ Key = TypeVar("Key", bound=Hashable)
 
 
 class RecordSpool(Generic[Key]):
-    """Takes records once; of each it holds eight bytes in memory. A context manager.
-
-    ``key`` says what a record belongs to, such as its model and prompt.
+    """Stores records on disk, by key, with eight bytes of memory for each. A context manager. ``key`` returns
+    the key of a record, such as its model and prompt.
     """
 
     def __init__(self, key: Callable[[Record], Key]) -> None:
@@ -121,20 +119,20 @@ class RecordSpool(Generic[Key]):
 
     @property
     def count(self) -> int:
-        """Records that were taken."""
+        """The number of stored records."""
         return sum(map(len, self._places.values()))
 
     @property
     def keys(self) -> list[Key]:
-        """What records belong to, in the order of appearance."""
+        """The keys of the records, in the order of appearance."""
         return list(self._places)
 
     def of(self, key: Key) -> Iterator[Record]:
-        """The records of one key, in the order in which they came."""
+        """The records of one key, in the order of `take`."""
         return self._read(self._places[key])
 
     def all(self) -> Iterator[Record]:
-        """All records, in the order in which they came."""
+        """All records, in the order of `take`."""
         return self._read(merge(*self._places.values()))
 
     def _read(self, places: Iterable[int]) -> Iterator[Record]:

@@ -1,4 +1,4 @@
-"""Writes a run as logs of Inspect, one of each model and prompt, for ``inspect view``."""
+"""Writes a run as logs of Inspect, one for each model and prompt, for ``inspect view``."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -14,10 +14,10 @@ from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
 
 DEFAULT_FOLDER = "logs"
-"""Where ``inspect view`` looks."""
+"""The default folder of ``inspect view``."""
 
 _STOP_REASONS: Mapping[str, str] = {"length": "max_tokens", "function_call": "tool_calls"}
-"""Inspect's words for reasons that it calls otherwise."""
+"""Inspect's names for reasons that have another name there."""
 
 
 def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:

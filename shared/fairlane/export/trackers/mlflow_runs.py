@@ -18,7 +18,7 @@ from fairlane.model.record import Record
 
 TABLE = "records.json"
 BATCH = 1_000
-"""Records that one evaluation of MLflow takes: it holds them, and a trace of each."""
+"""Records of one MLflow evaluation, which holds them and their traces in memory."""
 
 _LONGEST_PARAM = 6000
 
@@ -26,8 +26,8 @@ _LONGEST_PARAM = 6000
 def export_mlflow(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
     """Send records to the server that ``MLFLOW_TRACKING_URI`` names; ``target`` is the experiment's name.
 
-    Without one, the experiment is MLflow's present one. Each model and prompt becomes a run of MLflow. Holds
-    `BATCH` records at a time. Raises `MissingExtra`, and what MLflow raises.
+    By default it is MLflow's current experiment. Each model and prompt becomes a run of MLflow. Holds `BATCH`
+    records at a time. Raises `MissingExtra`, and what MLflow raises.
     """
     mlflow = library("mlflow", "MLflow", "mlflow")
     library("mlflow.genai", "MLflow", "mlflow")
@@ -53,7 +53,7 @@ def evaluation_data(run: ExportedRun, records: Iterable[Record]) -> list[dict[st
 
 
 def given_scores(mlflow: Any, records: Sequence[Record]) -> list[Any]:
-    """Scorers that give the scores which records have already, with the reason or the error of each."""
+    """MLflow scorers that return the records' existing scores, with the reason or the error of each."""
     held = {record.item: record for record in records}
     names = dict.fromkeys(name for record in records for name in record.scores)
     return [mlflow.genai.scorer(_scorer(mlflow, name, held), name=name) for name in names]
@@ -95,7 +95,7 @@ def _send(mlflow: Any, run: ExportedRun, variant: Variant, spool: RecordSpool[Va
 
 
 def _evaluate(mlflow: Any, run: ExportedRun, records: Sequence[Record]) -> bool:
-    """Give records and their scores to MLflow's evaluation; false where there were none."""
+    """Pass records and their scores to MLflow's evaluation; false if there are no records."""
     data, scorers = evaluation_data(run, records), given_scores(mlflow, records)
     if data and scorers:
         mlflow.genai.evaluate(data=data, scorers=scorers)
@@ -103,10 +103,8 @@ def _evaluate(mlflow: Any, run: ExportedRun, records: Sequence[Record]) -> bool:
 
 
 def _log_table(mlflow: Any, records: Iterable[Record]) -> None:
-    """The records as a table of MLflow.
-
-    MLflow writes a table from memory alone. So it makes an empty one, whose file this replaces by a whole one
-    in the same form: that of pandas' ``orient="split"``.
+    """Log the records as a table of MLflow. MLflow writes tables from memory only. So this logs an empty
+    table, and replaces its file by a full one in the same format: that of pandas' ``orient="split"``.
     """
     with Spool() as spool, tempfile.TemporaryDirectory() as folder:
         spool.take(records)

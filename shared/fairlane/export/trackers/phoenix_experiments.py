@@ -10,7 +10,7 @@ from fairlane.model.job import JobState
 from fairlane.model.record import Record
 
 BITS = 64
-"""Phoenix' server fails at integers that need more, signed ("Internal Server Error")."""
+"""Phoenix' server fails at larger signed integers ("Internal Server Error")."""
 
 
 def export_phoenix(run: ExportedRun, records: Iterable[Record], target: str) -> Exported:
@@ -78,7 +78,7 @@ def _example(run: ExportedRun, number: int, record: Record) -> dict[str, Any]:
 
 
 def _examples(given: Iterable[Mapping[str, Any]]) -> Iterator[tuple[int, str]]:
-    """The server's ids of examples, by row: newer servers have theirs beside the one that was given."""
+    """The server's ids of examples, by row: newer servers return their own id beside the given one."""
     for each in given:
         yield int(each["metadata"]["row"]), str(each.get("node_id") or each["id"])
 

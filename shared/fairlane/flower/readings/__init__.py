@@ -1,4 +1,4 @@
-"""Reads what the pages show: lanes, runs, items and teams, with bounded work for each request.
+"""Reads the data of the pages: lanes, runs, items and teams, with bounded work for each request.
 
 Pages and task rows of `fairlane.flower` use it; it imports the client, `why` and views of the command line.
 """

@@ -20,6 +20,6 @@ def error_shown(error: str, *, show_text: bool, known: Collection[str] = ()) -> 
 
 
 def errors_of(lanes: Iterable[str], *, show_text: bool) -> Callable[[str], str]:
-    """How a page of these lanes shows errors: it shows their names anyway, ``sim:small`` and ``small``."""
+    """Formats errors for a page of these lanes, whose names may show: ``sim:small`` and ``small``."""
     names = frozenset(name for lane in lanes for name in (lane, lane.partition(":")[2]) if name)
     return partial(error_shown, show_text=show_text, known=names)

@@ -16,7 +16,7 @@ from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.run_queries import RunQueries
 
 Shown: TypeAlias = Callable[[str], str]
-"""How an error is shown."""
+"""Formats an error for a page."""
 
 
 class ItemPage:
@@ -148,7 +148,7 @@ class ItemPage:
 
 
 def _of_record(record: Record, number: int, name: str) -> dict[str, Any]:
-    """A step as archived, or as a run's end left it."""
+    """A step of an archived item, or of one that the run's end left unfinished."""
     if number == 0:
         return {"state": str(record.state), "attempts": record.attempts, "latency_ms": record.latency_ms}
     known = name in record.scores or name in record.score_errors

@@ -1,4 +1,4 @@
-"""Lanes as their pages show them: what each allows and by whose word, what it does, and what holds it."""
+"""Reads lanes for their pages: each lane's limits and their sources, its activity, and what limits it."""
 
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
@@ -12,7 +12,7 @@ from fairlane.why.reasons import SOURCES, UNITS, rate_in_words, reason_of
 
 SPANS: Mapping[str, Step] = {"fine": FINE, "minutes": MINUTES}
 QUIET_STEPS = 2
-"""So many steps without a sample, and the chart is carried on to now: nothing has happened since."""
+"""After so many steps without a sample, the chart continues to now with zeros."""
 
 
 class LaneBoard:
@@ -22,7 +22,7 @@ class LaneBoard:
         self._deployment, self._show_text = deployment, show_text
 
     def all(self) -> dict[str, Any]:
-        """Every lane in a line."""
+        """Every lane as a row."""
         return self._read(self._deployment.lanes.names())
 
     def one(self, lane: str, span: str) -> dict[str, Any]:
@@ -67,16 +67,15 @@ class LaneBoard:
         return {"now_ms": now_ms, "led": led, "lanes": rows}
 
     def _last_error(self, view: LaneView) -> str | None:
-        """The provider's words, which name a model and may quote a prompt."""
+        """The last error; a provider's message may quote a prompt."""
         if view.last_error is None:
             return None
         return errors_of([view.lane], show_text=self._show_text)(view.last_error)
 
 
 def chart(samples: Sequence[Sample], now_ms: int, step: Step) -> dict[str, Sequence[float | None]]:
-    """Columns of a chart: moments in seconds, calls a minute by what became of them, the limit, and counts.
-
-    The first sample has nothing before it to count from, so its rates are unknown.
+    """Columns of a chart: times in seconds, calls a minute by result, the limit, and counts. The first sample
+    has no predecessor, so its rates are unknown.
     """
     if samples and now_ms - samples[-1].at_ms > QUIET_STEPS * step.every_ms:
         samples = [*samples, samples[-1]._replace(at_ms=now_ms, admitted=0, refused=0)]

@@ -1,4 +1,4 @@
-"""The readers that all pages of one Flower process share, and one answer for all browsers for a second."""
+"""The readers that all pages of one Flower process share, with results cached for a second."""
 
 import time
 from collections.abc import Callable, Hashable
@@ -20,7 +20,7 @@ T = TypeVar("T")
 THREADS = 4
 FRESH_S = 1.0
 KEPT = 200
-"""Readings that are kept at most; those asked for least lately go."""
+"""Most cached readings; the least recently used go."""
 
 
 class SharedReading:
@@ -32,11 +32,13 @@ class SharedReading:
         self._readings = Lru[Hashable, tuple[float, Future[Any]]](KEPT)
 
     def submit(self, work: Callable[..., T], *arguments: Any) -> Future[T]:
-        """Run it once, for this caller alone."""
+        """Run ``work`` for this caller only, without the cache."""
         return self._threads.submit(work, *arguments)
 
     def read(self, work: Callable[..., T], *arguments: Hashable) -> Future[T]:
-        """What ``work`` returns for these arguments: one call a second at most, and never two at once."""
+        """The result of ``work`` for these arguments, which runs at most once a second and never twice at
+        once.
+        """
         key = (work, *arguments)
         with self._lock:
             begun_s, reading = self._readings.get(key) or (0.0, None)
@@ -51,7 +53,7 @@ class SharedReading:
 
 
 class Readers:
-    """One reader for each page, made once by `installing`."""
+    """One reader for each page; `installing` makes them once."""
 
     def __init__(self, deployment: Deployment, *, show_text: bool) -> None:
         """``show_text`` allows rows and outputs on pages."""

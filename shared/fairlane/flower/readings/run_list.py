@@ -19,7 +19,7 @@ from fairlane.model.run_status import RunStatus, Scores
 LISTED = 100
 KNOWN = 2 * LISTED
 SUMMED_AT_ONCE = 1_000
-"""Items that one look at the list takes into sums, over all its runs."""
+"""Items that one request for the list adds to the sums, over all its runs."""
 
 
 class RunList:
@@ -35,7 +35,7 @@ class RunList:
         self._rates = Lru[RunRef, Rate](KNOWN)
 
     def all(self, page: int = 1) -> dict[str, Any]:
-        """A page of the runs that Redis has, the newest first, in a line each; pages count from 1."""
+        """A page of the runs in Redis, the newest first, one row each; pages count from 1."""
         reader = self._deployment.reader
         teams = reader.teams()
         refs = reader.newest_runs(teams, LISTED, skip=(page - 1) * LISTED)
@@ -52,10 +52,7 @@ class RunList:
         return {"now_ms": now_ms, "runs": rows, "page": page, "pages": pages}
 
     def look(self, ref: RunRef) -> tuple[RunStatus, RunSpec | None]:
-        """How a run stands, and its spec where that can be read; one that is over, as it was seen last.
-
-        Raises `RunNotFound`.
-        """
+        """A run's status, cached once it is final, and its spec if readable. Raises `RunNotFound`."""
         with self._lock:
             known = self._known.get(ref)
         if known is not None and known[0].state.finished:
@@ -70,7 +67,7 @@ class RunList:
         return found
 
     def row(self, status: RunStatus, sums: Sums | None, now_ms: int) -> dict[str, Any]:
-        """A run in a line: its document, with forecast, scores and cost."""
+        """A run as a row: its document, with forecast, scores and cost."""
         shown = errors_of((part.lane for part in status.lanes), show_text=self._show_text)
         return run_document(status) | {
             "state": state_in_a_word(status),
@@ -84,7 +81,7 @@ class RunList:
         }
 
     def _eta(self, status: RunStatus, now_ms: int) -> int | None:
-        """By how fast its jobs end now, or have since it began where that is not known yet."""
+        """The expected end, by the current rate of its jobs, or by the rate since its start."""
         if status.state.finished or status.paused is not None or status.started_ms is None:
             return None
         with self._lock:

@@ -1,4 +1,4 @@
-"""One run in full: where its jobs are, what they wait for, what went wrong, what took longest."""
+"""Reads one run in full: its jobs by lane, what they wait for, failures, and the slowest calls."""
 
 from dataclasses import asdict
 from typing import Any
@@ -12,7 +12,7 @@ from fairlane.model.run_status import RunStatus
 from fairlane.why.waiting import LaneWait
 
 SUMMED_AT_ONCE = 2_000
-"""Items that one look at a run takes into its sums."""
+"""Items that one request for a run adds to its sums."""
 
 FAILURES_SHOWN = 100
 
@@ -57,12 +57,12 @@ class RunPage:
         return found
 
     def _client_scores(self, ref: RunRef, known: set[str]) -> list[dict[str, Any]]:
-        """What clients have reported by now; of two of one name the stored score is shown."""
+        """Scores that clients have reported, except under names of stored scores."""
         reported = self._deployment.runs.client_scores(ref)
         return scores_shown({name: each for name, each in reported.items() if name not in known})
 
     def _waits(self, status: RunStatus) -> dict[str, Any]:
-        """What it waits for, as `fairlane why` says it; its lanes with what holds each."""
+        """What the run and each of its lanes wait for, as in `fairlane why`."""
         here, team = self._deployment, status.team
         waiting = here.explainer(team, here.shares([team])).why(status.run)
         parts = {part.lane: part for part in waiting.lanes}
@@ -97,7 +97,7 @@ def _wait(part: LaneWait) -> dict[str, Any]:
 
 
 def _composition(spec: RunSpec) -> dict[str, Any]:
-    """What its items are made of, without any text of theirs."""
+    """The composition of its items, without any of their texts."""
     return {
         "rows": spec.rows,
         "prompts": len(spec.prompts),

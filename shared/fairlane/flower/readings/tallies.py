@@ -18,7 +18,7 @@ from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.store.read.reading import RecordReader
 
 KEPT = 100
-"""Runs whose sums are kept; those looked at least lately are summed up anew when they are asked for."""
+"""Most runs whose sums are cached; the least recently used are summed up again on request."""
 
 AT_ONCE = 250
 SLOWEST = 10
@@ -43,7 +43,7 @@ class Sums(NamedTuple):
 
 
 class Tallies:
-    """Sums of the runs that were looked at last. May be shared by threads."""
+    """Cached sums of the latest requested runs. Threads may share it."""
 
     def __init__(self, deployment: Deployment) -> None:
         self._deployment, self._lock = deployment, Lock()
@@ -75,7 +75,7 @@ class Tallies:
                 return
 
     def _reader(self, spec: RunSpec) -> RecordReader:
-        """Rows are not needed; what lies in the archive brings them along."""
+        """A reader without rows, which sums do not need; the archive's records include them."""
         if self._deployment.archive is not None:
             return self._deployment.records(spec)
         return RecordReader(self._deployment.redis, self._deployment.keys, spec, rows=False)

@@ -1,4 +1,4 @@
-"""Teams: what each may claim of the lanes that it uses, what it takes of them, and its budgets."""
+"""Reads teams for their page: each team's share of its lanes, its use of them, and its budgets."""
 
 from collections import Counter, deque
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,13 +12,13 @@ from fairlane.store.run_queries import RunProgress
 from fairlane.store.write.budgets import Allowance
 
 WATCHED = 300
-"""Active runs that are counted; of more, the last by name are left out."""
+"""Most active runs that are counted; beyond it, the last by name are left out."""
 
 USE_MS = 60_000
 
 
 class Use:
-    """Calls that have ended within the last minute, by lane and team: as far as somebody has looked on."""
+    """Calls that ended in the last minute, by lane and team, as far as `look` was called meanwhile."""
 
     def __init__(self) -> None:
         self._before: dict[RunRef, Mapping[str, int]] | None = None
@@ -26,11 +26,11 @@ class Use:
 
     @property
     def watched(self) -> set[RunRef]:
-        """Runs that were there when we last looked."""
+        """The runs of the last `look`."""
         return set(self._before or ())
 
     def look(self, ended: Mapping[RunRef, Mapping[str, int]], now_ms: int) -> None:
-        """How many jobs of each run are over by now, by lane."""
+        """Record how many jobs of each run have ended by now, by lane."""
         counts = Counter[tuple[str, str]]()
         for ref, lanes in ended.items():
             before = lanes if self._before is None else self._before.get(ref, {})
@@ -91,7 +91,7 @@ def _shares(
     in_flight: Mapping[str, int],
     use: Mapping[tuple[str, str], int],
 ) -> dict[str, dict[str, Any]]:
-    """Of those that want a lane or have used it: the part due to each by its weight, and what it takes."""
+    """For teams with calls or demand on the lane: each team's share by weight, and its use."""
     wants = [team for team in claims if waiting.get(team) or in_flight.get(team) or use.get((lane, team))]
     weights = sum(claims[team].weight for team in wants)
     ended = sum(use.get((lane, team), 0) for team in wants)

@@ -1,4 +1,3 @@
-"""Flower's own pages of tasks, in Fairlane's words, and the states that they give to attempts.
-
-`fairlane.flower` installs them and its pages of items list attempts; they import the readings and the model.
+"""Adapts Flower's pages of tasks to attempts: their columns, and the states from their outcomes.
+`fairlane.flower` installs it, and its pages of items list attempts; it imports the readings and the model.
 """

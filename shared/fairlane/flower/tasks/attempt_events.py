@@ -1,4 +1,4 @@
-"""What Flower learns of attempts: the outcome of an attempt decides the state of its task."""
+"""Translates events for Flower: the outcome of an attempt decides the state of its task."""
 
 import threading
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ from fairlane.model.outcome import Aborted, RateLimited, Success
 from fairlane.telemetry.logs import get_logger
 
 AGAIN_FIRST_S, AGAIN_MOST_S = 1.0, 8.0
-"""Pauses before another connection to a broker that is away; each is twice the one before."""
+"""The first and the longest pause before a new connection to an absent broker; each doubles."""
 
 RETURNED_SLOT = "Pending"
 """The result that a worker reports when an attempt continues without its slot: it has not ended."""
@@ -23,10 +23,8 @@ log = get_logger("flower")
 
 
 def as_shown(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
-    """An event as Flower should hear it; ``None`` if it says nothing.
-
-    To Celery every reported attempt is a success. Here a failed call is a failed task, and a 429 a retried
-    one. An attempt that was cancelled or requeued is a revoked task.
+    """The event for Flower; ``None`` to drop it. For Celery every reported attempt is a success. For Flower a
+    failed call is a failed task, a 429 a retried one, and a cancelled or requeued attempt a revoked one.
     """
     if event["type"] != "task-succeeded" or not is_attempt(event["uuid"]):
         return event
@@ -42,7 +40,7 @@ def as_shown(event: Mapping[str, Any]) -> Mapping[str, Any] | None:
 
 
 class AttemptEvents(Events):
-    """Flower's thread that receives events. While the broker is away it tries again every few seconds."""
+    """Flower's thread that receives events; reconnects every few seconds while the broker is away."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -55,7 +53,7 @@ class AttemptEvents(Events):
             super().on_event(shown)
 
     def run(self) -> None:  # pyright: ignore[reportIncompatibleMethodOverride]
-        """Hear events until `stop`."""
+        """Receive events until `stop`."""
         pause_s = AGAIN_FIRST_S
         while not self._over.is_set():
             try:
@@ -72,11 +70,11 @@ class AttemptEvents(Events):
         self._over.wait(seconds)
 
     def stop(self) -> None:
-        """End the thread's pauses, and save what Flower was asked to save."""
+        """End the thread's pauses, and let Flower save its state."""
         self._over.set()
         super().stop()
 
 
 def install() -> None:
-    """Have Flower hear events in this way; once in a process, before it starts."""
+    """Make Flower receive events by `AttemptEvents`. Call it once in a process, before Flower starts."""
     flower_app.Events = AttemptEvents

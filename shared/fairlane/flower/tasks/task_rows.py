@@ -1,4 +1,4 @@
-"""Tasks as Flower keeps them, in our words: rows of its table, and the attempts at a job."""
+"""Formats Flower's tasks as attempts: rows of its table, and the attempts of a job."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping
@@ -13,7 +13,7 @@ from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef, RunSpec, cell_of
 
 LOOKED_FOR = 300
-"""A job's attempts that are looked for, from the first on."""
+"""Most attempts of a job that are searched for, from the first on."""
 
 _LANE = re.compile(r"\blane=(.*)$")
 _ENDS = ("succeeded", "failed", "retried", "rejected", "revoked")
@@ -59,18 +59,18 @@ COLUMNS = {"run": "Run", "item": "Item", "team": "Team", "lane": "Lane", "model"
 DEFAULT_COLUMNS = "run,item,team,lane,model,state,result,received,runtime,worker"
 
 KEPT = 500
-"""Runs whose spec is remembered; of any other that is shown, it is read again."""
+"""Most runs whose spec is cached; others are read again."""
 
 _ID = re.compile(r"([^/]+)/([^/]+)/(\d+)/(\d+)")
 
 
 def is_attempt(task: str) -> bool:
-    """Whether a task's id is one of our attempts."""
+    """Whether a task's id is that of an attempt."""
     return _ID.fullmatch(task) is not None
 
 
 def item_of(spec: RunSpec, job: int) -> str:
-    """``"17"``, ``"17 (accuracy)"`` for what an evaluator makes of it, or a session's."""
+    """``"17"``, ``"17 (accuracy)"`` for an evaluation of it, or a session's job."""
     if _is_of_session(spec, job):
         return f"session job {job - spec.items * spec.steps}"
     item, step = divmod(job, spec.steps)
@@ -92,14 +92,14 @@ def _is_of_session(spec: RunSpec, job: int) -> bool:
 
 
 class TaskRows:
-    """Formats tasks on Flower's loop, and so never waits: what it needs is learned before, elsewhere."""
+    """Formats tasks on Flower's event loop without waiting; `learn` reads the specs before, in a thread."""
 
     def __init__(self, spec_of: Callable[[RunRef], RunSpec | None]) -> None:
         self._spec_of, self._lock = spec_of, Lock()
         self._specs = Lru[RunRef, RunSpec](KEPT)
 
     def learn(self, refs: Iterable[RunRef]) -> None:
-        """Read the specs of runs that are not known, which blocks. One that cannot be read is left out."""
+        """Read and cache the specs of unknown runs, which blocks; skips those that cannot be read."""
         for ref in refs:
             if ref in self._specs:
                 continue
@@ -112,7 +112,7 @@ class TaskRows:
                     self._specs.put(ref, spec)
 
     def format(self, task: Any) -> Any:
-        """A task, changed so that it has our columns; another's has its name in the first of them."""
+        """Add Fairlane's columns to a task; any other Celery task shows its name in the first of them."""
         match = _ID.fullmatch(str(task.uuid))
         if match is None or task.name not in (None, TASK_NAME):
             return _with(task, dict.fromkeys(COLUMNS, "") | {"run": task.name or ""})

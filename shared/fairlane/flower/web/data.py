@@ -1,4 +1,4 @@
-"""What the pages show, as JSON; and what their buttons do."""
+"""Serves the data of the pages as JSON, and the actions of their buttons."""
 
 import re
 from collections.abc import Mapping
@@ -53,7 +53,7 @@ class RunData(Data):
 
 
 class ItemData(Data):
-    """One item, with the attempts that this Flower has heard of."""
+    """One item, with the attempts whose events this Flower has received."""
 
     async def get(self, team: str, run: str, item: str) -> None:
         """Send one item and its attempts."""
@@ -85,7 +85,7 @@ class RunAction(Data):
 
     def _ask(self, ref: RunRef, verb: str, who: str) -> None:
         deployment = self.readers.deployment
-        deployment.runs.overview(ref)  # raises where there is no such run: nothing is written below any name
+        deployment.runs.overview(ref)  # raises for an unknown run, so that no request names one
         match verb:
             case "pause":
                 deployment.outbox.pause(ref, who)

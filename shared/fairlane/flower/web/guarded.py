@@ -1,4 +1,4 @@
-"""What all our handlers stand on: Flower's own login, and nothing from or for other sites."""
+"""The base of Fairlane's handlers: requires Flower's login, and refuses requests from other sites."""
 
 import asyncio
 from base64 import b64decode
@@ -38,7 +38,7 @@ LOCAL = ("127.0.0.1", "localhost", "::1")
 
 
 def _is_local(host: str) -> bool:
-    """An address cannot be made to lead elsewhere, and this name is never asked of a server of names."""
+    """Whether ``host`` is an IP address or localhost, which DNS cannot redirect."""
     with suppress(ValueError):
         ip_address(host.strip("[]"))
         return True
@@ -46,10 +46,9 @@ def _is_local(host: str) -> bool:
 
 
 def find_handler(application: Flower, request: HTTPServerRequest, **kwargs: Any) -> HTTPMessageDelegate:
-    """Find the handler of a request, in place of Flower's own method: for its pages and for ours.
-
-    Without a login a Flower on this machine's own address answers to this machine's own names alone: a page
-    from elsewhere whose name was made to lead here (DNS rebinding) would be of its origin.
+    """Find the handler of a request; replaces Flower's own method, for all pages. Without a login, a Flower
+    on a local address answers only to local names. Otherwise a foreign page whose name resolves to this
+    machine (DNS rebinding) would share its origin.
     """
     options = application.options
     local = options.address in LOCAL and not (options.basic_auth or options.auth)
@@ -74,7 +73,7 @@ class ForeignName(RequestHandler):
 
 
 class Guarded(BaseHandler):
-    """Asks for Flower's login before anything else, whatever the method, also where Flower would not."""
+    """Requires Flower's login for every method, also where Flower would not."""
 
     readers: Readers
 
@@ -84,18 +83,18 @@ class Guarded(BaseHandler):
 
     @property
     def flower(self) -> Flower:
-        """The application: its options, and what it has heard."""
+        """The application, with its options and events."""
         return cast(Flower, self.application)
 
     def set_default_headers(self) -> None:
-        """No origin is let in, whatever Flower allows for its API."""
+        """Allow no other origin, whatever Flower allows for its API."""
         self.set_header("X-Content-Type-Options", "nosniff")
         self.set_header("Referrer-Policy", "same-origin")
         self.set_header("Cache-Control", "no-store")
         self.set_header("Content-Security-Policy", CONTENT_POLICY)
 
     def check_xsrf_cookie(self) -> None:
-        """Always: also without a login, where Flower itself checks nothing, and with basic authentication."""
+        """Check it always: also without a login, where Flower does not, and with basic authentication."""
         self._require_login()
         site, origin = self.request.headers.get("Sec-Fetch-Site"), self.request.headers.get("Origin")
         if site not in (None, "same-origin") or (
@@ -109,11 +108,11 @@ class Guarded(BaseHandler):
         self._require_login()
 
     def _require_login(self) -> None:
-        if not self.current_user:  # with basic authentication asking for it raises 401
+        if not self.current_user:  # with basic authentication, the property raises 401
             raise HTTPError(403, "log in first")
 
     def who(self) -> str:
-        """The name of the user, as far as Flower knows it, for the audit log."""
+        """The user's name for the audit log, if Flower knows it."""
         if isinstance(self.current_user, str):
             return f"{self.current_user} (Flower)"
         if self.flower.options.basic_auth:
@@ -122,11 +121,11 @@ class Guarded(BaseHandler):
         return "Flower"
 
     async def read(self, work: Callable[..., T], *arguments: Hashable) -> T:
-        """The result of ``work`` in another thread; requests for the same at this moment share it."""
+        """The result of ``work`` in another thread, shared with concurrent equal requests."""
         return await self._answer(self.readers.readings.read(work, *arguments))
 
     async def do(self, work: Callable[..., T], *arguments: Any) -> T:
-        """The same, for this request alone."""
+        """The result of ``work`` in another thread, for this request only."""
         return await self._answer(self.readers.readings.submit(work, *arguments))
 
     async def _answer(self, reading: Future[T]) -> T:
@@ -142,12 +141,11 @@ class Page(Guarded):
     """A page of HTML. It sends a user without a login to the login page."""
 
     section = ""
-    """The entry of the navigation that the page belongs to, and whose list has what is there."""
+    """The navigation entry of the page, with the list that it belongs to."""
 
     async def require(self, work: Callable[..., Any], *arguments: Hashable) -> None:
-        """404 if ``work`` does not find what the page is about.
-
-        A page comes without Redis, too: it says itself that Redis does not answer.
+        """Send 404 if ``work`` does not find the page's subject. Without Redis the page still comes, and
+        itself reports that Redis does not answer.
         """
         try:
             await self.read(work, *arguments)
@@ -162,18 +160,18 @@ class Page(Guarded):
         super()._require_login()
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
-        """Send a page that says what is not there; Flower's own for any other error."""
+        """Send a page that names what is missing; Flower's own page for any other error."""
         error = kwargs.get("exc_info", (None, None))[1]
         if status_code != 404 or not isinstance(error, HTTPError) or not error.log_message:
             super().write_error(status_code, **kwargs)
             return
-        # Every second part of a message stands in backticks.
+        # Backticks enclose every second part of a message.
         words = error.log_message.replace("%%", "%").split("`")
         self.render("fairlane_missing.html", words=words, section=self.section)
 
 
 class Data(Guarded):
-    """An answer in JSON. Errors are, too."""
+    """A JSON response, also for errors."""
 
     def write_error(self, status_code: int, **kwargs: Any) -> None:
         """Send the error as JSON."""

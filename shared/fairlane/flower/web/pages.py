@@ -1,4 +1,4 @@
-"""Serves the pages: HTML that a script fills from `data` and keeps up to date; and their static files."""
+"""Serves the pages, which are HTML that a script fills and updates from `data`, and their static files."""
 
 from pathlib import Path
 
@@ -74,12 +74,12 @@ class Assets(StaticFileHandler):
     """Scripts and styles, without a login as Flower's own; browsers revalidate them at each use."""
 
     def set_extra_headers(self, path: str) -> None:
-        """Have browsers revalidate the file and take its type as sent."""
+        """Make browsers revalidate the file and trust its type."""
         self.set_header("Cache-Control", "no-cache")
         self.set_header("X-Content-Type-Options", "nosniff")
 
 
-OURS = Path(__file__).parent / "templates"
+OWN_TEMPLATES = Path(__file__).parent / "templates"
 NAVBAR = "navbar.html"
 ENTRIES = "fairlane_navigation.html"
 BEFORE = '<ul class="app-nav navbar-nav">'
@@ -88,25 +88,25 @@ log = get_logger("flower")
 
 
 class StackedLoader(Loader):
-    """Looks for a template among ours first. Flower's files stay as they are."""
+    """Loads Fairlane's templates first, then Flower's, whose files stay unchanged."""
 
     def __init__(self, flowers: str) -> None:
         """``flowers`` is the folder of Flower's own templates."""
         super().__init__(flowers)
 
     def _create_template(self, name: str) -> Template:
-        own = OURS / name
+        own = OWN_TEMPLATES / name
         if name == NAVBAR:
             return Template(self._with_entries(), name=name, loader=self)
-        if own.parent == OURS and own.is_file():
+        if own.parent == OWN_TEMPLATES and own.is_file():
             return Template(own.read_bytes(), name=name, loader=self)
         return super()._create_template(name)
 
     def _with_entries(self) -> str:
-        """Flower's navigation, ours before its first entry; without them where it looks different."""
+        """Flower's navigation with Fairlane's entries first; unchanged if its HTML is unknown."""
         text = Path(self.root, NAVBAR).read_text(encoding="utf-8")
         if BEFORE not in text:
             log.warning(Event.FLOWER_NAVIGATION_UNKNOWN, template=NAVBAR)
             return text
-        entries = (OURS / ENTRIES).read_text(encoding="utf-8")
+        entries = (OWN_TEMPLATES / ENTRIES).read_text(encoding="utf-8")
         return text.replace(BEFORE, f"{BEFORE}\n{entries}", 1)

@@ -1,4 +1,4 @@
-"""Runs the demonstration against a stack that is up."""
+"""Runs the demonstration on a running stack."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -59,7 +59,7 @@ def run_demo(
 
 
 def ideal_seconds(uses: Sequence[LaneUse]) -> float:
-    """The least time for the whole: what the slowest lane needs; a judge starts when there is an output."""
+    """The least time for the run: that of its slowest lane. Judging starts after the first output."""
     tasks_s = max(use.ideal_s for use in uses if use.lane != JUDGE_LANE)
     return max(tasks_s + MEDIAN_S[JUDGE_LANE], *(use.ideal_s for use in uses if use.lane == JUDGE_LANE))
 
@@ -79,7 +79,7 @@ def _submit(client: Client, rows: Sequence[Mapping[str, Any]]) -> Run:
 
 
 def _cancel_leftovers(client: Client) -> None:
-    """An interrupted run in a reused data directory would continue and take its share."""
+    """Cancel unfinished runs in a reused data directory, which would take a share of the lanes."""
     for left in client.runs():
         if not left.state.finished:
             run = client.run(left.run)

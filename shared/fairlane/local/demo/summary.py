@@ -32,7 +32,7 @@ class LaneUse:
     def of(
         cls, lane: str, jobs: int, limits: LaneLimits, latency_s: float, counted: Mapping[str, Any]
     ) -> Self:
-        """``counted`` is the provider's account of the lane's model."""
+        """The use of a lane; ``counted`` has the provider's counts for its model."""
         limit = limits.requests_per_minute or 0.0
         calls = counted["admitted"]
         rate = _rate(calls - limit / 60 * limits.burst_seconds, counted)
@@ -61,7 +61,7 @@ def provider_stats(base_url: str) -> dict[str, dict[str, Any]]:
 
 
 def ideal_seconds(jobs: int, limits: LaneLimits, latency_s: float) -> float:
-    """(jobs beyond the burst) ÷ rate + median latency: nobody who keeps the limit can be faster."""
+    """(jobs beyond the burst) ÷ rate + median latency: the minimum within the limit."""
     rate = (limits.requests_per_minute or 0.0) / 60
     return max(0.0, jobs - rate * limits.burst_seconds) / rate + latency_s if rate else latency_s
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
-from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.choices import SPEC_VERSION, UNSTATED_SPEC_VERSION
 from fairlane.model.run import RunRef
 from fairlane.store.connection.server_states import DISK, FULL, REPLICA, Refusal, refusing_state
 from fairlane.store.keys import Stored
@@ -107,7 +107,7 @@ class DeploymentReader(Stored):
         if identity is None or until_ms is None:
             return None
         specs, _, by = (said or b"").partition(b" ")
-        reads = int(specs) if specs and by == holder else UNSAID_SPECS
+        reads = int(specs) if specs and by == holder else UNSTATED_SPEC_VERSION
         return LeaderView(identity.decode(), int(epoch or 0), int(float(until_ms)), reads)
 
     def queued(self) -> dict[str, int]:

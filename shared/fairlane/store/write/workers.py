@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from fairlane.model.choices import SPEC_VERSION, UNSAID_SPECS
+from fairlane.model.choices import SPEC_VERSION, UNSTATED_SPEC_VERSION
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.script import Call
@@ -130,5 +130,5 @@ def _beat(worker: str, record: str) -> Beat:
     data: dict[str, Any] = json.loads(text)
     known: dict[str, Any] = {name: data[name] for name in WorkerInfo.__dataclass_fields__ if name in data}
     known |= {name: tuple(data.get(name, ())) for name in ("lanes", "modules", "connections")}
-    known.setdefault("specs", UNSAID_SPECS)
+    known.setdefault("specs", UNSTATED_SPEC_VERSION)
     return Beat(worker, int(beat_ms), WorkerInfo(**known))

@@ -1,4 +1,4 @@
-"""The assertions of a test: those that workers check, those that judges score, and those checked here."""
+"""Sorts a test's assertions: those for workers, those for judges, and those that this process checks."""
 
 import math
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from fairlane.apps.promptfoo.checking.checks import (
 from fairlane.apps.promptfoo.grading.judges import Rubric
 from fairlane.apps.promptfoo.grading.models import SIMILAR_ENOUGH, Graders
 from fairlane.apps.promptfoo.programs.programs import is_program
-from fairlane.apps.promptfoo.reading.case import Written
+from fairlane.apps.promptfoo.reading.case import WrittenAssertion
 from fairlane.apps.promptfoo.reading.places import FILE, Place, is_number, names
 from fairlane.apps.promptfoo.reading.templates import filled
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, parse_yaml
@@ -41,7 +41,7 @@ class Asserted:
 
 @dataclass(frozen=True, slots=True)
 class AssertionReader:
-    """Reads assertions. ``here``: none is left to workers, as outputs change shape."""
+    """Reads assertions. ``here``: this process checks all of them, since it transforms the outputs."""
 
     graders: Graders
     here: bool = False
@@ -53,14 +53,14 @@ class AssertionReader:
         options: Mapping[str, Any],
         place: Place,
     ) -> Asserted:
-        """Each of them, its value rendered with the variables ``names``."""
+        """The assertions, with values rendered by the variables ``names``."""
         found = Asserted()
         here = self.here or any(options.get(name) for name in ("transform", "postprocess"))
         for raw, where in written:
             if not isinstance(raw, Mapping) or not isinstance(kind := raw.get("type"), str):
                 where.refuse("an assertion needs a type")
                 continue
-            one = Written(raw, kind, names, options, where, place)
+            one = WrittenAssertion(raw, kind, names, options, where, place)
             if kind == SETS:
                 found.checks.extend(self._set(one))
                 continue
@@ -80,7 +80,7 @@ class AssertionReader:
                 found.checks.extend([check] if check else [])
         return found
 
-    def _set(self, one: Written) -> list[dict[str, Any]]:
+    def _set(self, one: WrittenAssertion) -> list[dict[str, Any]]:
         """An ``assert-set`` with its own assertions, all of which are checked here."""
         listed = one.raw.get("assert")
         if not isinstance(listed, list):
@@ -91,8 +91,8 @@ class AssertionReader:
         checks = inner.read(written, one.names, one.options, one.test).checks
         return [{"type": SETS, "assert": checks, **self._common(one, threshold=True)}]
 
-    def _is_simple(self, one: Written) -> bool:
-        """Whether a worker can ask the judge: for a yes or no, in our words, or for one cosine."""
+    def _is_simple(self, one: WrittenAssertion) -> bool:
+        """Whether a worker can grade it: a rubric with the default prompt and no threshold, or one cosine."""
         if (
             one.raw.get("rubricPrompt")
             or one.options.get("rubricPrompt")
@@ -101,14 +101,14 @@ class AssertionReader:
             return False
         return one.name == SIMILAR or one.raw.get("threshold") is None
 
-    def _plain(self, one: Written) -> dict[str, Any] | None:
+    def _plain(self, one: WrittenAssertion) -> dict[str, Any] | None:
         value = self._value(one)
         if problem := value_problem(one.kind, value):
             (one.place / "value").refuse(f"{one.kind}: {problem}")
             return None
         return {"type": one.kind, "value": value, **self._common(one)}
 
-    def _check(self, one: Written) -> dict[str, Any] | None:
+    def _check(self, one: WrittenAssertion) -> dict[str, Any] | None:
         raw, name, place = one.raw, one.name, one.place
         written = raw.get("value")
         program = isinstance(written, str) and written.startswith(FILE) and is_program(written)
@@ -159,7 +159,7 @@ class AssertionReader:
         return f"{FILE}{path}" + (f":{function}" if function else "")
 
     def _problem(self, name: str, value: Any, raw: Mapping[str, Any]) -> str | None:
-        """Why an assertion that is checked here cannot be; ``None`` if it can."""
+        """Why this process cannot check an assertion; ``None`` if it can."""
         if name in TYPES:
             return value_problem(name, value)
         threshold = raw.get("threshold")
@@ -173,7 +173,7 @@ class AssertionReader:
             return "it needs a text that says what to look for"
         return None
 
-    def _rubric(self, one: Written) -> Rubric | None:
+    def _rubric(self, one: WrittenAssertion) -> Rubric | None:
         text = self._value(one)
         alike = one.name == SIMILAR
         find = self.graders.embedder if alike else self.graders.judge
@@ -194,7 +194,7 @@ class AssertionReader:
         (place / "threshold").refuse("the threshold of similar is a number from -1 to 1")
         return SIMILAR_ENOUGH
 
-    def _value(self, one: Written) -> Any:
+    def _value(self, one: WrittenAssertion) -> Any:
         raw, place = one.raw.get("value"), one.place / "value"
         if isinstance(raw, str) and raw.startswith(FILE):
             path = place.find(raw)
@@ -215,8 +215,8 @@ class AssertionReader:
         path = place.find(raw) if isinstance(raw, str) and raw.startswith(FILE) else None
         return place.contents(path) if path else raw
 
-    def _common(self, one: Written, *, threshold: bool = False) -> dict[str, Any]:
-        """Weight and metric, and the threshold where that is asked for; those that are there."""
+    def _common(self, one: WrittenAssertion, *, threshold: bool = False) -> dict[str, Any]:
+        """Weight, metric and, with ``threshold``, the threshold, as far as the assertion has them."""
         common: dict[str, Any] = {"weight": self._number(one, "weight", 0, "a weight is a number from 0 on")}
         if (metric := one.raw.get("metric")) is not None:
             common["metric"] = str(filled(metric, one.names, one.place / "metric"))
@@ -224,7 +224,7 @@ class AssertionReader:
             common["threshold"] = self._number(one, "threshold", -math.inf, "a threshold is a number")
         return {name: each for name, each in common.items() if each is not None}
 
-    def _number(self, one: Written, name: str, least: float, wanted: str) -> float | None:
+    def _number(self, one: WrittenAssertion, name: str, least: float, wanted: str) -> float | None:
         value = one.raw.get(name)
         if value is None or (is_number(value) and least <= value < math.inf):
             return value

@@ -1,4 +1,4 @@
-"""Which assertions there are, and the check of one where ``fairlane eval`` runs: a result, or a grader."""
+"""The known assertions, and how this process checks one: it gives a result, or a grader that asks models."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
@@ -6,8 +6,8 @@ from typing import Any
 
 from fairlane.apps.promptfoo.checking import forms, texts
 from fairlane.apps.promptfoo.checking.coded import judged_by_program
-from fairlane.apps.promptfoo.grading.asks import Grader
 from fairlane.apps.promptfoo.grading.graders import GRADERS
+from fairlane.apps.promptfoo.grading.questions import Grader
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.places import names
@@ -43,7 +43,7 @@ LOCAL: Mapping[str, Callable[[Check, Subject], Result]] = {
     "latency": lambda each, subject: _latency(each, subject),
     "finish-reason": lambda each, subject: _finish_reason(each, subject),
 }
-"""The check of each assertion that needs no program and no model, and that workers do not know."""
+"""Checks that need no program and no model, and that workers do not know."""
 
 VALUELESS = names(
     "is-refusal is-xml contains-xml is-html contains-html empty cost latency is-valid-openai-tools-call",
@@ -94,7 +94,7 @@ def refusal_of(kind: str) -> str | None:
 
 
 def outcome(each: Check, subject: Subject, programs: Programs) -> Result | Grader:
-    """What one assertion says of an output. Raises `CheckError` if it cannot be checked."""
+    """Check one assertion on an output. Raises `CheckError` if it cannot be checked."""
     kind = each["type"]
     name, inverse = kind.removeprefix(NOT), kind.startswith(NOT)
     if code := each.get("transform"):

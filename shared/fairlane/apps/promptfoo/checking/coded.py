@@ -15,7 +15,9 @@ _SNAKE = {"pass_": "pass", "named_scores": "namedScores", "component_results": "
 def judged_by_program(
     check: Mapping[str, Any], language: str, subject: Subject, programs: Programs, *, inverse: bool
 ) -> Result:
-    """What a program says of an output. One that fails does not pass, and its error is the reason."""
+    """Check an output by a program. If the program fails, the output does not pass; the error is the
+    reason.
+    """
     value, threshold = str(check["value"]), check.get("threshold")
     arguments = [subject.output, subject.context(check.get("config"))]
     try:

@@ -77,7 +77,7 @@ def is_tool_call(subject: Subject) -> Result:
 
 
 def is_function_call(subject: Subject) -> Result:
-    """Whether an output calls a function of the provider: as OpenAI once had it, or as Gemini has it."""
+    """Whether an output calls a function of the provider: in OpenAI's deprecated form, or in Gemini's."""
     output = subject.output
     if isinstance(output, list):
         parts = [each for each in output if isinstance(each, Mapping)]

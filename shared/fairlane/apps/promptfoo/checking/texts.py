@@ -13,7 +13,7 @@ CLOSE, MOST_CHARS = 5, 100_000
 
 ROUGE_ENOUGH, BLEU_ENOUGH = 0.75, 0.5
 _ORDERS = 4
-_SMALL = 1e-7  # in place of the logarithm of nothing
+_SMALL = 1e-7  # replaces 0 under a logarithm
 _TOKEN = re.compile(r"\.{3}|--|'(?:s|m|d|ll|re|ve)\b|n't\b|\w+?(?=n't\b)|[\w.]*\w|[^\w\s]")
 
 

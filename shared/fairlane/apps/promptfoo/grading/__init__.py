@@ -1,4 +1,4 @@
-"""Asks models about outputs that exist: finds the models, and asks in rounds of runs.
+"""Grades outputs by models: finds the models, and submits the graders' questions as runs, round by round.
 
 `checking`, `planning` and `scoring` use it; it imports `subjects`, `reading` and `programs`.
 """

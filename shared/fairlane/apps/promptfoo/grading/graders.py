@@ -1,12 +1,12 @@
-"""Graders of one output each: rubrics, facts, closed questions, likeness and the measures of retrieval."""
+"""Graders of one output each: rubrics, facts, closed questions, similarity and the measures of retrieval."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from fairlane.apps.promptfoo.grading import words
-from fairlane.apps.promptfoo.grading.asks import Chat, Grader, Likeness, asked, first_object
 from fairlane.apps.promptfoo.grading.judges import RUBRIC_WORDS
+from fairlane.apps.promptfoo.grading.questions import Chat, EmbeddingPair, Grader, chat_from, first_object
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
@@ -22,13 +22,13 @@ _FACTS = {
     "E": ("differButFactual", 1.0),
 }
 _QUESTIONS, _MOST_POINTS, _STEPPED = 3, 10, 0.7
-_TINY = 1e-12  # what sums of fractions may miss
+_TINY = 1e-12  # rounding error of sums of fractions
 
 Check = Mapping[str, Any]
 
 
 def rubric(check: Check, subject: Subject, _: Programs) -> Grader:
-    """``llm-rubric``: pass or fail in one word, or what a rubric prompt of the configuration asks for."""
+    """``llm-rubric``: pass or fail in one word, or what the configuration's own prompt asks for."""
     own = check.get("rubricPrompt")
     output = subject.text if own else enclosed(RUBRIC_WORDS, subject.text)
     names = {**subject.variables, "output": output, "rubric": check["value"]}
@@ -49,7 +49,7 @@ def rubric(check: Check, subject: Subject, _: Programs) -> Grader:
 
 
 def factuality(check: Check, subject: Subject, _: Programs) -> Grader:
-    """``factuality``: how an output's facts stand to those that are expected."""
+    """``factuality``: how an output's facts relate to the expected ones."""
     names = {
         **subject.variables,
         "input": subject.prompt,
@@ -84,7 +84,7 @@ def closed_qa(check: Check, subject: Subject, _: Programs) -> Grader:
 def similar(check: Check, subject: Subject, _: Programs) -> Grader:
     """``similar``: whether the output is like the value, or like one of several."""
     values = check["value"] if isinstance(check["value"], list) else [check["value"]]
-    cosines = yield [_likeness(check, str(each), subject.text) for each in values]
+    cosines = yield [_embedding_pair(check, str(each), subject.text) for each in values]
     least = check.get("threshold")
     least = 0.75 if least is None else least
     return Result(
@@ -93,13 +93,15 @@ def similar(check: Check, subject: Subject, _: Programs) -> Grader:
 
 
 def answer_relevance(check: Check, subject: Subject, _: Programs) -> Grader:
-    """``answer-relevance``: how like the question those are that a model finds the output to answer."""
+    """``answer-relevance``: the question's mean cosine to three questions that a model derives from the
+    output.
+    """
     query = subject.variables.get("query")
     question = query if isinstance(query, str) else subject.prompt
     ask = _chat(check, check.get("rubricPrompt") or words.QUESTION, {"answer": subject.text})
     # each is a chat of its own: a cache would answer the same question thrice
     found = yield [ask] * _QUESTIONS
-    cosines = yield [_likeness(check, question, each) for each in found]
+    cosines = yield [_embedding_pair(check, question, each) for each in found]
     return _at_least(sum(cosines) / len(cosines), check, "relevance")
 
 
@@ -147,7 +149,7 @@ def g_eval(check: Check, subject: Subject, _: Programs) -> Grader:
     own = own if isinstance(own, Mapping) else {}
     listed = check["value"] if isinstance(check["value"], list) else [check["value"]]
     answers = yield [_chat(check, own.get("steps") or words.STEPS, {"criteria": each}) for each in listed]
-    asks: list[Chat] = []
+    questions: list[Chat] = []
     for criteria, answer in zip(listed, answers, strict=True):
         steps = (first_object(answer) or {}).get("steps")
         if not isinstance(steps, list) or not steps:
@@ -159,8 +161,8 @@ def g_eval(check: Check, subject: Subject, _: Programs) -> Grader:
             "input": subject.prompt,
             "output": subject.text,
         }
-        asks.append(_chat(check, own.get("evaluate") or words.SCORED, names))
-    found = [first_object(each) or {} for each in (yield asks)]
+        questions.append(_chat(check, own.get("evaluate") or words.SCORED, names))
+    found = [first_object(each) or {} for each in (yield questions)]
     points = [each.get("score") for each in found]
     if not all(isinstance(each, int | float) for each in points):
         return Result(False, 0.0, "the judge gave no score")
@@ -196,15 +198,15 @@ GRADERS: Mapping[str, Callable[[Check, Subject, Programs], Grader]] = {
 """The grader of each assertion that asks models about one output."""
 
 EMBEDS = frozenset(("similar", "similar:cosine", "answer-relevance"))
-"""Those that need a model which makes embeddings."""
+"""Assertions that need a model of embeddings."""
 
 
 def _chat(check: Check, template: str, names: Mapping[str, Any]) -> Chat:
-    return asked(check["judge"], template, names)
+    return chat_from(check["judge"], template, names)
 
 
-def _likeness(check: Check, one: str, other: str) -> Likeness:
-    return Likeness(check["embedder"]["model"], one, other, check["embedder"].get("params") or {})
+def _embedding_pair(check: Check, one: str, other: str) -> EmbeddingPair:
+    return EmbeddingPair(check["embedder"]["model"], one, other, check["embedder"].get("params") or {})
 
 
 def _at_least(score: float, check: Check, name: str) -> Result:

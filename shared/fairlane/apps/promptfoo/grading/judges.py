@@ -1,4 +1,4 @@
-"""Judges of rubrics: for each model that judges, as many as the test with the most rubrics has."""
+"""Assigns judges to rubrics: each model has as many as the test with the most rubrics needs."""
 
 import json
 from collections import Counter
@@ -11,14 +11,14 @@ from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric
 from fairlane.model.evaluators import EvaluatorSpec, Judge, Similarity
 
 RUBRIC_WORDS = rubric_template("{{ rubric }}")
-"""The question of a judge that gets the rubric as a variable of its own."""
+"""The prompt of a judge that gets the rubric as a variable."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rubric:
-    """What a model judges, or compares by embeddings; ``met`` is whether it should find it met.
+    """A text that a model judges, or compares by embeddings; ``met``: whether the output should meet it.
 
-    ``threshold`` is the least cosine of what is compared; ``None`` where a model judges.
+    ``threshold`` is the least cosine of a comparison; ``None`` where a model judges.
     """
 
     text: str
@@ -29,15 +29,15 @@ class Rubric:
     threshold: float | None = None
 
 
-_Place: TypeAlias = tuple[str, str, bool, float | None, int]
-"""Model, parameters, whether it is to be met, threshold, and which of a row's."""
+_RubricKey: TypeAlias = tuple[str, str, bool, float | None, int]
+"""Model, parameters, whether it should be met, threshold, and its number among equal ones of a row."""
 
 
 @dataclass(slots=True)
 class Judges:
-    """Hands out a judge for each rubric of a row, or what compares; rows share them."""
+    """Assigns an evaluator, a judge or a similarity, to each rubric of a row; rows share evaluators."""
 
-    _specs: dict[_Place, Judge | Similarity] = field(default_factory=dict)
+    _specs: dict[_RubricKey, Judge | Similarity] = field(default_factory=dict)
 
     def names(self, rubrics: Sequence[Rubric]) -> list[str]:
         """The evaluator of each of one row's rubrics; no two have the same."""

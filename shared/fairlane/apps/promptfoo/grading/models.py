@@ -1,4 +1,4 @@
-"""Which models judge and embed for an assertion, and with which words."""
+"""Finds the models that judge and embed for an assertion, and its rubric prompt."""
 
 import json
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.apps.promptfoo.grading.graders import EMBEDS
-from fairlane.apps.promptfoo.reading.case import Written
+from fairlane.apps.promptfoo.reading.case import WrittenAssertion
 from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 
@@ -18,14 +18,14 @@ _LISTS = frozenset(("context-faithfulness", "g-eval"))
 
 @dataclass(frozen=True, slots=True)
 class Graders:
-    """Finds models that grade. ``judge_model`` and ``embedding_model`` do where no provider is named."""
+    """Finds models that grade. ``judge_model`` and ``embedding_model`` are the defaults."""
 
     providers: Providers
     judge_model: Provider | None
     embedding_model: Provider | None
 
-    def read(self, one: Written) -> dict[str, Any]:
-        """What a grader needs beside its assertion: its models, its words, its points."""
+    def read(self, one: WrittenAssertion) -> dict[str, Any]:
+        """What a grader needs beside its assertion: models, rubric prompt, points."""
         found: dict[str, Any] = {}
         compares = one.name in ("similar", "similar:cosine")
         if not compares:
@@ -35,12 +35,12 @@ class Graders:
         own = one.raw.get("rubricPrompt", one.options.get("rubricPrompt"))
         if own is not None and not compares:
             where = one.place if "rubricPrompt" in one.raw else one.test / "options"
-            found["rubricPrompt"] = self._words(own, one.name, where / "rubricPrompt")
+            found["rubricPrompt"] = self._rubric_prompt(own, one.name, where / "rubricPrompt")
         if one.name.endswith("factuality") and isinstance(one.options.get("factuality"), Mapping):
             found["factuality"] = dict(one.options["factuality"])
         return found
 
-    def judge(self, one: Written) -> Provider | None:
+    def judge(self, one: WrittenAssertion) -> Provider | None:
         """The model that judges, or a problem and ``None``."""
         named, where = one.provider
         if isinstance(named, Mapping) and "id" not in named and {"text", "embedding"} & named.keys():
@@ -52,7 +52,7 @@ class Graders:
             one.place.refuse(f"this needs a model that judges: {remedy}")
         return self.judge_model
 
-    def embedder(self, one: Written) -> Provider | None:
+    def embedder(self, one: WrittenAssertion) -> Provider | None:
         """The model that makes embeddings, or a problem and ``None``."""
         named, where = one.provider
         if isinstance(named, Mapping) and "id" not in named:
@@ -68,8 +68,8 @@ class Graders:
             return None
         return self.providers.one(named, where, embeds=True)
 
-    def _words(self, own: Any, name: str, place: Place) -> Any:
-        """The words of a configuration: a template, or several where a grader asks twice."""
+    def _rubric_prompt(self, own: Any, name: str, place: Place) -> Any:
+        """A configuration's rubric prompt: a template, or several where a grader asks twice."""
         if isinstance(own, str) and own.startswith(FILE):
             path = place.find(own)
             if path is None:
@@ -90,6 +90,6 @@ def _described(provider: Provider | None) -> dict[str, Any] | None:
 
 
 def _embeds(named: Any) -> bool:
-    """Whether a provider says that it makes embeddings."""
+    """Whether a provider's id is one of embeddings."""
     identity = named.get("id") if isinstance(named, Mapping) else named
     return isinstance(identity, str) and ":embedding" in identity

@@ -1,4 +1,4 @@
-"""What graders say to models, where a configuration has no words of its own."""
+"""The graders' default prompts, where a configuration has none of its own."""
 
 FACTUALITY = """\
 Compare a submitted answer with an expert's answer to the same task. Look at the facts alone,

@@ -1,4 +1,4 @@
-"""What hooks change before anything is asked: the suite, and each test on its way to a provider."""
+"""Lets hooks change the suite, and each test for each provider, before any call."""
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from fairlane.apps.promptfoo.reading.providers import Provider
 class SuiteHooks:
     """Shows ``beforeAll`` a suite, and reads what it changed.
 
-    ``prompts`` and ``derived`` are then what the hooks left.
+    ``prompts`` and ``derived`` then have the hooks' changes.
     """
 
     hooks: Hooks
@@ -92,7 +92,9 @@ class TestHooks:
     repetitions: int
 
     def cases(self, made: Iterable[tuple[Case, Mapping[str, Any]]]) -> Iterator[Case]:
-        """Tests with one set of variables each. One that differs by prompt or provider becomes several."""
+        """Tests with one set of variables each. A test that hooks change by prompt or provider becomes
+        several.
+        """
         for number, (case, written) in enumerate(made):
             if case.options.get("transformVars"):
                 case.place.refuse("beforeEach is not supported with transformVars")
@@ -126,7 +128,7 @@ class TestHooks:
 
     def _one(self, case: Case, test: Mapping[str, Any], written: Mapping[str, Any]) -> Case:
         if _key(test) == _key(described(case, written)):
-            return case.alone(written)
+            return case.with_values(written)
         made = read_test(test, case.place)
         return replace(made, options={**made.options, "disableVarExpansion": True})
 

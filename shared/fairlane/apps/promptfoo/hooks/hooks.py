@@ -1,4 +1,4 @@
-"""Calls the hooks of ``extensions`` as promptfoo does, and takes from their answers what it takes."""
+"""Calls the hooks of ``extensions`` as promptfoo does, and applies the same parts of their answers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -14,12 +14,12 @@ Moment = Literal["beforeAll", "beforeEach", "afterEach", "afterAll"]
 _MOMENTS: Mapping[str, Moment] = {each: each for each in get_args(Moment)}
 
 _SUITE = ("prompts", "tests", "scenarios", "defaultTest", "derivedMetrics")
-"""What ``beforeAll`` may change of the suite."""
+"""The parts of the suite that ``beforeAll`` may change."""
 
 
 @dataclass(frozen=True, slots=True)
 class Extension:
-    """A function of a file. ``only`` is the one hook that it is, by its name; else it is called for all."""
+    """A function of a file. ``only`` is the one hook that its name selects; without it, all hooks call it."""
 
     reference: str
     path: Path
@@ -35,7 +35,7 @@ class Hooks:
     extensions: Sequence[Extension] = field(default_factory=tuple)
 
     def have(self, *moments: Moment) -> bool:
-        """Whether any extension is called then."""
+        """Whether any extension is called at one of these moments."""
         return any(each.only is None or each.only in moments for each in self.extensions)
 
     def before_all(self, suite: Mapping[str, Any]) -> Mapping[str, Any]:

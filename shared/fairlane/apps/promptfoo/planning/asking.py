@@ -1,4 +1,4 @@
-"""Prompts that are made where a configuration is read: whole chat requests, one for each row."""
+"""Renders prompts in this process: a whole chat request for each row."""
 
 import json
 from collections.abc import Mapping
@@ -50,7 +50,7 @@ def written(
 def _raw(
     prompt: PromptText, provider: Provider, names: Mapping[str, Any]
 ) -> tuple[str, Mapping[str, Any]] | None:
-    """The template, and parameters: as they are written, or as a program makes them."""
+    """The template and its parameters, as written or as a program returns them."""
     if prompt.program is None:
         return prompt.raw, prompt.config
     context = {
@@ -81,7 +81,7 @@ def _raw(
 
 
 def _messages(text: str, prompt: PromptText) -> list[dict[str, Any]] | None:
-    """The chat that a text is, or one message of a user."""
+    """The chat that a text encodes, else one user message."""
     stripped = text.strip()
     brackets = (stripped[:1], stripped[-1:]) in (("{", "}"), ("[", "]"))
     try:

@@ -1,4 +1,4 @@
-"""The runs of an evaluation: providers that are called alike share one."""
+"""Plans the runs of an evaluation: providers with equal parameters and prompts share one."""
 
 import json
 from collections import Counter
@@ -36,7 +36,7 @@ class PlannedRun:
 
     @property
     def answers_here(self) -> bool:
-        """Whether its one provider is no model: its rows hold prompts, and get their outputs here."""
+        """Whether its one provider is not a model, so that this process makes the outputs."""
         return any(each.answers is not None for each in self.providers.values())
 
 
@@ -72,7 +72,7 @@ class Planner:
         return json.dumps(parts, sort_keys=True, default=str)
 
     def _is_made(self, provider: Provider) -> bool:
-        """Whether requests are made here: workers cannot, or not every row gets every prompt."""
+        """Whether this process renders requests: workers cannot, or not every row gets every prompt."""
         wanted = self._wanted(provider)
         return (
             any(provider.affixes)
@@ -124,7 +124,7 @@ class Planner:
         return f"{self.name[:180]}{part}"
 
     def _scored(self, part: str) -> SubmitOptions:
-        """How outputs are scored that a provider has given here: no row waits for the one before it."""
+        """The options of a run that scores outputs made here: no row waits for another."""
         own: SubmitOptions = {**self.common, "output": ANSWER}
         own.pop("run_serially", None)
         own.pop("conversation", None)
@@ -151,7 +151,7 @@ class Planner:
                 yield case, names, row, number
 
     def _answered(self, provider: Provider, wanted: Sequence[int]) -> Iterator[Mapping[str, Any]]:
-        """What a provider is asked that answers here."""
+        """The rows, with prompts, for a provider that answers in this process."""
         for case, names, row, number in self._asked(provider, wanted):
             if asked := written(self.prompts[number], provider, case, names):
                 yield {**row, PROMPT: number, ASKED: asked[0]}
@@ -176,7 +176,7 @@ class Planner:
 
 
 def _content(prompt: PromptText, instructions: str | None) -> Any:
-    """A prompt as ``submit`` takes it, after what is said to the model first."""
+    """A prompt as ``submit`` takes it, after the system instructions."""
     if isinstance(prompt.content, str) and not instructions:
         return prompt.content
     chat = (
@@ -191,14 +191,14 @@ def _content(prompt: PromptText, instructions: str | None) -> Any:
     return chat
 
 
-def apart(providers: Sequence[Provider]) -> list[Provider]:
-    """The providers, with labels that differ."""
+def with_distinct_labels(providers: Sequence[Provider]) -> list[Provider]:
+    """The providers, with distinct labels."""
     labels = distinct([provider.label for provider in providers])
     return [replace(each, label=label) for each, label in zip(providers, labels, strict=True)]
 
 
 def distinct(labels: Sequence[str]) -> list[str]:
-    """The labels, with a number where one comes again."""
+    """The labels, with a number where one repeats."""
     seen: Counter[str] = Counter()
     found: list[str] = []
     for label in labels:

@@ -97,13 +97,13 @@ class RowMaker:
     ) -> list[Case]:
         """The tests whose variables are those of ``results``, each once.
 
-        Of a test with lists of values, only those that did not pass, at the end.
+        Of a test with lists of values, only the combinations that did not pass, after all whole tests.
         """
         wanted = {variables_key(each) for each in results}
         whole, parts, seen = list[Case](), list[Case](), set[str]()
         for test in tests:
-            with test.place.problems.unheard():
-                found = list(self.combinations(test.after(default), prompts))
+            with test.place.problems.suppressed():
+                found = list(self.combinations(test.with_defaults(default), prompts))
             for written, asked in found:
                 key = variables_key(asked)
                 if key in seen or not {key, variables_key(written)} & wanted:
@@ -112,7 +112,7 @@ class RowMaker:
                 if len(found) == 1:
                     whole.append(test)
                 else:
-                    parts.append(test.alone(written))
+                    parts.append(test.with_values(written))
         return [*whole, *parts]
 
     def combinations(
@@ -159,7 +159,7 @@ class RowMaker:
     def _read(
         self, value: Any, name: str, raw: Mapping[str, Any], prompts: Sequence[PromptText], place: Place
     ) -> Any:
-        """What a variable's file holds, where it names one, or what its program returns."""
+        """A variable's value: its own, its file's contents, or what its program returns."""
         if not (isinstance(value, str) and value.startswith(FILE)):
             return value
         if is_program(value):
@@ -220,7 +220,9 @@ class RowMaker:
         return row
 
     def _rubrics(self, rubrics: Sequence[Rubric], row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        """Where each rubric of a row is judged; puts its text into the field that its judge reads."""
+        """The evaluator of each rubric of a row; also puts its text into the field that the evaluator
+        reads.
+        """
         for name, rubric in zip(self.judges.names(rubrics), rubrics, strict=True):
             row[self.judges.field(name)] = rubric.text
             described: dict[str, Any] = {"evaluator": name, "weight": rubric.weight}

@@ -17,7 +17,7 @@ CALL_S = 60.0
 MEMORY_MB = {"node": 1024, "python": 8192}
 """Heap of Node; address space of Python, of which numerical libraries reserve more than they use."""
 
-MOST_CHARS = 32 * 1024 * 1024
+MOST_REPLY_BYTES = 32 * 1024 * 1024
 """Bytes of a reply."""
 
 _READ = 1 << 16
@@ -28,7 +28,7 @@ class ProgramError(Exception):
 
 
 class Child:
-    """One child; it starts with its first call, and anew after a call that had to be ended."""
+    """One child process. It starts at the first call, and again after a call that was killed."""
 
     def __init__(
         self, command: Sequence[str], environment: Mapping[str, str], call_s: float = CALL_S
@@ -50,7 +50,7 @@ class Child:
             self.close()
             raise ProgramError(_ended(error, self._call_s)) from None
         except BaseException:
-            self.close()  # a reply that nobody read would answer the next call
+            self.close()  # an unread reply would answer the next call
             raise
         if "error" in reply:
             raise ProgramError(str(reply["error"]))
@@ -98,7 +98,7 @@ class Child:
             size += len(piece)
             if not piece:
                 raise EOFError
-            if size > MOST_CHARS:
+            if size > MOST_REPLY_BYTES:
                 raise OverflowError
             pieces.append(piece)
         found: dict[str, Any] = json.loads(b"".join(pieces))
@@ -110,5 +110,5 @@ def _ended(error: Exception, call_s: float) -> str:
         case TimeoutError():
             return f"it ran longer than {call_s:g} s, and was ended"
         case OverflowError():
-            return f"it returned more than {MOST_CHARS >> 20} MiB"
+            return f"it returned more than {MOST_REPLY_BYTES >> 20} MiB"
     return "it ended its process; it may have needed more memory than a program may have"

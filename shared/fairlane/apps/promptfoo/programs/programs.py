@@ -19,7 +19,7 @@ LEAST_NODE, NODE_WITH_TYPES = (18, 0), (22, 6)
 """Versions of Node: the oldest that runs the harness, and the first that strips TypeScript's types."""
 
 _OURS = "FAIRLANE"
-"""What begins the names of settings, which may hold credentials: programs do not get them."""
+"""Prefix of settings' variables, which may hold credentials: programs do not get them."""
 
 _DECLARES = re.compile(r"(?:const|let|var)\s")
 _VERSION = re.compile(r"v(\d+)\.(\d+)")
@@ -36,7 +36,7 @@ class Programs:
         self._node: tuple[str, tuple[int, int]] | None = None
 
     def add_environment(self, variables: Mapping[str, str]) -> None:
-        """Variables that children find in their environment, where they start after this."""
+        """Add variables to the environment of children that start later."""
         self._environment |= variables
 
     def __enter__(self) -> Self:
@@ -71,9 +71,8 @@ class Programs:
         return None
 
     def code(self, language: str, code: str, names: Sequence[str], args: Sequence[Any]) -> Any:
-        """What a piece of code returns: an expression, or the body of a function, which has a line's end.
-
-        Raises `ProgramError`.
+        """The value of code: an expression, or the body of a function if it has several lines. Raises
+        `ProgramError`.
         """
         if language == "python":
             request = {"code": _python_function(code, names), "function": "main", "args": list(args)}
@@ -112,7 +111,7 @@ class Programs:
     def hook(self, path: Path, function: str | None, args: Sequence[Any]) -> tuple[Any, Sequence[Any]]:
         """What a hook returns, and its arguments as it left them. Raises `ProgramError`.
 
-        As under promptfoo, JavaScript's modules stay loaded, and Python's are loaded anew at each call.
+        As in promptfoo, JavaScript modules stay loaded, and each call loads Python modules again.
         """
         found = self.file(path, function, args, default="", hook=True)
         return found["returned"], found["args"]
@@ -186,7 +185,7 @@ def _javascript_body(body: str) -> str:
 
 
 def _python_function(body: str, names: Sequence[str]) -> str:
-    """A function ``main`` around the code, indented as its own first indented line is."""
+    """A function ``main`` around the code, with the indentation of its first indented line."""
     if "\n" not in body:
         return f"def main({', '.join(names)}):\n    return {body}\n"
     found = re.search(r"^(?!\s*$)[ \t]+", body, re.MULTILINE)

@@ -1,4 +1,4 @@
-"""A test and an assertion as a configuration has them, before anything of them is rendered."""
+"""A test and an assertion as written in a configuration, before rendering."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from fairlane.evaluators.assertions import NOT
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """A test as it is written, or one of `defaultTest`'s: with places, nothing of it rendered.
+    """A test or ``defaultTest`` as written, with the places of its parts, before rendering.
 
-    Tests of one ``group`` are forms of one test, and their outputs are compared. Each form is asked with the
-    prompt and of the provider that ``only`` names by their labels.
+    Tests of one ``group`` are forms of one test, and their outputs are compared. ``only`` has the labels of
+    the one prompt and provider that a form is for.
     """
 
     place: Place
@@ -31,8 +31,8 @@ class Case:
     group: str | None = None
     only: tuple[str, str] | None = None
 
-    def after(self, default: Case) -> Case:
-        """This one with what it leaves to the default."""
+    def with_defaults(self, default: Case) -> Case:
+        """This test, with the default's values where it has none."""
         inherited = () if self.options.get("disableDefaultAsserts") else default.assertions
         return replace(
             self,
@@ -46,14 +46,14 @@ class Case:
             providers=default.providers if self.providers is None else self.providers,
         )
 
-    def alone(self, values: Mapping[str, Any]) -> Case:
-        """This test with these values of its variables, which are not spread again."""
+    def with_values(self, values: Mapping[str, Any]) -> Case:
+        """This test with one value for each variable, without further expansion of lists."""
         places = {name: place for name, (_, place) in self.variables.items()}
         variables = {name: (value, places.get(name, self.place)) for name, value in values.items()}
         return replace(self, variables=variables, options={**self.options, "disableVarExpansion": True})
 
     def gets(self, prompt: str, provider: tuple[str, str]) -> bool:
-        """Whether this test is asked with a prompt of this label, of a provider of this label and id."""
+        """Whether this test runs with a prompt of this label and a provider of this label and id."""
         if self.only is not None and self.only != (prompt, provider[0]):
             return False
         asked = self.prompts is None or any(fits(each, prompt) for each in self.prompts)
@@ -63,7 +63,7 @@ class Case:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenAssertion:
     """An assertion as it is written at ``place``, of a test at ``test`` with these variables and options."""
 
     raw: Mapping[str, Any]

@@ -36,10 +36,10 @@ def read_tests(
     matching: Callable[[Sequence[Case], Case], Sequence[Case]],
     before: Callable[[Any, Sequence[Case], Any], tuple[Any, list[Case], Any]],
 ) -> list[Case]:
-    """Every test that ``filters`` leave; without any test, the one that ``defaultTest`` is.
+    """The tests that ``filters`` keep; if the configuration has none, ``defaultTest`` is the test.
 
-    ``matching`` keeps those of earlier results, which may need what ``defaultTest`` has. ``before`` may
-    change ``defaultTest``, tests and scenarios.
+    ``matching`` keeps the tests of earlier results, and gets ``defaultTest`` too. ``before`` may change
+    ``defaultTest``, tests and scenarios.
     """
     raw, scenarios = config.get("tests"), config.get("scenarios")
     default, where = (place / "defaultTest").referred(config.get("defaultTest") or {})
@@ -59,11 +59,11 @@ def read_tests(
     found = filters.ranged(found) if scenarios else found
     if filters.any and not found:
         (place / ("scenarios" if scenarios else "tests")).refuse("--filter-… leaves no test")
-    return [test.after(first) for test in found]
+    return [test.with_defaults(first) for test in found]
 
 
 def _scenarios(raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
-    """Each test of a scenario with each set of what it configures."""
+    """Each test of a scenario with each of its configurations."""
     raw, place = place.referred(raw)
     if not isinstance(raw, list | None):
         place.refuse("scenarios are a list")
@@ -78,7 +78,7 @@ def _scenarios(raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
         tests = filters.tests(tests, lambda tests: tests, scenario=number)
         sets = [read_test(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
         for one in sets:
-            yield from (test.after(one) for test in tests)
+            yield from (test.with_defaults(one) for test in tests)
 
 
 def _listed(raw: Any, place: Place) -> Iterator[Case]:
@@ -166,7 +166,7 @@ def _lines(path: Path, place: Place) -> Iterator[Case]:
 
 
 def read_test(raw: Any, place: Place) -> Case:
-    """One test; what is wrong with it becomes a problem."""
+    """One test; its errors become problems."""
     if not isinstance(raw, Mapping):
         if raw is not None:
             place.refuse("this is no test")

@@ -43,7 +43,7 @@ def _content(content: Any) -> Any:
 
 
 def _part(part: Any) -> Any:
-    """A part in OpenAI's form; one that is in no form known here stays as it is."""
+    """A part in OpenAI's form; a part of unknown form stays as it is."""
     if isinstance(part, str):
         return {"type": "text", "text": part}
     if not isinstance(part, Mapping):

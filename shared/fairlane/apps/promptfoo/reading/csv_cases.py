@@ -1,4 +1,4 @@
-"""Tests in CSV: a column a variable, and ``__expected`` columns that say what the output has to be."""
+"""Reads tests from CSV: each column is a variable, and ``__expected`` columns hold assertions."""
 
 import csv
 import io
@@ -24,7 +24,7 @@ KNOWN = names(
     "model-graded-closedqa model-graded-factuality moderation perplexity perplexity-score pi python regex",
     "rouge-n ruby search-rubric select-best similar starts-with webhook word-count",
 )
-"""The assertions there are; any other text before a colon is part of what the output must equal."""
+"""Known assertions; with any other text before a colon, the whole cell is the expected output."""
 
 
 def read_csv(text: str, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]:
@@ -42,7 +42,7 @@ def read_csv(text: str, place: Place) -> Iterator[tuple[int, Mapping[str, Any]]]
 
 
 def assertion_of(text: str) -> dict[str, Any]:
-    """``contains:Paris`` → an assertion; a text that names none is what the output must equal."""
+    """``contains:Paris`` → an assertion; a text that names none is the expected output."""
     program = _PROGRAM.match(text)
     if program:
         return {"type": _SHORT.get(program["word"], program["word"]), "value": program["value"].strip()}

@@ -1,4 +1,4 @@
-"""Tests that did not pass in an earlier evaluation, as a file of its results has them."""
+"""Reads the tests that did not pass from the results of an earlier evaluation."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -14,7 +14,7 @@ _ERROR = 2
 
 
 def variables_key(variables: Mapping[str, Any]) -> str:
-    """Variables as a text that is equal where they are; ``_conversation`` and the like are none."""
+    """A text that is equal for equal variables; ignores names that begin with ``_``."""
     own = {name: each for name, each in variables.items() if not name.startswith("_")}
     return json.dumps(own, sort_keys=True, ensure_ascii=False, default=str)
 
@@ -32,7 +32,7 @@ def unpassed(path: Path, which: Which) -> list[Mapping[str, Any]]:
         )
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found = list(_ours(text) if path.suffix == ".jsonl" else _theirs(text))
+        found = list(_fairlane_results(text) if path.suffix == ".jsonl" else _promptfoo_results(text))
     except OSError as error:
         raise SubmissionError(field, str(path), f"cannot be read: {error.strerror}", remedy) from error
     except (ValueError, KeyError, TypeError, AttributeError) as error:
@@ -42,7 +42,7 @@ def unpassed(path: Path, which: Which) -> list[Mapping[str, Any]]:
     return list(kept.values())
 
 
-def _ours(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
+def _fairlane_results(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
     """Whether each record passed, ``None`` after an error, and its variables."""
     for line in filter(str.strip, text.splitlines()):
         record = json.loads(line)
@@ -51,7 +51,7 @@ def _ours(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
         yield None if passed is None else bool(passed), row
 
 
-def _theirs(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
+def _promptfoo_results(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
     for result in json.loads(text)["results"]["results"]:
         failed = None if result.get("failureReason") == _ERROR else False
         yield True if result["success"] else failed, result.get("vars") or {}

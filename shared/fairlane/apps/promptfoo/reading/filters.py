@@ -16,10 +16,10 @@ _ASCII = regex.ASCII
 
 @dataclass(frozen=True, slots=True)
 class Filters:
-    """What the command line, or the configuration, says about the tests that run.
+    """The filters of the command line or the configuration.
 
     ``first`` and ``sample`` are numbers of tests, ``range`` is ``start:end`` from 0 without the end.
-    ``failing`` are the variables of the results that did not pass earlier; ``None``: not asked for.
+    ``failing`` has the variables of earlier results that did not pass; ``None``: no such filter.
     """
 
     pattern: str | None = None
@@ -40,7 +40,7 @@ class Filters:
 
     @property
     def any(self) -> bool:
-        """Whether tests are chosen at all."""
+        """Whether any filter chooses tests."""
         chosen = (self.pattern, self.first, self.range, self.sample, self.failing)
         return bool(self.metadata) or any(each is not None for each in chosen)
 

@@ -1,4 +1,4 @@
-"""A provider's ``config`` as parameters of its calls; connections' own are noted, the rest refused.
+"""Reads a provider's ``config`` as parameters of calls; notes settings of connections, refuses the rest.
 
 Tools, as each provider describes them, get OpenAI's form, which connections take.
 """
@@ -20,7 +20,7 @@ PARAMS = names(
     "guided_regex chat_template_kwargs typical_p search_parameters thinkingConfig thinking_config",
     "reasoning_format enable_thinking cachedContent",
 )
-"""What of a provider's ``config`` is sent with each call."""
+"""Parameters of a provider's ``config`` that are sent with each call."""
 
 _ALSO = {
     "max_tokens": (
@@ -58,7 +58,7 @@ _TRANSFORMS = ("transform", "transformResponse", "responseParser")
 _MODES = {"any": "required", "none": "none", "auto": "auto"}
 
 INSTRUCTIONS = frozenset(("instructions", "systemPrompt", "system", "systemInstruction", "system_prompt"))
-"""What is said to a model before each prompt."""
+"""Names of the system prompt."""
 
 CONNECTION = names(
     "apiKey apiKeyEnvar apiKeyRequired apiBaseUrl apiHost organization headers baseUrl baseURL basePath",
@@ -69,19 +69,21 @@ CONNECTION = names(
     "requestTimeout providerType gateway authToken awsRegion apiEndpoint projectUrl deploymentName spaceId",
     "modelId projectName",
 )
-"""What says where and as whom a provider is called."""
+"""Settings of addresses and credentials, which connections have."""
 
 HARMLESS = names(
     "cost inputCost outputCost maxRetries showThinking omitDefaults debug verbose timeoutMs websocketTimeout",
     "delay retries stream label tags usage cache enableStreaming includeUsage callApi workflowId workflow_id",
     "telemetry isReasoningModel usageContext strict_mode maxConcurrency",
 )
-"""What changes no answer."""
+"""Settings that change no answer."""
 
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """What a ``config`` says: ``values`` to send, ``instructions`` first, a ``transform`` of outputs."""
+    """A parsed ``config``: ``values`` to send, ``instructions`` before prompts, a ``transform`` of
+    outputs.
+    """
 
     values: Mapping[str, Any]
     instructions: str | None = None
@@ -91,7 +93,7 @@ class Parameters:
 
 
 def read_parameters(identity: str, config: Mapping[str, Any], place: Place) -> Parameters:
-    """All of a ``config``."""
+    """Parse a ``config``; errors become problems."""
     values: dict[str, Any] = {}
     said: list[str] = []
     affixes = ("", "")
@@ -99,7 +101,7 @@ def read_parameters(identity: str, config: Mapping[str, Any], place: Place) -> P
         if name == "prompt" and isinstance(value, Mapping):
             affixes = (str(value.get("prefix") or ""), str(value.get("suffix") or ""))
         elif name in INSTRUCTIONS:
-            said.extend(_said(value, place / name))
+            said.extend(_instructions(value, place / name))
         elif name not in (*_TRANSFORMS, "functions", "function_call"):
             values.update(_one(identity, name, value, place / name))
     legacy = "functions" in config and "tools" not in config
@@ -212,7 +214,7 @@ def _functions(config: Mapping[str, Any], place: Place) -> Mapping[str, Any]:
     return found
 
 
-def _said(value: Any, place: Place) -> Iterator[str]:
+def _instructions(value: Any, place: Place) -> Iterator[str]:
     if isinstance(value, str) and value.startswith(FILE):
         path = place.find(value)
         value = place.text(path) if path else None
@@ -226,10 +228,10 @@ def _said(value: Any, place: Place) -> Iterator[str]:
 
 
 def _schema(name: str, value: Any) -> Mapping[str, Any] | None:
-    """Gemini's schema of an answer, as OpenAI has it."""
+    """Gemini's schema of an answer in OpenAI's form."""
     if name not in ("responseSchema", "response_schema", "outputSchema") or not isinstance(value, Mapping):
         return None
-    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": small(value)}}
+    return {"type": "json_schema", "json_schema": {"name": "answer", "schema": with_lower_case_types(value)}}
 
 
 def _choice(value: Any) -> Any:
@@ -296,15 +298,15 @@ def _function(name: str, description: Any, schema: Any) -> dict[str, Any]:
     if isinstance(description, str):
         function["description"] = description
     if isinstance(schema, Mapping):
-        function["parameters"] = small(schema)
+        function["parameters"] = with_lower_case_types(schema)
     return {"type": "function", "function": function}
 
 
-def small(schema: Any) -> Any:
-    """A schema whose types are written in small letters: Gemini's are in capitals."""
+def with_lower_case_types(schema: Any) -> Any:
+    """A schema with its types in lower case: Gemini's are in capitals."""
     if isinstance(schema, Mapping):
         return {
-            name: each.lower() if name == "type" and isinstance(each, str) else small(each)
+            name: each.lower() if name == "type" and isinstance(each, str) else with_lower_case_types(each)
             for name, each in schema.items()
         }
-    return [small(each) for each in schema] if isinstance(schema, list) else schema
+    return [with_lower_case_types(each) for each in schema] if isinstance(schema, list) else schema

@@ -1,4 +1,4 @@
-"""Places in the files of a configuration: they read what is named there, and collect what is unsupported."""
+"""Positions in a configuration's files: they read the files named there, and collect problems."""
 
 from __future__ import annotations
 
@@ -52,12 +52,12 @@ class Problems:
         self._found[place.file, text] = (first, count + 1)
 
     def note(self, text: str) -> None:
-        """Note what is left out without changing a result."""
+        """Note an omission that changes no result."""
         self._notes[text] += 1
 
     @property
     def notes(self) -> tuple[str, ...]:
-        """What was noted, each text once, with its count."""
+        """The notes, each text once, with its count."""
         return tuple(text if n == 1 else f"{text} ({n} times)" for text, n in self._notes.items())
 
     def __iter__(self) -> Iterator[str]:
@@ -65,8 +65,8 @@ class Problems:
             yield f"{place}: {text}" if count == 1 else f"{place}: {text} ({count} times)"
 
     @contextmanager
-    def unheard(self) -> Iterator[None]:
-        """Drops what is added and noted within the block."""
+    def suppressed(self) -> Iterator[None]:
+        """Drop problems and notes added within the block."""
         found, notes = self._found.copy(), self._notes.copy()
         yield
         self._found, self._notes = found, notes
@@ -79,9 +79,8 @@ class Problems:
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """Somewhere in a file: the keys that lead there, or a line where there are none.
-
-    ``problems`` collects what is wrong there and what is left out. ``programs`` run what is named there.
+    """A position in a file, by keys or by line. ``problems`` collects errors and omissions; ``programs`` call
+    the programs named there.
     """
 
     file: Path
@@ -101,7 +100,7 @@ class Place:
         return f"{where}: {path.lstrip('.')}" if path else where
 
     def within(self, file: Path, line: int | None = None) -> Place:
-        """The beginning, or a line, of a file that is named here."""
+        """The beginning, or a line, of another file."""
         return replace(self, file=file, keys=(), line=line)
 
     def refuse(self, text: str) -> None:
@@ -109,11 +108,11 @@ class Place:
         self.problems.add(self, text)
 
     def note(self, text: str) -> None:
-        """Note what is left out without changing a result."""
+        """Note an omission that changes no result."""
         self.problems.note(text)
 
     def check_names(self, names: Iterable[str], what: str, known: Collection[str]) -> None:
-        """Each name that promptfoo does not know is a typing error, or left out."""
+        """Refuse unknown names that resemble known ones, and note that others are left out."""
         for name in names:
             if name in known:
                 continue
@@ -154,7 +153,7 @@ class Place:
         return None
 
     def find(self, reference: str) -> Path | None:
-        """The file that ``reference`` names, if it is there and is none that would have to be run."""
+        """The file that ``reference`` names, if it exists and is not a program."""
         name = reference.removeprefix(FILE)
         path = self.file.parent / Path(name).expanduser()
         code = next((end for end in CODE if name.endswith(end) or f"{end}:" in name), None)
@@ -200,7 +199,7 @@ class Place:
         return self.data(path) if path.suffix in DATA else (self.text(path) or "").strip()
 
     def referred(self, value: Any) -> tuple[Any, Place]:
-        """``value`` itself, or the document that it names as ``file://…`` and where that begins."""
+        """``value``, or the document that it names as ``file://…``, with its place."""
         if isinstance(value, str) and value.startswith(FILE):
             path = self.find(value)
             return (self.data(path), self.within(path)) if path else (None, self)
@@ -218,7 +217,7 @@ def is_pattern(reference: str) -> bool:
 
 
 def with_texts(value: Any, place: Place, change: Callable[[str, Place], Any]) -> Any:
-    """A document in which each text is what ``change`` makes of it."""
+    """The document with ``change`` applied to each text."""
     if isinstance(value, str):
         return change(value, place)
     if isinstance(value, list):
@@ -260,6 +259,6 @@ def _pointed(document: Any, pointer: str) -> Any:
 
 
 def _shown(file: Path) -> str:
-    """A path as it is shortest: from here where it is below, else whole."""
+    """The path relative to the working directory if inside it, else in full."""
     relative = os.path.relpath(file)
     return str(file) if relative.startswith("..") else relative

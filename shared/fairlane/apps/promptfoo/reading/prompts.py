@@ -32,9 +32,8 @@ _STORES = frozenset(("langfuse", "portkey", "helicone"))
 class PromptText:
     """A prompt. Workers render ``content``, a user's message or a chat, for each row.
 
-    Where ``made`` is true they cannot: a program makes it, its messages have parts, or a template makes
-    them. Then it is rendered from ``raw``, or by ``program``, where the configuration is read. ``config``
-    has parameters of its own.
+    If ``made``, they cannot: a program or a template makes its messages, or they have parts. Then this
+    process renders it from ``raw`` or by ``program``. ``config`` has its own parameters.
     """
 
     label: str
@@ -70,7 +69,7 @@ def read_prompts(raw: Any, place: Place) -> list[PromptText]:
 
 
 def prompt_of(raw: str, place: Place, label: Any = None) -> list[PromptText]:
-    """The prompt that a text is, be it a chat or none; nothing after a problem."""
+    """The prompt of a text, which may be a chat; empty after a problem."""
     found = _prompt(str(label or _named(raw)), raw, place)
     return [each for each in found if _compiles(each)]
 
@@ -169,7 +168,7 @@ def _prompt(label: str, text: str, place: Place, *, data: bool = False) -> Itera
 
 
 def _contents(text: str, place: Place) -> str | None:
-    """What the file holds that a text of a chat names as ``file://…``; else the text."""
+    """The contents of the file that a chat's text names as ``file://…``; else the text."""
     if not text.startswith(FILE) or "{{" in text:
         return text
     path = place.find(text)
@@ -183,7 +182,7 @@ def _compiles(prompt: PromptText) -> bool:
 
 
 def _is_path(text: str) -> bool:
-    """Whether a text names a file or files, be they there or not: a line that begins or ends as one."""
+    """Whether a text looks like a path or a pattern, whether or not the file exists."""
     if text.startswith(FILE):
         return True
     if "\n" in text or "{{" in text or _SCHEME.match(text):
@@ -199,7 +198,7 @@ def _is_plain(message: Mapping[str, Any]) -> bool:
 
 
 def _listed(text: str) -> Iterator[tuple[str, str]]:
-    """Label and prompt of each row of a CSV file; where it has no column ``prompt``, each line is one."""
+    """Label and prompt of each row of a CSV file; without a column ``prompt``, each line is a prompt."""
     rows = list(csv.reader(io.StringIO(text, newline=""), skipinitialspace=True))
     header = [each.strip() for each in rows[0]] if rows else []
     if len(header) > 1 and "prompt" in header:

@@ -1,4 +1,4 @@
-"""Providers: which of our connections and models they mean, and with which parameters they are called."""
+"""Maps providers to connections and models, with the parameters of their calls."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -20,17 +20,17 @@ _OTHER = names(
 )
 _CODE = frozenset(("exec", "python", "javascript", "file", "package", "golang", "ruby", "browser", "script"))
 ECHO = "echo"
-"""The provider that answers with what it is asked."""
+"""The provider that answers with its prompt."""
 
 ANSWER, CALLED = "__answer", "__called"
-"""Fields of a row that was answered here: the output, and what is known of the call."""
+"""Fields of a row that this process answered: the output, and facts about the call."""
 
 _NO_MODEL = frozenset(("http", "https", "webhook", "ws", "wss", "websocket", "promptfoo", "mcp", "sequence"))
 
 
 @dataclass(frozen=True, slots=True)
 class Answerer:
-    """What answers for a provider that is no model: a program's function or class, or ``path=None``: echo."""
+    """Answers for a provider that is not a model: a program's function or class; ``path=None``: echo."""
 
     path: Path | None = None
     function: str | None = None
@@ -41,10 +41,10 @@ class Answerer:
 class Provider:
     """A model to call. ``label`` is its name in the configuration, ``identity`` its id.
 
-    ``delay`` is in seconds. ``prompts`` are the labels of those that it gets, ``None``: all.
-    ``instructions`` stand before each. ``transform`` changes its outputs; ``legacy``: a function's call
-    has the form that OpenAI once had. ``affixes`` stand before and after each prompt. Where it ``answers``
-    here, no worker calls it, and ``model`` is its id.
+    ``delay`` is in seconds. ``prompts`` are the labels of its prompts, ``None``: all. ``instructions`` are
+    its system prompt. ``transform`` changes its outputs; ``legacy``: function calls have OpenAI's deprecated
+    form. ``affixes`` stand before and after each prompt. With ``answers``, this process calls it, no worker,
+    and ``model`` is its id.
     """
 
     label: str
@@ -60,8 +60,8 @@ class Provider:
     answers: Answerer | None = None
 
     @property
-    def shapes(self) -> bool:
-        """Whether its outputs are something else than the texts that the model answers with."""
+    def changes_outputs(self) -> bool:
+        """Whether its outputs differ from the texts that the model answers with."""
         form = self.params.get("response_format")
         structured = isinstance(form, Mapping) and form.get("type") == "json_schema"
         program = self.answers is not None and self.answers.path is not None
@@ -70,7 +70,9 @@ class Provider:
 
 @dataclass(frozen=True, slots=True)
 class Providers:
-    """Maps providers. ``connections`` are those configured, if known; ``given`` maps ids to our models."""
+    """Maps providers. ``connections`` are those configured, if known; ``given`` maps ids to models of
+    connections.
+    """
 
     connections: frozenset[str] | None
     given: Mapping[str, str]
@@ -98,10 +100,8 @@ class Providers:
         return found
 
     def one(self, raw: Any, place: Place, *, embeds: bool = False, here: bool = False) -> Provider | None:
-        """One provider: its id, or an object with its id and what else is said of it.
-
-        ``embeds``: it is to make embeddings, as an id may say: ``openai:embedding:text-embedding-3-small``.
-        ``here``: it may be one that is no model, and answers here.
+        """Read one provider: an id, or an object with an id and options. ``embeds``: it must make embeddings,
+        as in ``openai:embedding:text-embedding-3-small``. ``here``: it may also be a program or ``echo``.
         """
         if isinstance(raw, str) and here and self._is_here(raw):
             return Provider(raw, raw, identity=raw, answers=self._answers(raw, {}, place))
@@ -188,7 +188,7 @@ class Providers:
         )
 
     def _answers(self, identity: str, config: Mapping[str, Any], place: Place) -> Answerer | None:
-        """What answers for a provider that is no model; a problem, and an echo, if it cannot run here."""
+        """The answerer of a provider that is not a model; after a problem, an echo."""
         if identity == ECHO:
             return Answerer()
         found = place.program(_file(identity))
@@ -207,7 +207,7 @@ class Providers:
 
 
 def _file(identity: str) -> str:
-    """``python:agent.py`` is a file as ``file://agent.py`` is."""
+    """``python:agent.py`` names the same file as ``file://agent.py``."""
     return identity.removeprefix("python:")
 
 

@@ -1,4 +1,4 @@
-"""Tests kept elsewhere: data sets of Hugging Face, and spreadsheets of Google that anyone may read."""
+"""Reads remote tests: Hugging Face datasets, and public Google spreadsheets."""
 
 import re
 from collections.abc import Iterator, Mapping
@@ -29,7 +29,7 @@ _TOKENS = ("HF_TOKEN", "HF_API_TOKEN", "HUGGING_FACE_HUB_TOKEN")
 def read_huggingface(reference: str, place: Place) -> Iterator[Mapping[str, Any]]:
     """The tests of ``huggingface://datasets/owner/name?split=…&config=…&limit=…``.
 
-    Without a limit there may be 10,000 rows at most. A token is taken from ``HF_TOKEN``.
+    Without a limit, more than 10,000 rows are a problem. ``HF_TOKEN`` may hold a token.
     """
     path, _, query = reference.removeprefix(_PREFIX).partition("?")
     if not reference.startswith(_PREFIX) or not path:

@@ -1,4 +1,4 @@
-"""Nunjucks as far as Jinja2 has the same: what it does not is named, with what to write instead."""
+"""Translates Nunjucks templates to Jinja2; problems name what Jinja2 lacks, and an alternative."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _DUMP = re.compile(r"\|\s*dump\b(?:\s*\(\s*\d*\s*\))?")
 
 
 def translated(text: str) -> str:
-    """Nunjucks in Jinja2's words: ``dump`` is ``tojson``, and a loop over pairs takes an object, too."""
+    """Translate Nunjucks: ``dump`` becomes ``tojson``, and a loop over pairs also takes an object."""
     if "dump" not in text and "for" not in text:
         return text
     return _TAG.sub(lambda tag: _PAIRS.sub(_pairs, _DUMP.sub("| tojson", tag[0])), text)

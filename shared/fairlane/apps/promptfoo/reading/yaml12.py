@@ -47,12 +47,12 @@ _Loader.add_constructor(_INT, _integer)
 
 
 def parse_yaml(text: str) -> Any:
-    """The document in ``text``. Raises `YamlError`, which is also what JSON's errors come as."""
+    """The document in ``text``. Raises `YamlError`, also for JSON."""
     return yaml.load(text, Loader=_Loader)  # noqa: S506  it is a safe loader
 
 
 def line_of(file: Path, keys: Sequence[str | int]) -> int | None:
-    """The line, from 1, where ``keys`` lead in a YAML or JSON file, or as far as they can be followed."""
+    """The line, from 1, of the value at ``keys`` in a YAML or JSON file, or of its nearest known parent."""
     if not keys or file.suffix not in (".yaml", ".yml", ".json"):
         return None
     try:

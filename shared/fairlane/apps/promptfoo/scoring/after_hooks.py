@@ -1,4 +1,4 @@
-"""What hooks see of results, and the scores that they add."""
+"""Shows results to hooks, and adds the scores that they return."""
 
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -60,7 +60,7 @@ class ResultHooks:
         try:
             after = self.hooks.after_each(result["testCase"], result)
         except ProgramError as error:
-            self._tell(str(error))
+            self._report(str(error))
             return Seen()
         before = result["namedScores"]
         added = {name: score for name, score in after["namedScores"].items() if before.get(name) != score}
@@ -120,17 +120,17 @@ class ResultHooks:
         try:
             self.hooks.after_all(context)
         except ProgramError as error:
-            self._tell(str(error))
+            self._report(str(error))
             self.failed = True
 
-    def _tell(self, problem: str) -> None:
+    def _report(self, problem: str) -> None:
         if problem not in self._reported and len(self._reported) < 5:
             say(problem)
         self._reported.add(problem)
 
 
 def _with_scores(verdict: Verdict, added: Mapping[str, float]) -> Verdict:
-    """The verdict with these scores of metrics in place of those that it has of the same names."""
+    """The verdict with these scores of metrics, which replace its own of the same names."""
     kept = tuple(replace(part, metric=None) if part.metric in added else part for part in verdict.parts)
     own = tuple(
         Part("afterEach", score, 1.0, metric, passed=True, compared=True) for metric, score in added.items()

@@ -13,7 +13,7 @@ MOST_CHARS = 1000
 """Characters of a formula."""
 
 COUNT = "__count"
-"""The number of outputs, in a formula."""
+"""The name of the number of outputs in a formula."""
 
 _TWO: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Add: operator.add,

@@ -1,4 +1,4 @@
-"""Scores the records of an evaluation: assertions checked here, and those that models are asked about."""
+"""Scores the records of an evaluation: by assertions that this process checks, and by those of models."""
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -6,8 +6,8 @@ from typing import Any
 
 from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
 from fairlane.apps.promptfoo.checking.coded import graded
-from fairlane.apps.promptfoo.grading.asks import Asker, Grader, grade
 from fairlane.apps.promptfoo.grading.graders import select_best
+from fairlane.apps.promptfoo.grading.questions import AnswerQuestions, Grader, grade
 from fairlane.apps.promptfoo.planning.asking import asked_text, text_of
 from fairlane.apps.promptfoo.planning.plans import PlannedRun
 from fairlane.apps.promptfoo.planning.rows import (
@@ -63,14 +63,14 @@ class Scorer:
 
     texts: Sequence[PromptText]
     programs: Programs
-    ask: Asker
+    ask: AnswerQuestions
     prices: Mapping[str, Price] = field(default_factory=dict)
     seen: Callable[[Record, PlannedRun, Verdict], None] | None = None
 
     def verdicts(
         self, records: Iterable[tuple[Record, PlannedRun]]
     ) -> Iterator[tuple[Record, PlannedRun, Verdict]]:
-        """Each record with its verdict. Those that models are asked about are held until the end."""
+        """Each record with its verdict. The first that needs a model, and all after it, come at the end."""
         held: list[Draft] = []
         for record, plan in records:
             draft = self._draft(record, plan)
@@ -86,7 +86,7 @@ class Scorer:
             yield draft.record, draft.plan, self._verdict(draft) if compared else before[number]
 
     def _shown(self, draft: Draft) -> Verdict:
-        """The verdict as it is now, after it was shown to ``seen``."""
+        """The current verdict, which it also passes to ``seen``."""
         verdict = self._verdict(draft)
         if self.seen is not None:
             self.seen(draft.record, draft.plan, verdict)
@@ -154,7 +154,7 @@ class Scorer:
             drafts[number].outcomes[place] = found
 
     def _compare(self, drafts: Sequence[Draft]) -> None:
-        """Score what compares the outputs of one test, over all prompts and providers."""
+        """Score assertions that compare the outputs of one test, over all prompts and providers."""
         groups: dict[Hashable, list[Draft]] = {}
         for draft in drafts:
             if draft.subject is not None and TEST in draft.record.row:
@@ -206,7 +206,7 @@ def _threshold(row: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _leaves(checks: Sequence[Mapping[str, Any]]) -> Iterator[tuple[tuple[int, ...], Mapping[str, Any]]]:
-    """Every assertion but sets, with its place."""
+    """Every assertion except sets, with its place."""
     for number, check in enumerate(checks):
         if check["type"] == SETS:
             for place, inner in _leaves(check["assert"]):
@@ -254,9 +254,8 @@ def _fail(group: Sequence[Draft], place: tuple[int, ...], error: CheckError) -> 
 
 
 def _answered(record: Record) -> Record:
-    """The record; one that a filter stopped has its words as output where its test asks for a refusal.
-
-    So it is with promptfoo, which has the filter's words as the output of every test.
+    """The record. If a content filter stopped it and its test expects a refusal, the error becomes the
+    output. promptfoo makes it the output of every test.
     """
     if record.state is not JobState.FAILED or not is_filtered(record.error):
         return record

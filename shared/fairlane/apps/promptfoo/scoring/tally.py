@@ -92,7 +92,7 @@ class Tally:
         self.sums[metric, cell] += score
 
     def derive(self, formulas: Sequence[Derived]) -> None:
-        """Add the derived metrics of each cell; a formula that has no value there is left out."""
+        """Add the derived metrics of each cell; leaves out a formula without a value there."""
         for cell, standing in self.standings.items():
             known = {metric: total for (metric, where), total in self.sums.items() if where == cell}
             known[COUNT] = float(standing.total)
@@ -109,7 +109,7 @@ class Tally:
 
     @property
     def unpassed(self) -> int:
-        """Outputs that did not pass, those that could not be judged among them."""
+        """Outputs that did not pass, including those that could not be judged."""
         return sum(each.total - each.outcomes["passed"] for each in self.standings.values())
 
 

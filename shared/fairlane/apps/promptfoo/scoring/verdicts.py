@@ -36,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """How an output did. ``error``: there is no output, or something could not be scored."""
+    """The result of an output's test. ``error``: there is no output, or an assertion could not be scored."""
 
     outcome: Outcome
     score: float
@@ -56,7 +56,7 @@ class Verdict:
 def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:
     """The verdict on one item. Assertions of weight 0 count for their metrics alone.
 
-    ``checked`` are the assertions that were checked where the configuration was read.
+    ``checked`` are the assertions that this process checked.
     """
     if record.state is not JobState.SUCCEEDED or record.output is None:
         return Verdict("error", 0.0, (record.error or str(record.state),))

@@ -15,7 +15,7 @@ import typer
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.submitting.arguments import Messages
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.lines import Broken, numbered_lines
+from fairlane.datasets.lines import MalformedFile, numbered_lines
 from fairlane.datasets.rows import read_rows
 
 prompt_option = partial(typer.Option, rich_help_panel="What is asked")
@@ -140,7 +140,7 @@ def read_json_lines(file: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
                 continue
             row += 1
             yield _parsed(line, number, row, name)
-    except Broken as error:
+    except MalformedFile as error:
         raise SubmissionError("dataset", name, str(error), error.remedy, row=row + 1) from None
 
 

@@ -1,4 +1,4 @@
-"""What graders ask of models, how a grader is written, and how many run in rounds."""
+"""The questions of graders to models, and the loop that answers those of many graders in rounds."""
 
 import json
 from collections.abc import Callable, Generator, Hashable, Iterable, Mapping, Sequence
@@ -25,7 +25,7 @@ class Chat:
 
 
 @dataclass(frozen=True, slots=True)
-class Likeness:
+class EmbeddingPair:
     """Two texts to embed; the answer is the cosine between them."""
 
     model: str
@@ -34,13 +34,13 @@ class Likeness:
     params: Mapping[str, Any] = field(default_factory=dict)
 
 
-Ask: TypeAlias = Chat | Likeness
+Question: TypeAlias = Chat | EmbeddingPair
 Answers: TypeAlias = Sequence[Any]
-Grader: TypeAlias = Generator[Sequence[Ask], Answers, Result]
-"""Yields what to ask and is sent the answers, in order, until it returns. It may raise `CheckError`."""
+Grader: TypeAlias = Generator[Sequence[Question], Answers, Result]
+"""Yields questions and receives their answers, in order, until it returns. It may raise `CheckError`."""
 
 
-def asked(model: Mapping[str, Any], template: str, names: Mapping[str, Any]) -> Chat:
+def chat_from(model: Mapping[str, Any], template: str, names: Mapping[str, Any]) -> Chat:
     """A chat from a template: the messages of its JSON, each rendered, or one user's message.
 
     ``model`` has ``model`` and ``params``.
@@ -95,21 +95,21 @@ def _rendered(value: Any, names: Mapping[str, Any]) -> Any:
 
 
 Key = TypeVar("Key", bound=Hashable)
-Asker = Callable[[Sequence[Ask]], Sequence[Any]]
-"""Answers asks in their order: a text or a number, or a `CheckError` where there is no answer."""
+AnswerQuestions = Callable[[Sequence[Question]], Sequence[Any]]
+"""Answers questions in their order: a text or a number, or a `CheckError` where there is no answer."""
 
 
-def grade(graders: Mapping[Key, Grader], ask: Asker) -> dict[Key, Result | CheckError]:
+def grade(graders: Mapping[Key, Grader], ask: AnswerQuestions) -> dict[Key, Result | CheckError]:
     """The result of each grader, or why there is none."""
     graded: dict[Key, Result | CheckError] = {}
-    waiting: dict[Key, tuple[Grader, Sequence[Ask]]] = {}
+    waiting: dict[Key, tuple[Grader, Sequence[Question]]] = {}
     for key, grader in graders.items():
         _advance(key, grader, None, waiting, graded)
     while waiting:
         round_, waiting = waiting, {}
-        answers = iter(ask([each for _, asks in round_.values() for each in asks]))
-        for key, (grader, asks) in round_.items():
-            own = [next(answers) for _ in asks]
+        answers = iter(ask([each for _, questions in round_.values() for each in questions]))
+        for key, (grader, questions) in round_.items():
+            own = [next(answers) for _ in questions]
             failed = next((each for each in own if isinstance(each, CheckError)), None)
             if failed is not None:
                 grader.close()
@@ -123,7 +123,7 @@ def _advance(
     key: Key,
     grader: Grader,
     answers: Sequence[Any] | None,
-    waiting: dict[Key, tuple[Grader, Sequence[Ask]]],
+    waiting: dict[Key, tuple[Grader, Sequence[Question]]],
     graded: dict[Key, Result | CheckError],
 ) -> None:
     try:
@@ -142,43 +142,47 @@ Wait = Callable[[Run], None]
 
 
 class Calls:
-    """Asks models by runs. ``common`` are options of each, ``submit`` and ``wait`` run them."""
+    """Answers questions by runs: ``common`` are the options of each, ``submit`` and ``wait`` execute them."""
 
     def __init__(self, common: SubmitOptions, submit: Submit, wait: Wait) -> None:
         self._common, self._submit, self._wait = common, submit, wait
         self.runs: list[str] = []
 
-    def __call__(self, asks: Sequence[Ask]) -> list[Any]:
+    def __call__(self, questions: Sequence[Question]) -> list[Any]:
         """The answers, in order; a `CheckError` for each that failed."""
         groups: dict[str, list[int]] = {}
-        for number, each in enumerate(asks):
+        for number, each in enumerate(questions):
             key = json.dumps(
                 [type(each).__name__, each.model, dict(each.params)], sort_keys=True, default=str
             )
             groups.setdefault(key, []).append(number)
         started = [
-            (numbers, self._start([asks[number] for number in numbers])) for numbers in groups.values()
+            (numbers, self._start([questions[number] for number in numbers])) for numbers in groups.values()
         ]
-        answers: list[Any] = [CheckError("the judge did not answer")] * len(asks)
+        answers: list[Any] = [CheckError("the judge did not answer")] * len(questions)
         for numbers, run in started:
             self._wait(run)
             for number, answer in _answers(numbers, run.results()):
                 answers[number] = answer
         return answers
 
-    def _start(self, asks: Sequence[Ask]) -> Run:
-        first = asks[0]
+    def _start(self, questions: Sequence[Question]) -> Run:
+        first = questions[0]
         options = self._common.copy()
         rows: list[dict[str, Any]]
         if isinstance(first, Chat):
             options["model"], options["params"], options["request"] = first.model, dict(first.params), REQUEST
-            rows = [{REQUEST: {"messages": list(each.messages)}} for each in asks if isinstance(each, Chat)]
+            rows = [
+                {REQUEST: {"messages": list(each.messages)}} for each in questions if isinstance(each, Chat)
+            ]
         else:
             options["output"] = OUTPUT
             options["evaluators"] = [
                 Similarity(name=_COSINE, model=first.model, expected=REFERENCE, params=dict(first.params))
             ]
-            rows = [{OUTPUT: each.one, REFERENCE: each.other} for each in asks if not isinstance(each, Chat)]
+            rows = [
+                {OUTPUT: each.one, REFERENCE: each.other} for each in questions if not isinstance(each, Chat)
+            ]
         run = self._submit(rows, options)
         self.runs.append(run.id)
         return run
