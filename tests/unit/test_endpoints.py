@@ -76,7 +76,7 @@ def test_an_endpoint_that_nobody_has_described_begins_with_four_calls_at_once() 
         assert view.limits.first_concurrency == ENDPOINT_CONCURRENCY == 4
         assert view.places == Places(4, "search")
         assert used_up_in_words(view, "window", 10) == (
-            "0 calls in flight of 4, which nobody has said: it grows while answers a second do"
+            "0 calls in flight of 4, an estimate, which grows while answers a second do"
         )
 
 

@@ -88,7 +88,7 @@ def test_a_budget_that_calls_in_flight_hold_says_how_much(asked: Asked) -> None:
     assert len(asked.d.take(asked.ref)) == 2
     assert asked.why().sentence == (
         "team budget of 250 tokens a month on sim:fast is used up until 1 December, 00:00 UTC: "
-        "200 tokens are used or held by calls in flight, and the next may exceed it"
+        "200 tokens are used or reserved, and the next call may exceed it"
     )
 
 

@@ -440,7 +440,7 @@ def test_an_unfed_item_is_explained_with_the_jobs_before_it(asked: Asked) -> Non
     d.take(ref)
     found = asked.why("r1/59")
     assert (found.constraint, found.position, found.ahead) == ("feeding", None, 9 + 49)
-    assert found.sentence.startswith("item 59 is not handed out yet: 49 items go before it; ")
+    assert found.sentence.startswith("item 59 is not fed yet: 49 items are fed before it; ")
     assert asked.eta_s("r1/59") == pytest.approx(59, abs=1)
 
 
@@ -522,7 +522,7 @@ def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
     assert asked.why(LANE).sentence.endswith("about 600 requests/min, still probing")
     for fields, words in (
         ({"requests_est": "300", "requests_age_ms": "0", "requests_var": "9"}, "learned from 429s"),
-        ({"requests_reported": "120"}, "about 120 requests/min, by its headers"),
+        ({"requests_reported": "120"}, "about 120 requests/min, from its headers"),
     ):
         d.redis.hset(d.keys.lane(LANE), mapping=fields)
         assert asked.why(LANE).sentence.endswith(words)
@@ -574,7 +574,7 @@ def test_a_run_whose_connection_the_scheduler_lacks_says_so(
     assert found.constraint == "feeding"
     assert f"the scheduler that leads has no connection 'gone'{have}: its items wait" in found.sentence
     Scopes(d.redis, d.keys).publish({"gone": {"protocol": "openai"}})
-    assert "about to be handed out" in asked.why(ref.run).sentence
+    assert "about to be fed" in asked.why(ref.run).sentence
 
 
 def test_an_estimate_offers_its_documented_fields_alone() -> None:

@@ -1,4 +1,4 @@
-"""What waits on a lane, run by run, how much of it goes first, and about when a job starts."""
+"""Reads what waits on a lane, run by run, and estimates a job's place and start."""
 
 from __future__ import annotations
 
@@ -26,10 +26,10 @@ LOOKED_AT = 5_000
 """Most retries and evaluations among which a job's position is searched."""
 
 PRIORITIES_READ = 50
-"""A team's runs on a lane whose priority is read; further ones count as equal."""
+"""Most runs of a team on a lane whose priorities are read; further ones count as equal."""
 
 OWN_RUNS_READ = 200
-"""A team's latest runs, among which the active ones are looked for where it may not ask which are."""
+"""A team's latest runs, which stand for its active ones where its user may not read the set of these."""
 
 
 class Cost(NamedTuple):
@@ -67,7 +67,7 @@ class QueueView:
 
 
 class Queues:
-    """Reads queues. The cost grows with the runs that are active, not with what they hold."""
+    """Reads queues. The cost grows with the number of active runs, not with their jobs."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -103,7 +103,7 @@ class Queues:
         return QueueView(reply["queued"], cost, reply["position"] or None)
 
     def priorities(self, refs: Sequence[RunRef]) -> dict[RunRef, int]:
-        """How these runs rank among their team's; runs that cannot be read are left out."""
+        """The runs' priorities; leaves out runs whose plan cannot be read."""
         some = refs[:PRIORITIES_READ]
         found = {}
         for ref, text in ask_each(self._redis, some, lambda ask, ref: ask.get(self._keys.plan(ref))):
@@ -150,8 +150,8 @@ def ahead_of(
 def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     """When the ``jobs``-th job from now starts (1: the next) on a lane whose workers have ``slots``.
 
-    The slowest axis decides, or the calls in flight (Little's law). Unknown latencies are left out;
-    ``None`` where that is all there is, or where an operator must act first.
+    The slowest axis decides, or the calls in flight (Little's law). The time is ``None`` if only an unknown
+    latency could give it, or if an operator must act first.
     """
     hold = view.hold(jobs)
     if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
