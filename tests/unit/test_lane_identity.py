@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import (
-    credentials_by_variable,
+    credentials_by_connection,
     lane_identity,
     lane_under,
     share_lanes,
@@ -254,7 +254,7 @@ def test_a_key_that_is_reported_for_one_connection_is_reported_for_all_with_its_
         "c": connection("openai", api_key_env="TWO"),
         "d": connection("ollama", api_key_env=None),
     }
-    found = credentials_by_variable(known, {"a": KEY})
+    found = credentials_by_connection(known, {"a": KEY})
     assert found == {"a": KEY, "b": KEY, "c": None, "d": None}
 
 

@@ -242,8 +242,8 @@ def test_lost_lines_are_a_metric(monkeypatch: pytest.MonkeyPatch, pipe: tuple[in
 
 PROGRAM = """
 import sys, signal, time
-from fairlane.telemetry.log_stream import own_streams
-own_streams()
+from fairlane.telemetry.log_stream import install_log_streams
+install_log_streams()
 {body}
 """
 

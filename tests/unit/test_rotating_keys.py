@@ -408,9 +408,9 @@ def test_a_call_s_rejection_is_free_only_if_another_key_is_in_force(steps: list[
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
-        ('api_key_file = "sk-secret"', "api_key_file", "whole path"),
-        ('api_key_env = "K"\napi_key_file = "/k"', "api_key_file", "stands beside api_key_env"),
-        ('api_key_file = "/k"\napi_key_command = ["a"]', "api_key_command", "stands beside api_key_file"),
+        ('api_key_file = "sk-secret"', "api_key_file", "absolute path"),
+        ('api_key_env = "K"\napi_key_file = "/k"', "api_key_file", "conflicts with api_key_env"),
+        ('api_key_file = "/k"\napi_key_command = ["a"]', "api_key_command", "conflicts with api_key_file"),
         ('auth = "none"\napi_key_file = "/k"', "api_key_file", "is not read with auth = 'none'"),
         ('auth = "google"\napi_key_file = "/k"', "api_key_file", "GOOGLE_APPLICATION_CREDENTIALS"),
         ('api_key_command = "az account"', "api_key_command", "must be a list"),

@@ -20,11 +20,11 @@ SCRIPT = """
 import sys, threading, time
 from fairlane.config.sections import LogSettings
 from fairlane.telemetry import watchdog
-from fairlane.telemetry.log_stream import own_streams
+from fairlane.telemetry.log_stream import install_log_streams
 from fairlane.telemetry.logs import configure_logging
 
 watchdog.LOOK_S, watchdog.STUCK_LOOKS = 0.02, 50
-own_streams()
+install_log_streams()
 configure_logging(LogSettings(), "me")
 turned = time.monotonic()
 watchdog.Watchdog(lambda: time.monotonic() - turned).start()

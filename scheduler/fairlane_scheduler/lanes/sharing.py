@@ -9,7 +9,7 @@ from typing import Any
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import (
     ANY_MODEL,
-    credentials_by_variable,
+    credentials_by_connection,
     lane_identity,
     lane_under,
     share_lanes,
@@ -136,7 +136,7 @@ class LaneSharing:
         before, connections = self._saved, self._connections
         scopes = {name: _informed(before.get(name, Scope(name)), name, workers) for name in connections}
         reported = {name: each.credential for name, each in scopes.items() if each.credential}
-        fingerprints = credentials_by_variable(connections, reported)
+        fingerprints = credentials_by_connection(connections, reported)
         identities = {
             name: lane_identity(each, ANY_MODEL, fingerprints[name]) for name, each in connections.items()
         }

@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWr
 
 from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
-from fairlane.core.section import Mistake, Section, refusal
+from fairlane.core.section import Mistake, Section, validation_error
 
 _SECRET_HEADERS = frozenset({"x-auth-token", "x-amz-security-token", "ocp-apim-subscription-key"})
 _SECRET_SCHEMES = ("bearer ", "basic ", "api-key ", "token ")
@@ -42,13 +42,13 @@ def unknown_provider(name: str) -> Mistake:
     meant = f"Did you mean {near[0]!r}? " if near else ""
     listed = "`fairlane connections --providers` lists them"
     remedy = f"{meant}{listed}; for any other, give protocol and base_url."
-    return Mistake(("provider",), "is no provider that is known by name", remedy, name)
+    return Mistake(("provider",), "is no known provider", remedy, name)
 
 
 def _is_provided(name: str) -> str:
-    """A protocol that Fairlane or an installed package provides. The error for another names the nearest.
+    """Return a protocol of Fairlane or of an installed package. The error for another names the nearest.
 
-    Entry points are read only for a name that is not Fairlane's own, and nothing is imported.
+    It reads entry points only for a name that is not Fairlane's own, and imports nothing.
     """
     if name in PROTOCOLS:
         return name
@@ -59,7 +59,7 @@ def _is_provided(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), known, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     remedy = f"{meant}Known here: {', '.join(known)}; another comes with a package that adds it."
-    raise refusal(Section, Mistake((), "is no protocol that is known here", remedy, name))
+    raise validation_error(Section, Mistake((), "is no known protocol", remedy, name))
 
 
 ProtocolName = Annotated[str, AfterValidator(_is_provided)]
@@ -79,17 +79,17 @@ def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[
 
 
 def _hold_no_key(headers: dict[str, str]) -> dict[str, str]:
-    """Headers of which none would carry a key, nor is set by the HTTP client. No value of a key is shown."""
+    """Return headers. Raises for one that carries a key, without its value, or that the HTTP client sets."""
     found = []
     for name, value in headers.items():
         folded = name.lower()
         if folded in _FRAMING_HEADERS:
-            found.append(Mistake((name,), "is set by whoever sends the request", "Leave it out.", value))
+            found.append(Mistake((name,), "is set by the HTTP client", "Leave it out.", value))
         elif is_secret_name(name) or folded in _SECRET_HEADERS or value.lower().startswith(_SECRET_SCHEMES):
-            remedy = "Name the key's variable in api_key_env; `auth` says how it goes."
+            remedy = "Name the key's variable in api_key_env; `auth` chooses its header."
             found.append(Mistake((name,), "would carry a key", remedy, MASK))
     if found:
-        raise refusal(Section, *found)
+        raise validation_error(Section, *found)
     return headers
 
 
@@ -99,10 +99,10 @@ Headers = Annotated[dict[HeaderName, HeaderValue], AfterValidator(_hold_no_key)]
 
 
 def _holds_no_password(proxy: str) -> str:
-    """A proxy's URL without a user or a password, neither of which an error shows."""
+    """Return a proxy's URL. Raises for a user or password in it, without showing them."""
     if "@" in urlsplit(proxy).netloc:
         remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
-        raise refusal(Section, Mistake((), "holds a user or password", remedy, MASK))
+        raise validation_error(Section, Mistake((), "holds a user or password", remedy, MASK))
     return proxy
 
 
@@ -112,7 +112,7 @@ ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no
 def _at_home(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # "~nobody" has no home: whoever opens the file says that it is not there
+    except RuntimeError:  # "~nobody" has no home: opening the file reports it as missing
         return path
 
 
@@ -120,9 +120,9 @@ UserPath = Annotated[Path, AfterValidator(_at_home)]
 
 
 def _absolute(path: Path) -> Path:
-    """No key that was pasted in place of a path is one: nobody quotes it as a file that is not there."""
+    """Return an absolute path. A key that was pasted in its place is none, so no later error quotes it."""
     if not path.is_absolute():
-        raise ValueError("must be a whole path, from / or ~ on")
+        raise ValueError("must be an absolute path, from / or ~")
     return path
 
 
