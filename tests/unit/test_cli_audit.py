@@ -131,7 +131,7 @@ def test_the_log_is_trimmed_to_about_what_is_kept(real_redis: Redis) -> None:
 def test_an_empty_log_says_so(fairlane: CommandLine) -> None:
     result = fairlane("audit")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing is in the log" in result.stderr
+    assert "the audit log has no such entry" in result.stderr
 
 
 def test_every_act_is_described() -> None:

@@ -203,7 +203,7 @@ def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Gra
 @pytest.mark.parametrize(
     ("more", "problem", "remedy"),
     [
-        ({"connections": ("sim",)}, "none has a connection 'hand'", "Add it where workers start"),
+        ({"connections": ("sim",)}, "none has a connection 'hand'", "Add it to the workers' settings"),
         ({"unusable": {"hand": "no CA"}}, "cannot use hand: no CA", "Correct that where the worker runs"),
         ({}, "where 7 jobs wait", "--lanes"),
         ({"connections": ("sim", "hand")}, "where 7 jobs wait", "--lanes"),
@@ -285,7 +285,7 @@ def test_workers_that_hold_other_keys_for_a_connection_are_reported_by_fingerpri
 @pytest.mark.parametrize(
     ("place", "remedy"),
     [
-        ({"api_key_env": "K"}, "Set the variable K where workers start, and start them anew."),
+        ({"api_key_env": "K"}, "Set the variable K where workers start, and restart them."),
         (
             {"api_key_file": "/k"},
             "Put the key into the file /k where workers run, and let their user read it.",
@@ -350,7 +350,7 @@ def test_of_tables_for_one_lane_the_one_that_counts_is_reported(
         if each.check == "limits"
     ]
     assert [each.grade for each in found] == [Grade.WARN if overruled else Grade.OK]
-    assert f"[lanes.{counts!r}] counts" in found[0].detail
+    assert f"[lanes.{counts!r}] applies" in found[0].detail
 
 
 def test_a_worker_whose_files_do_not_suffice_for_its_slots_says_so() -> None:

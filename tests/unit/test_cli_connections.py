@@ -207,7 +207,7 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         started.append(arguments)
         return REPORT
 
-    monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", report)
+    monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", report)
     return started
 
 
@@ -235,7 +235,7 @@ class TestTrying:
             "1,234 ms, the first of 4 pieces after 56 ms",
             "Hello there.",
             "8 input, 3 output tokens",
-            "like openai: known by the host",
+            "like openai: recognized by the host",
             "600 requests/min, 599 left, renewed in 100 ms",
             'charge = "reserved" would fit',
         ):
@@ -249,7 +249,7 @@ class TestTrying:
             "status": 401,
             "message": "Incorrect API key provided.",
         }
-        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", lambda *_: failed)
+        monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", lambda *_: failed)
         result = line("test", "plain")
         assert result.exit_code == 1
         assert "Incorrect API key provided." in result.stdout
@@ -260,7 +260,7 @@ class TestTrying:
         def refuse(*_: Any) -> dict[str, Any]:
             raise ProbeRefusedError("the variable is not set")
 
-        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", refuse)
+        monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", refuse)
         assert "the variable is not set" in line.refused("test", "plain")
 
 
@@ -276,7 +276,7 @@ class TestWords:
             (
                 {"limits": {"dialect": None, "known_by": None, "axes": {}, "exhausted": None}},
                 "rate limits",
-                "by no header",
+                "in no header",
             ),
             (
                 {"limits": REPORT["limits"] | {"exhausted": "tokens"}},

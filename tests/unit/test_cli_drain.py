@@ -128,5 +128,5 @@ def test_one_that_does_not_listen_is_reported_once() -> None:
     for now_ms in (0, 4000, 6000, 9000):
         assert not watched.look(now_ms, id0=None, id1=None)
     assert watched.announced[2:] == [
-        "w3@b does not listen: it may be of an earlier version, which SIGTERM stops"
+        "w3@b does not respond: it may be of an earlier version, which SIGTERM stops"
     ]

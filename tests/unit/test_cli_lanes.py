@@ -105,8 +105,8 @@ def test_an_axis_is_reported_with_all_that_its_sources_say() -> None:
         renews_ms=NOW + 30_000,
     )
     assert axis_in_words("requests", axis, NOW) == (
-        "about 590 requests/min, learned from 429s; 1,000 configured; headers say 900, 3 s ago; "
-        "refusals say 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
+        "about 590 requests/min, learned from 429s; 1,000 configured; headers report 900, 3 s ago; "
+        "429s show 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
     )
     assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
 
@@ -155,7 +155,7 @@ def test_limits_are_reported_in_words() -> None:
         "reserved tokens charged, output tokens count 5 times, cache reads counted"
     )
     assert limits_in_words(LaneLimits(requests_per_minute=0)) == "requests unlimited"
-    assert limits_in_words(LaneLimits()) == "none stated"
+    assert limits_in_words(LaneLimits()) == "no limits"
 
 
 @pytest.fixture
@@ -252,7 +252,9 @@ def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
     seen = {"input_reported": "5000", "input_foreign": "500", "input_foreign_ms": now_ms}
     d.redis.hset(d.keys.lane("sim:fast"), mapping=seen)
     announced = cli.out("lanes", "show", "sim:fast")
-    assert "about 4,485 input tokens/min, by its headers; 6,000 configured; headers say 5,000" in announced
+    assert (
+        "about 4,485 input tokens/min, from its headers; 6,000 configured; headers report 5,000" in announced
+    )
     assert "with others, who take about 500 input tokens/min" in announced
     assert "9 requests/day, configured; 9 left" in announced
     axes = cli.json("lanes", "show", "sim:fast")["axes"]
@@ -293,7 +295,7 @@ def test_a_lane_that_the_settings_state_is_reported_to_be_stated_there_too(
     config.write_text(f'{connection}[lanes."sim:fast"]\nrequests_per_minute = 1\n')
     options = ("--config", str(config), "--requests-per-minute", "60", "--min-gap-ms", "5")
     assert (
-        "the settings, which state requests_per_minute too"
+        "until somebody changes requests_per_minute in the settings"
         in cli("lanes", "set", "sim:fast", *options).stderr
     )
 
