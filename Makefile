@@ -252,11 +252,11 @@ fmt: $(VENV)/.installed ## Format, and fix what can be fixed
 	@$(BIN)/ruff format .
 
 .PHONY: docs-config
-docs-config: $(VENV)/.installed ## Write docs/configuration.md anew from the settings models
+docs-config: $(VENV)/.installed ## Write docs/configuration.md from the settings models
 	@$(BIN)/python deploy/site/configuration.py docs/configuration.md
 
 .PHONY: lock
-lock: $(BIN)/python ## Write the lock files anew: versions and hashes for development and images
+lock: $(BIN)/python ## Write the lock files: versions and hashes for development and images
 	@$(BIN)/python -m pip install -qq $(UV)
 	@$(LOCK) --extra dev --output-file requirements-dev.lock
 	@$(LOCK) --extra flower --output-file deploy/docker/requirements.lock
@@ -268,7 +268,7 @@ lock-image: $(VENV)/.installed ## Pin the images' base image by the digest that 
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
 .PHONY: docs-cli
-docs-cli: $(VENV)/.installed ## Write docs/cli.md anew from the commands
+docs-cli: $(VENV)/.installed ## Write docs/cli.md from the commands
 	@$(BIN)/python deploy/site/command_line.py
 
 ##@ Set up and take down

@@ -149,7 +149,7 @@ class TestListing:
 
 
 class TestProviders:
-    def test_all_that_are_known_by_name_are_listed_with_what_they_need(self, line: Line) -> None:
+    def test_known_providers_are_listed_with_what_they_need(self, line: Line) -> None:
         listed = {each["provider"]: each for each in line.json("--providers")}
         assert list(listed) == list(PROVIDERS)
         assert listed["groq"]["needs"] == ["GROQ_API_KEY"]
@@ -216,7 +216,7 @@ class TestTrying:
         line.out("test", "plain")
         assert probes == [["--model=small", "--", "plain"]]
 
-    def test_everything_that_is_said_reaches_the_probe(self, line: Line, probes: list[list[str]]) -> None:
+    def test_all_options_reach_the_probe(self, line: Line, probes: list[list[str]]) -> None:
         line.out(
             "test", "groq", "-m", "m", "--prompt", "-hi", "--max-tokens", "9", "--whole", "--timeout", "2"
         )
@@ -224,7 +224,7 @@ class TestTrying:
             ["--model=m", "--prompt=-hi", "--max-tokens=9", "--timeout=2.0", "--stream=no", "--", "groq"]
         ]
 
-    def test_without_a_lane_the_model_must_be_said(self, line: Line, probes: list[list[str]]) -> None:
+    def test_without_a_lane_the_model_must_be_given(self, line: Line, probes: list[list[str]]) -> None:
         assert "--model MODEL" in line.refused("test", "groq")
         assert probes == []
 

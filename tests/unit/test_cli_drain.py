@@ -48,19 +48,19 @@ def test_workers_are_meant_by_name_pattern_id_host_or_all() -> None:
 
 
 @pytest.mark.parametrize(("names", "host"), [(["w9"], None), (["w1@a", "w9"], None), ([], "c")])
-def test_one_that_is_not_there_is_reported_and_nobody_is_asked(names: list[str], host: str | None) -> None:
+def test_an_unknown_worker_is_an_error_and_no_worker_is_asked(names: list[str], host: str | None) -> None:
     with pytest.raises(WorkerNotFound, match="w1@a, w2@a, w3@b"):
         choose(beats(), names, host, everyone=False)
 
 
-def test_nobody_is_meant_by_saying_nothing(cli: CommandLine) -> None:
+def test_without_a_selection_no_worker_is_asked(cli: CommandLine) -> None:
     with pytest.raises(ConfigurationError, match="--host or --all"):
         choose(beats(), [], None, everyone=False)
     assert "--all" in cli.refused("drain", code=2)
 
 
 @pytest.mark.parametrize(("options", "wish"), [((), b"idle"), (("--stop",), b"stop"), (("--undo",), b"work")])
-def test_those_who_are_meant_are_asked_and_no_others(
+def test_exactly_the_selected_workers_are_asked(
     cli: CommandLine, options: tuple[str, ...], wish: bytes
 ) -> None:
     result = cli("drain", "--host", "a", *options)

@@ -47,7 +47,7 @@ def test_the_rate_in_force_is_reported_with_whose_word_it_is(axis: AxisView, all
         (Hold("blocked", NOW + 59 * 60_000), "blocked, until 23:12:20, in 59 min"),
     ],
 )
-def test_what_shuts_a_lane_is_reported_with_its_end(utc: None, shut: Hold, words: str) -> None:
+def test_a_lanes_constraint_is_reported_with_its_end(utc: None, shut: Hold, words: str) -> None:
     found = report(shut=shut)
     assert (found.hold, found.hold_in_words) == (shut, words)
 
@@ -244,7 +244,7 @@ def test_how_a_provider_charges_is_set_and_taken_away(cli: CommandLine) -> None:
     assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits.model_validate(limits | kept)
 
 
-def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
+def test_lanes_show_prints_every_limited_axis(cli: CommandLine) -> None:
     d = cli.stage.deployment
     ref = d.queued_lane(jobs=5, tokens=Estimate(30, 10), input_tokens_per_minute=6000, requests_per_day=9)
     d.take(ref, 2)
@@ -282,14 +282,12 @@ def test_the_places_of_a_lane_are_reported_with_whose_word_they_are(cli: Command
     assert "0 of at most 5, configured" in cli.out("lanes", "show", "sim:fast")
 
 
-def test_setting_limits_reports_what_now_holds(cli: CommandLine) -> None:
+def test_setting_limits_prints_the_limits_in_force(cli: CommandLine) -> None:
     announced = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
     assert announced == "sim:fast: 60 requests/min, burst 1 s\n"
 
 
-def test_a_lane_that_the_settings_state_is_reported_to_be_stated_there_too(
-    cli: CommandLine, tmp_path: Path
-) -> None:
+def test_setting_a_limit_mentions_that_the_settings_have_it_too(cli: CommandLine, tmp_path: Path) -> None:
     config = tmp_path / "fairlane.toml"
     connection = '[connections.sim]\nprotocol = "openai"\nbase_url = "http://x/v1"\n'
     config.write_text(f'{connection}[lanes."sim:fast"]\nrequests_per_minute = 1\n')
@@ -335,7 +333,7 @@ def test_a_new_lane_is_made_known_on_request(cli: CommandLine) -> None:
     assert "belongs to no connection" in announced
 
 
-def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> None:
+def test_a_held_lane_is_reported_and_is_active_after_a_resume(cli: CommandLine) -> None:
     d = cli.stage.deployment
     held = {"circuit": "open", "open_ms": "4102444800000", "held_until_ms": "253402214400000"}
     d.queued_lane(jobs=5, requests_per_minute=60)
@@ -350,7 +348,7 @@ def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> N
     assert (found["state"], found["constraint"], found["held_until"]) == ("active", None, None)
 
 
-def test_a_resume_says_what_still_holds_the_lane(cli: CommandLine) -> None:
+def test_a_resume_prints_what_still_limits_the_lane(cli: CommandLine) -> None:
     d = cli.stage.deployment
     d.queued_lane(jobs=2)
     d.redis.hset(d.keys.lane("sim:fast"), mapping={"blocked_ms": "4102444800000"})

@@ -158,7 +158,9 @@ def test_a_server_without_selectors_is_refused_with_what_to_do() -> None:
         Users(Old()).require_selectors()
 
 
-def test_a_user_who_may_not_make_users_hears_of_print(fairlane: CommandLine, real_redis: Redis) -> None:
+def test_a_user_without_the_right_to_add_users_is_pointed_to_print(
+    fairlane: CommandLine, real_redis: Redis
+) -> None:
     url = fairlane.out("teams", "add", "search")
     with opened(url) as client, pytest.raises(ConfigurationError, match="--print"):
         Users(client).passwords("default")

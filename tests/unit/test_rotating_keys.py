@@ -325,7 +325,7 @@ def test_a_command_may_print_json_with_the_token_s_end(
         (printing(f"please log in {NEW}"), "no HTTP header can carry"),
     ],
 )
-def test_a_command_that_gives_no_key_is_named_and_what_it_printed_is_not(
+def test_the_error_of_a_command_without_a_key_names_it_and_hides_its_output(
     command: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CredentialError) as caught:

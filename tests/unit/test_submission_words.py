@@ -78,7 +78,7 @@ def test_every_argument_of_submit_is_an_option_or_has_one_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("name", sorted(OWN_OPTIONS))
-def test_what_has_an_option_of_its_own_is_told_so(name: str) -> None:
+def test_an_argument_with_its_own_option_is_refused_with_that_option(name: str) -> None:
     with pytest.raises(SubmissionError) as caught:
         read_options([f"{name}=1"])
     assert f"Write {OWN_OPTIONS[name]}." in str(caught.value)

@@ -121,7 +121,7 @@ def test_a_call_larger_than_the_whole_budget_is_reported_so(asked: Asked) -> Non
     assert asked.why().sentence == words
 
 
-def test_nothing_is_said_of_a_budget_that_leaves_room(asked: Asked) -> None:
+def test_a_budget_that_leaves_room_is_not_mentioned(asked: Asked) -> None:
     asked.budgets.set("search", "day", {"requests": 100, "usd": 1})
     assert asked.why().constraint == "nothing"
 

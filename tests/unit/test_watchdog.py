@@ -67,7 +67,7 @@ def test_a_loop_that_has_not_begun_ends_nothing() -> None:
     assert not any(looks([None] * (STUCK_LOOKS * 2)))
 
 
-def test_one_long_silence_in_which_nobody_looked_ends_nothing() -> None:
+def test_one_long_silence_without_looks_ends_nothing() -> None:
     assert not any(looks([0.5, 100_000.0, 0.2, 0.9] * STUCK_LOOKS))
 
 

@@ -95,7 +95,7 @@ def _set(d: Deployment, field: str, value: str) -> None:
         (lambda d: _set(d, "circuit", "half-open"), "blocked", "probing", "one call tests whether"),
     ],
 )
-def test_a_shut_lane_that_no_time_opens_has_no_eta(
+def test_a_lane_that_no_time_opens_has_no_eta(
     asked: Asked, act: Any, state: str, constraint: str, words: str
 ) -> None:
     asked.d.queued_lane(jobs=3)
@@ -129,7 +129,7 @@ def test_a_retry_after_is_reported_with_its_end(asked: Asked) -> None:
     assert eta_s >= 60 * 60
 
 
-def test_a_held_lane_says_what_its_provider_said(asked: Asked) -> None:
+def test_a_held_lane_shows_the_providers_words(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=61, requests_per_minute=60)
     (attempt,) = d.start(ref)
@@ -285,7 +285,7 @@ def test_a_run_that_is_not_admitted_waits_for_that(asked: Asked) -> None:
     assert asked.why(f"{ref.run}/2").constraint == "admission"
 
 
-def test_a_run_that_no_scheduler_admits_is_announced_again_by_whoever_asks(asked: Asked) -> None:
+def test_why_announces_a_run_again_that_no_scheduler_admits(asked: Asked) -> None:
     from tests.support.deployment import make_spec
 
     d = asked.d
@@ -515,7 +515,7 @@ def test_a_rejected_lane_tests_whether_it_opens(asked: Asked) -> None:
     assert "one call tests whether" in found.sentence
 
 
-def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
+def test_a_learned_rate_is_shown_as_approximate(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=100, requests_per_minute=None)
     d.take(ref)

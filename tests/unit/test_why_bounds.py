@@ -317,7 +317,7 @@ def test_a_run_that_ended_before_its_time_says_why(
     assert asked.why("r1/0").constraint == "done"
 
 
-def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> None:
+def test_a_blocked_lane_comes_before_a_runs_own_bounds(asked: Asked) -> None:
     ref = asked.run(max_concurrent=3)
     asked.grant(ref)
     asked.d.lanes.pause(TASKS)
@@ -421,7 +421,7 @@ def test_a_paused_run_says_so_for_all_of_it_and_for_each_job(asked: Asked) -> No
     assert asked.why(TASKS).constraint == "run_paused"
 
 
-def test_a_paused_run_keeps_nobody_waiting(asked: Asked) -> None:
+def test_no_job_waits_for_a_paused_run(asked: Asked) -> None:
     ref = asked.run(rows=50)
     other = asked.d.submit(run="r2", rows=5)
     asked.d.feed(other, 5)

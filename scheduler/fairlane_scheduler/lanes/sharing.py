@@ -11,8 +11,8 @@ from fairlane.config.connections.lane_identity import (
     ANY_MODEL,
     credentials_by_connection,
     lane_identity,
+    lane_owners,
     lane_under,
-    share_lanes,
 )
 from fairlane.core.events import Event
 from fairlane.model.lane import endpoint_id
@@ -150,7 +150,7 @@ class LaneSharing:
                 holders[one] or not (one in reported or other in reported)
             )
 
-        shared = share_lanes(identities, _owners(before), may_join)
+        shared = lane_owners(identities, _owners(before), may_join)
         return {name: _placed(each, name, shared[name], now_ms) for name, each in scopes.items()}
 
 

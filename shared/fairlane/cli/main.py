@@ -44,7 +44,7 @@ def fairlane(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Keep the options that stand before the name of a command."""
+    """Keep the options before the name of a command."""
     ctx.obj = Invocation(config, redis, team)
 
 

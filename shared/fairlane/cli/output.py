@@ -74,7 +74,7 @@ def print_json_line(data: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, apart: bool = False) -> None:
-    """A table on standard output; one that stands ``apart`` follows an empty line.
+    """Print a table on standard output, ``apart`` with an empty line before it.
 
     Columns whose title begins with ``>`` are aligned right; the others wrap in a narrow terminal.
     """

@@ -24,7 +24,7 @@ _SET_BY_THE_LOADER = frozenset({"config_file"})
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting: its path, its field, and the section (a settings model) it stands in."""
+    """One setting: its path, its field, and its section (a settings model)."""
 
     path: tuple[str, ...]
     field: FieldInfo

@@ -156,12 +156,12 @@ class SchedulerSettings(Section):
     """Most calls in flight over all lanes."""
 
     first_calls: int = Field(default=5, ge=0, le=MOST_COUNT)
-    """Calls of a run to one model that start in its first 250 ms while none is answered, so that a wrong
-    request costs few calls. Later more start, answered or not. 0: any number."""
+    """Calls of a run to one model that start in its first 250 ms, unless one is answered. So a wrong request
+    costs few calls. Later more start, answered or not. 0: any number."""
 
     reserved_slots_percent: int = Field(default=5, ge=0, le=50)
-    """Percentage of the workers' slots, and of max_in_flight, reserved for teams that hold fewer than these:
-    hanging calls of one team cannot stop the others. 0: none."""
+    """Percentage of the workers' slots, and of max_in_flight, reserved for teams that hold fewer than these.
+    So hanging calls of one team cannot stop the others. 0: none."""
 
     leader_lease_seconds: float = Field(default=3.0, ge=0.5, le=MOST_LEASE_S)
     """Seconds of silence after which another scheduler replaces the leader."""

@@ -31,7 +31,7 @@ class Clock(Protocol):
         """Milliseconds that never run backwards; for deadlines inside one process."""
         ...
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """CPU time of this thread so far, in milliseconds; waiting does not count."""
         ...
 
@@ -47,7 +47,7 @@ class SystemClock:
         """Milliseconds of the monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """CPU time of this thread, in milliseconds."""
         return time.thread_time() * 1000
 
@@ -66,7 +66,7 @@ class ManualClock:
         """The same time."""
         return self._now_ms
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """Always 0: work takes no time."""
         return 0.0
 

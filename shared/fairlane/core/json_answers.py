@@ -21,7 +21,7 @@ _BEGINS = re.compile(r"\{\s*[\"'“]|\[\s*\{\s*\"")
 
 _LEADS = re.compile(r"(?:^|[\n:.!?…。\uff1a\uff01\uff1f`]|```\w*)\**[ \t]*\Z")
 _ENDS = re.compile(r"[ \t]*(?:\Z|[\r\n]|```)")
-"""What stands before and after an object that is no part of a sentence."""
+"""The text before and after an object that is no part of a sentence."""
 
 _OPENS = re.compile(r"(?:(?<!`)(?P<mark>`|\*\*|__)|<(?P<tag>\w{1,20})>)\s*\Z")
 _TRAILS = re.compile(r"\s*(?:</s>|<\|[^|<>\n]{1,40}\|>)|\.(?=\s*\Z)")
@@ -102,7 +102,7 @@ def _embedded(text: str, *, exact: bool) -> Found:
         if _stands_alone(text, begin, end):
             alone.append(Found(value, text[:begin], text[end:]))
     if not alone:
-        raise _NotJson("its JSON stands within a sentence" if values else "there is no JSON in it")
+        raise _NotJson("its JSON is part of a sentence" if values else "there is no JSON in it")
     return _only(alone[-1], values)
 
 

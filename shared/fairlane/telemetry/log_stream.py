@@ -159,10 +159,10 @@ class LogStream:
 
     def _pass_on(self, texts: list[str]) -> None:
         """Write texts, after a notice of those that were lost."""
-        if untold := self._unreported:
-            if self._write_out(self.notice(untold).encode(self.encoding, self.errors)):
+        if unreported := self._unreported:
+            if self._write_out(self.notice(unreported).encode(self.encoding, self.errors)):
                 with self._lock:
-                    self._unreported -= untold
+                    self._unreported -= unreported
             else:
                 self._lose(sum(text.count("\n") for text in texts))
                 return

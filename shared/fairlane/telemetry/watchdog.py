@@ -1,4 +1,4 @@
-"""Ends a process whose loop stands still, so that its supervisor starts another."""
+"""Ends a process whose loop is stuck, so that its supervisor starts another."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FRAMES = 20
 class Watchdog:
     """Looks at a loop once a second, in a thread of its own.
 
-    It counts its own looks instead of time: a process that is suspended or stopped with SIGSTOP makes none
+    It counts its own looks instead of time. A process that is suspended or stopped with SIGSTOP makes none
     meanwhile, and gets the full time once it continues.
     """
 
@@ -70,7 +70,7 @@ class Watchdog:
             return False
         report = threading.Thread(target=self._report, daemon=True)
         report.start()
-        report.join(REPORT_S)  # the loop may stand where the log is written, and hold its lock
+        report.join(REPORT_S)  # the loop may be stuck in writing the log, and hold its lock
         self._end()
         return True
 

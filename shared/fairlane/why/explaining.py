@@ -106,7 +106,7 @@ def _lane_of_run(
     ahead, eta = None, Eta(here.now_ms)
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
-        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.concurrency)
         eta = no_earlier(eta, max([bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:]]))
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
@@ -115,7 +115,7 @@ def _lane_of_run(
             reason = reason._replace(sentence=f"{reason.sentence}; {old}")
     if reason is not None and (queued or due):
         jobs = [delay.job for delay in delays if delay.lane == lane]
-        reason = reason._replace(sentence=reason.sentence + bounds.gives_up(here.views[lane], jobs))
+        reason = reason._replace(sentence=reason.sentence + bounds.outage_end(here.views[lane], jobs))
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(

@@ -160,7 +160,7 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     gap_ms = view.limits.min_gap_ms
     times = [float(max(shut_until_ms, (view.started_ms or 0) + gap_ms) + (jobs - 1) * gap_ms)]
     times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
-    in_flight_ms = _by_places(view, jobs, min(slots, view.places.most or slots))
+    in_flight_ms = _by_concurrency(view, jobs, min(slots, view.places.most or slots))
     if in_flight_ms is not None:
         times.append(shut_until_ms + in_flight_ms)
     elif hold is not None and hold.reason in ("window", "slots"):
@@ -182,8 +182,8 @@ def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> 
     return max(from_ms, axis.from_ms or 0) + missing / axis.allowed * MINUTE_MS
 
 
-def _by_places(view: LaneView, jobs: int, places: int) -> float | None:
-    waits = jobs - max(0, places - view.in_flight)
+def _by_concurrency(view: LaneView, jobs: int, concurrency: int) -> float | None:
+    waits = jobs - max(0, concurrency - view.in_flight)
     if waits <= 0:
         return 0.0
-    return None if view.latency_ms is None else waits * view.latency_ms / places
+    return None if view.latency_ms is None else waits * view.latency_ms / concurrency

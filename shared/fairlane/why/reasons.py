@@ -10,7 +10,7 @@ from fairlane.store.run_queries import RunFields
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
 from fairlane.why.waiting import Constraint
 
-SHARED_OUT = frozenset((*AXES, "window", "slots", "gap"))
+CAPACITY_CONSTRAINTS = frozenset((*AXES, "window", "slots", "gap"))
 """Constraints of a fully used lane: capacity that one team leaves goes to another."""
 
 UNITS = {
@@ -32,7 +32,7 @@ SOURCES = {
 }
 
 
-IN_SHORT = {
+SHORT_WORDS = {
     "requests": "request rate",
     "tokens": "token rate",
     "input": "input token rate",
@@ -68,7 +68,7 @@ def reason_of(
     connected workers do not serve it.
     """
     lane, hold = view.lane, view.hold(queued)
-    if hold is not None and hold.reason not in SHARED_OUT:
+    if hold is not None and hold.reason not in CAPACITY_CONSTRAINTS:
         return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
     if not led and queued:
         return Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
@@ -124,7 +124,7 @@ def per_minute(rate: float) -> str:
     return f"{rate:,.0f}" if abs(rate) >= 100 else f"{rate:,.3g}"
 
 
-def gives_up(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int | None, who: str) -> str:
+def outage_end(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int | None, who: str) -> str:
     """``"; it fails in 12 min, if sim:fast answers nobody until then (max_outage)"``; ``who``: "it fails".
 
     The scheduler's `Outages` counts the time in the same way. ``failed_ms``: when the job's first call

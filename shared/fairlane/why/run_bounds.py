@@ -14,7 +14,7 @@ from fairlane.store.rejections import ENOUGH_REFUSALS, FirstCalls, awaited_in, r
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
-from fairlane.why.reasons import Reason, gives_up, held_in_words
+from fairlane.why.reasons import Reason, held_in_words, outage_end
 
 UNTIMED = frozenset(
     (
@@ -65,7 +65,7 @@ class RunBounds:
         return self._plan is not None and not self._plan.spec.calls_tasks
 
     @property
-    def places(self) -> int | None:
+    def concurrency(self) -> int | None:
         """Calls that the run may have in flight; ``None``: any number."""
         most = self._state.get("max_concurrent")
         alone = self._plan is not None and self._plan.spec.one_at_a_time
@@ -83,9 +83,9 @@ class RunBounds:
         rest = cursor - self._items
         return item - rest if item >= rest else None
 
-    def gives_up(self, view: LaneView, jobs: Sequence[int], who: str = "its jobs fail") -> str:
+    def outage_end(self, view: LaneView, jobs: Sequence[int], who: str = "its jobs fail") -> str:
         """Until when these jobs wait for a lane that answers nobody; empty where it answers."""
-        return gives_up(self._plan, self._fields, view, self._traces.unanswered_ms(jobs, view.lane), who)
+        return outage_end(self._plan, self._fields, view, self._traces.unanswered_ms(jobs, view.lane), who)
 
     def earliest_ms(self, lane: str, jobs: int, *, tasks: bool) -> int:
         """Server milliseconds before which the run's own pace starts no ``jobs``-th job from now on a lane.

@@ -18,7 +18,7 @@ from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane.why.queues import Cost, Queues, ahead_of, share_of, start_of
-from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
+from fairlane.why.reasons import CAPACITY_CONSTRAINTS, Reason, reason_of
 from fairlane.why.waiting import Eta
 
 _SMALLEST = Cost(1, 1)
@@ -166,8 +166,8 @@ class Surroundings:
     ) -> Reason | None:
         """What limits ``queued`` jobs of a lane, those of ``team`` if one is named.
 
-        A blocked or unserved lane comes before ``own``, the run's bound, and that before a limit of the lane
-        that is used up, unless this limit lasts longer.
+        A blocked or unserved lane comes before ``own``, the run's bound. That comes before a used-up limit of
+        the lane, unless this lasts longer.
         """
         if queued and self.refusing is not None:
             return self.refusing
@@ -176,7 +176,7 @@ class Surroundings:
         found = reason_of(self.views[lane], queued, slots, led=self.led, share=share, lacking=str(lack or ""))
         if own is None or found is None:
             return own or found
-        used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
+        used_up = found.constraint in CAPACITY_CONSTRAINTS or found.constraint == "fairness"
         if not used_up or not self._slots[lane]:
             return found
         if own.until_ms is None:
@@ -191,11 +191,11 @@ class Surroundings:
         priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
         return ahead_of(ref, before, queues, self._weights, priorities)
 
-    def eta(self, lane: str, jobs: int, cost: Cost, places: int | None = None) -> Eta:
-        """When the ``jobs``-th job from now starts. ``places``: calls that its run may have in flight."""
+    def eta(self, lane: str, jobs: int, cost: Cost, concurrency: int | None = None) -> Eta:
+        """When the ``jobs``-th job from now starts. ``concurrency``: the most calls of its run in flight."""
         if not self.led or self.refusing is not None:
             return Eta(None, True)
-        slots = self._slots[lane] if places is None else min(self._slots[lane], places)
+        slots = self._slots[lane] if concurrency is None else min(self._slots[lane], concurrency)
         found = start_of(jobs, self.views[lane], cost, slots)
         return found._replace(at_least=True) if self._in_part else found
 

@@ -29,10 +29,10 @@ _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 NEAR = 3
 
-LOOKS = 3
+SEARCHES = 3
 """A job may move while it is searched for, so the search runs up to so many times."""
 
-OUT_OF_SIGHT = (
+UNREADABLE_BY_TEAMS = (
     "what other teams have queued",
     "whether a scheduler leads and workers serve",
     "which calls are in flight, and which retries wait",
@@ -75,7 +75,7 @@ class JobExplainer:
 
     def _explain(self, item: int, step: int) -> Waiting:
         job = item * self._plan.spec.steps + step
-        for _ in range(LOOKS):
+        for _ in range(SEARCHES):
             found = self._over(item, step, job) or self._in_flight(item, step, job)
             found = found or self._paused(item, step) or self._delayed(item, step, job)
             found = found or self._queued(item, step, job) or self._unready(item, step)
@@ -147,7 +147,7 @@ class JobExplainer:
         words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
         words = f"{words}; {old}" if old else words
         if lane in here.views:
-            words += self._bounds.gives_up(here.views[lane], [job], "it fails")
+            words += self._bounds.outage_end(here.views[lane], [job], "it fails")
         reason = Reason("delayed", words, delay.due_ms)
         return self._answer(item, step, "waiting", reason, eta, lane=lane)
 
@@ -162,10 +162,10 @@ class JobExplainer:
             old = here.too_old(self._bounds.spec_version, lane)
             held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
             reason = held or Reason("nothing", f"nothing limits {lane}: it starts in a moment")
-            gives_up = self._bounds.gives_up(here.views[lane], [job], "it fails")
-            reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
+            outage_end = self._bounds.outage_end(here.views[lane], [job], "it fails")
+            reason = reason._replace(sentence=f"{reason.sentence}{outage_end}")
             place = queue.place
-            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.concurrency)
             earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
             eta = no_earlier(eta, earliest_ms, at_least=reason.constraint in UNTIMED)
             return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
@@ -202,7 +202,7 @@ class JobExplainer:
         here, lane = self._here, lanes.pop()
         queue = self._queues.of(self._ref, lane)
         ahead = here.ahead(self._ref, lane, queue.queued + first)
-        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.concurrency)
         held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
         if held is not None:
             reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
@@ -242,7 +242,7 @@ class Explainer:
         """A lane wins over a run of that name. Raises `TargetNotFound`."""
         found = self._why(target)
         sees_all = RunTraces(self._redis, self._keys, RunRef(self._team, "")).sees_all()
-        return found if sees_all else replace(found, unknown=OUT_OF_SIGHT)
+        return found if sees_all else replace(found, unknown=UNREADABLE_BY_TEAMS)
 
     def _why(self, target: str) -> Waiting:
         if found := self._lane(target):

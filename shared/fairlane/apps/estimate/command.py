@@ -18,12 +18,12 @@ from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.client.views.summary import dollars
 from fairlane.datasets.rows import read_rows
-from fairlane.why.reasons import IN_SHORT
+from fairlane.why.reasons import SHORT_WORDS
 
 app = typer.Typer()
 
 LONGEST = "the longest that the parameters allow"
-_LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
+_LIMITS = SHORT_WORDS | {"places": "calls at once", "gap": "gap between calls"}
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, 
 from fairlane.core.clock import span, until
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
-from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
+from fairlane.why.reasons import SHORT_WORDS, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
 
 
 class Allowed(NamedTuple):
@@ -55,7 +55,7 @@ class LaneReport:
         if hold.reason == "parked":
             again = f"; asks again {when(hold.until_ms, self.now_ms)}" if hold.until_ms is not None else ""
             return f"parked: {self.view.parked}{again}"
-        words = IN_SHORT.get(hold.reason, hold.reason)
+        words = SHORT_WORDS.get(hold.reason, hold.reason)
         if hold.reason == "blocked" and self.view.asked_to_wait:
             words = "blocked, as the provider asked"
         return words if hold.until_ms is None else f"{words}, until {when(hold.until_ms, self.now_ms)}"

@@ -66,7 +66,7 @@ def provider_document(name: ProviderName) -> dict[str, Any]:
 
 def needs_of(preset: Preset) -> list[str]:
     """What a connection needs beside ``provider``: fields, a key, the workers' own credentials, an extra."""
-    fields = preset.places if preset.base_url else ("base_url",)
+    fields = preset.address_fields if preset.base_url else ("base_url",)
     ambient = {_EXTRA_OF_SCHEME[scheme]: words for scheme, words in _AMBIENT.items()}
     key = preset.api_key_env or ambient.get(preset.protocol)
     extra = f"fairlane[{preset.protocol}]" if preset.protocol in _EXTRAS else None
@@ -165,7 +165,7 @@ def _snippet_lines(provider: str, preset: Preset, name: str) -> Iterator[str]:
     yield f"provider = {json.dumps(provider)}"
     if preset.base_url is None:
         yield f"base_url = {json.dumps(preset.example)}    # yours"
-    for place in preset.places:
+    for place in preset.address_fields:
         yield f"{place} = {json.dumps(example_of(provider, place))}    # yours"
     known = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
     for field, value in known.items():

@@ -98,7 +98,7 @@ def _section(name: ProviderName) -> str:
 
 
 def _is_incomplete(name: ProviderName) -> bool:
-    return PRESETS[name].base_url is None or bool(PRESETS[name].places)
+    return PRESETS[name].base_url is None or bool(PRESETS[name].address_fields)
 
 
 def _commented(text: str) -> str:

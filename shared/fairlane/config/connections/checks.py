@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
+from fairlane.config.connections.presets import OTHER_NAMES, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
 from fairlane.core.section import Mistake, Section, validation_error
 
@@ -23,7 +23,7 @@ _FRAMING_HEADERS = frozenset(
     | {"transfer-encoding", "upgrade"}
 )
 _PLACES = {("bedrock", "region"): "us-east-1", ("vertex", "region"): "us-central1"}
-_LEAST_ALIKE = 0.7
+_LEAST_SIMILARITY = 0.7
 
 PROTOCOL_GROUP = "fairlane.protocols"
 """The entry points that name protocols. Workers load them: `fairlane_workers.providers.registry`."""
@@ -37,8 +37,8 @@ def example_of(provider: str, place: str) -> str:
 def unknown_provider(name: str) -> Mistake:
     """The error for an unknown provider, with the one that was probably meant."""
     folded = name.lower()
-    also = [ALSO_CALLED[folded]] if folded in ALSO_CALLED else []
-    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_ALIKE)]
+    also = [OTHER_NAMES[folded]] if folded in OTHER_NAMES else []
+    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_SIMILARITY)]
     meant = f"Did you mean {near[0]!r}? " if near else ""
     listed = "`fairlane connections --providers` lists them"
     remedy = f"{meant}{listed}; for any other, give protocol and base_url."
@@ -65,7 +65,7 @@ def _is_provided(name: str) -> str:
 ProtocolName = Annotated[str, AfterValidator(_is_provided)]
 
 
-def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
+def missing_address_fields(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
     """The fields that a preset's address needs and the configuration lacks."""
     if preset.base_url is None:
         problem = f"is missing: {preset.title} has no address that all share"
@@ -73,7 +73,7 @@ def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[
     problem = f"is missing: {preset.title} needs it"
     return [
         Mistake((part,), problem, f'Write {part} = "{example_of(name, part)}", or a base_url.')
-        for part in preset.places
+        for part in preset.address_fields
         if given.get(part) in (None, "")
     ]
 

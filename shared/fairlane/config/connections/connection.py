@@ -161,8 +161,8 @@ class Connection(Section):
     reasoning parser send it. `false` keeps it in the output."""
 
     stream: bool | Literal["auto"] = "auto"
-    """Stream calls. auto: those of a run that somebody listens to, and those to a model whose latest calls
-    took long or were cut in silence. A model of which no call has ended yet counts as slow."""
+    """Stream calls. auto: those of a run that somebody listens to, and those to a slow model, whose latest
+    calls took long or were cut in silence. A model of which no call has ended yet counts as slow."""
 
     structured_output: checks.StructuredOutput | None = None
     """What holds judges and agents to a JSON schema. `true`: structured output. `"tool"`: the arguments of a
@@ -202,7 +202,7 @@ class Connection(Section):
         if isinstance(given.get("error_map"), Mapping):
             merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
         if "base_url" not in given:
-            missing = checks.missing_places(name, preset, given)
+            missing = checks.missing_address_fields(name, preset, given)
             if missing:
                 raise validation_error(cls, *missing)
             merged["base_url"] = preset.address(given)
@@ -223,7 +223,7 @@ class Connection(Section):
     @property
     def preset(self) -> presets.Preset | None:
         """The preset of its provider; without one, that of the only provider that speaks its protocol."""
-        name = self.provider or presets.OF_PROTOCOL.get(self.protocol)
+        name = self.provider or presets.PROVIDER_OF_PROTOCOL.get(self.protocol)
         return None if name is None else presets.PRESETS[name]
 
     @property

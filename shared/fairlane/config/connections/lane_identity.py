@@ -43,7 +43,7 @@ def lane_identity(connection: Connection, model: str, credential: str | None = N
     return " ".join(f"{part}={quote(value, safe='/:@+,$')}" for part, value in values.items())
 
 
-def servers_of(connections: Mapping[str, Connection]) -> dict[str, str]:
+def server_digests(connections: Mapping[str, Connection]) -> dict[str, str]:
     """By connection, a digest of the settings that answers depend on: server, protocol, headers and so on.
 
     The answer cache shares answers between equal ones. Credentials, limits and network settings do not count.
@@ -51,7 +51,7 @@ def servers_of(connections: Mapping[str, Connection]) -> dict[str, str]:
     return {name: _server(connection) for name, connection in connections.items()}
 
 
-def share_lanes(
+def lane_owners(
     identities: Mapping[str, str],
     before: Mapping[str, str],
     may_join: Callable[[str, str], bool] = lambda one, other: True,

@@ -75,15 +75,15 @@ class Preset:
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
-    def places(self) -> tuple[str, ...]:
+    def address_fields(self) -> tuple[str, ...]:
         """The fields of a connection that its base URL contains."""
         named = (part for _, part, _, _ in string.Formatter().parse(self.base_url or "") if part)
         return tuple(dict.fromkeys(named))
 
     def address(self, given: Mapping[str, Any]) -> str:
-        """The base URL for these fields. Raises ``KeyError`` if one of `places` is missing."""
+        """The base URL for these fields. Raises ``KeyError`` if one of `address_fields` is missing."""
         url = self.elsewhere.get(str(given.get("region")), self.base_url or "")
-        return url.format(**{part: given[part] for part in self.places})
+        return url.format(**{part: given[part] for part in self.address_fields})
 
     def output_factor(self, model: str) -> float:
         """How many tokens an output token of a model counts as in the token limits."""
@@ -234,7 +234,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
     "vllm": Preset("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
 
-ALSO_CALLED: Mapping[str, ProviderName] = {
+OTHER_NAMES: Mapping[str, ProviderName] = {
     "aistudio": "gemini",
     "alibaba": "qwen",
     "aws": "bedrock",
@@ -248,7 +248,7 @@ ALSO_CALLED: Mapping[str, ProviderName] = {
 }
 """Other names of providers, which error messages correct."""
 
-OF_PROTOCOL: Mapping[str, ProviderName] = {
+PROVIDER_OF_PROTOCOL: Mapping[str, ProviderName] = {
     name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"
 }
 """The protocols of a single provider, whose preset applies to a connection that names no provider."""
