@@ -200,7 +200,7 @@ class WorkerSettings(Section):
 
     slots: int = Field(default=1000, ge=1, le=MOST_SLOTS)
     """Most concurrent calls of one worker. It begins with 100, and takes more while they are used and its
-    event loop is in time. With modules it stays at 100."""
+    event loop keeps up. With modules it stays at 100."""
 
     lanes: tuple[str, ...] = ()
     """Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."""

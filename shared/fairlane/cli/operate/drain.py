@@ -42,9 +42,7 @@ def drain(
             metavar="[WORKER]...", help="Names, patterns of names, or ids; `fairlane workers` lists them."
         ),
     ] = None,
-    host: Annotated[
-        str | None, typer.Option(help="All workers of this host; a pattern fits several.")
-    ] = None,
+    host: Annotated[str | None, typer.Option(help="All workers of this host or pattern of hosts.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="All workers.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End each process once it is idle.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Have them take work again.")] = False,
@@ -100,7 +98,7 @@ class Drained:
         self._left = {beat.worker: beat.info.name for beat in asked}
         self._silent_ms, self._report = silent_ms, report
         self._since_ms: int | None = None
-        self._unresponsive: set[str] = set()
+        self._late: set[str] = set()
 
     def look(self, beats: Sequence[Beat], now_ms: int) -> bool:
         """Whether all are idle, gone or silent."""
@@ -112,13 +110,9 @@ class Drained:
             if state in ("gone", "silent", "drained"):
                 self._report(f"{name} is {state}")
                 del self._left[worker]
-            elif (
-                state == "alive"
-                and now_ms - self._since_ms > self._silent_ms
-                and worker not in self._unresponsive
-            ):
+            elif state == "alive" and now_ms - self._since_ms > self._silent_ms and worker not in self._late:
                 self._report(f"{name} does not respond: it may be of an earlier version, which SIGTERM stops")
-                self._unresponsive.add(worker)
+                self._late.add(worker)
         return not self._left
 
 

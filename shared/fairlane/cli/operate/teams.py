@@ -184,10 +184,7 @@ def remove(invocation: Invocation, name: NameArgument) -> None:
     """Remove a team and its users. Its runs continue, and stay until they expire."""
     with _deployment_for(invocation, name) as deployment:
         users, deployment_name = acl.Users(deployment.redis), deployment.settings.redis.deployment
-        gone = [
-            users.remove(user)
-            for user in (acl.user_name(deployment_name, name), acl.dashboard_name(deployment_name, name))
-        ]
+        gone = [users.remove(of(deployment_name, name)) for of in (acl.user_name, acl.dashboard_name)]
         known = deployment.registry.remove(name)
         if not (known or any(gone)):
             remedy = "`fairlane teams list` names them."
@@ -255,10 +252,9 @@ def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
 def _users_of(deployment: Deployment, name: str) -> tuple[int | None, bool | None]:
     """How many passwords a team's user has, and whether its dashboard has one; ``None``: no access."""
     users, deployment_name = acl.Users(deployment.redis), deployment.settings.redis.deployment
+    user, dashboard_user = (of(deployment_name, name) for of in (acl.user_name, acl.dashboard_name))
     try:
-        return len(users.passwords(acl.user_name(deployment_name, name))), users.exists(
-            acl.dashboard_name(deployment_name, name)
-        )
+        return len(users.passwords(user)), users.exists(dashboard_user)
     except ConfigurationError:
         return None, None
 
