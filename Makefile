@@ -49,7 +49,7 @@ PASSED      = tests/passed-in-virtual-time.sha256
 HAVE_PASSED = $(if $(ALWAYS),false,cmp -s $(VENV)/played $(PASSED))
 
 # Tests of real processes share two cores with others, which may stall for seconds. What fails beside others
-# runs once more, alone; it has failed if it fails there. A defect that needs no load is found as before.
+# runs once more, alone; it has failed if it fails there, as with every defect that needs no load.
 define beside_others
 @$(PYTEST) $(1) || { code=$$?; [ $$code = 1 ] || exit $$code; \
     printf '\n== %s\n' 'tests: those that failed beside others, alone'; \
@@ -106,11 +106,11 @@ bench-peers: $(VENV)-peers/.installed ## The same calls by aiohttp, Celery, Lite
 	@$(BIN)/python -m tests.benchmarks peers $(ARGS)
 
 .PHONY: simulate
-simulate: $(VENV)/.installed ## Rehearse how lanes find their limits, and write docs/control (ARGS=… replaces that)
+simulate: $(VENV)/.installed ## Rehearse how lanes detect their limits, and write docs/control (ARGS=… replaces that)
 	@$(BIN)/python -m fairlane.lab.rehearsal $(or $(ARGS),--out docs/control)
 
 .PHONY: zoo
-zoo: $(VENV)/.installed ## Play generated providers beside an oracle and peers (ARGS="--seed N" plays one again)
+zoo: $(VENV)/.installed ## Compare lanes on generated providers with an oracle and peers (ARGS="--seed N": one again)
 	@$(BIN)/python -m tests.benchmarks.zoo --out zoo-results $(ARGS)
 
 ##@ Document
@@ -164,7 +164,7 @@ proof-beside-virtual-time: $(VENV)/.installed
 	$(call beside_virtual_time,$(if $(EDGE),TOO='tests/edge --ignore=$(SDKS)'))
 
 .PHONY: format
-format: $(VENV)/.installed ## Is everything formatted?
+format: $(VENV)/.installed ## Check the formatting
 	$(call step,format: ruff)
 	@$(BIN)/ruff format --check .
 
@@ -174,7 +174,7 @@ lint: $(VENV)/.installed ## Lint
 	@$(BIN)/ruff check .
 
 .PHONY: imports
-imports: $(VENV)/.installed ## Do imports point down only?
+imports: $(VENV)/.installed ## Check that imports point down only
 	$(call step,imports: import-linter)
 	@$(BIN)/lint-imports --no-logo
 
@@ -237,7 +237,7 @@ test-operators: $(VENV)/.installed ## Check resources of KEDA and Prometheus' op
 	@$(BIN)/pytest -m operators tests/edge/deploy $(ARGS)
 
 .PHONY: chaos
-chaos: $(VENV)/.installed ## Play fresh schedules of faults and check what became of them (ARGS="--seed N" plays one again)
+chaos: $(VENV)/.installed ## Play fresh schedules of faults on real processes, and check the promises (ARGS="--seed N": one again)
 	@$(BIN)/python -m tests.faults $(ARGS)
 
 .PHONY: compose-check
@@ -252,11 +252,11 @@ fmt: $(VENV)/.installed ## Format, and fix what can be fixed
 	@$(BIN)/ruff format .
 
 .PHONY: docs-config
-docs-config: $(VENV)/.installed ## Write docs/configuration.md anew from the settings models
+docs-config: $(VENV)/.installed ## Write docs/configuration.md from the settings models
 	@$(BIN)/python deploy/site/configuration.py docs/configuration.md
 
 .PHONY: lock
-lock: $(BIN)/python ## Write the lock files anew: versions and hashes for development and images
+lock: $(BIN)/python ## Write the lock files: versions and hashes for development and images
 	@$(BIN)/python -m pip install -qq $(UV)
 	@$(LOCK) --extra dev --output-file requirements-dev.lock
 	@$(LOCK) --extra flower --output-file deploy/docker/requirements.lock
@@ -268,7 +268,7 @@ lock-image: $(VENV)/.installed ## Pin the images' base image by the digest that 
 LOCK = $(BIN)/uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-emit-index-url --no-header pyproject.toml
 
 .PHONY: docs-cli
-docs-cli: $(VENV)/.installed ## Write docs/cli.md anew from the commands
+docs-cli: $(VENV)/.installed ## Write docs/cli.md from the commands
 	@$(BIN)/python deploy/site/command_line.py
 
 ##@ Set up and take down
@@ -277,7 +277,7 @@ docs-cli: $(VENV)/.installed ## Write docs/cli.md anew from the commands
 install: $(VENV)/.used ## Make .venv with Fairlane, its own Redis and Flower: what a user needs
 
 .PHONY: develop
-develop: $(VENV)/.installed ## Make .venv with the tools of developers, too (targets that need them do so by themselves)
+develop: $(VENV)/.installed ## Make .venv with the development tools, too (targets that need them do so by themselves)
 
 .PHONY: clean
 clean: ## Remove what tools have cached and built

@@ -21,8 +21,8 @@ Every command with its arguments and options. `deploy/site/command_line.py` writ
 commands themselves.
 
 - `--config FILE`, `--redis URL` and `--team NAME` may stand before or after any command.
-- A run is named by its id, the beginning of it, or `latest`. Without a name, commands that read a run take
-  the latest.
+- Commands take a run's id, the beginning of it, its name, or `latest`. Without one, commands that read a
+  run take the latest.
 - Commands that show a state take `--json`. All take `--help`.
 - How commands end is in [exit codes](exit-codes.md).
 """

@@ -125,13 +125,13 @@ def test_after_a_stop_nothing_answers_and_nothing_runs(tmp_path: Path) -> None:
     server.stop()
 
 
-def test_a_stated_port_is_used(tmp_path: Path) -> None:
+def test_a_configured_port_is_used(tmp_path: Path) -> None:
     port = next(ports.free_ports())
     with start_embedded(tmp_path, port=port) as server:
         assert server.url == f"redis://127.0.0.1:{port}/0"
 
 
-def test_a_stated_port_that_another_server_has_is_an_error(
+def test_a_configured_port_of_another_server_is_an_error(
     embedded: EmbeddedRedis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("fairlane.embedded.server.PORT_PATIENCE_S", 0.0)

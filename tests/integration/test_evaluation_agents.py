@@ -204,7 +204,7 @@ def test_a_dimension_that_fails_for_good_is_reported_and_the_others_go_on(court:
         assert line["elapsed_s"] >= 0
 
 
-def test_fr_007_and_fr_008_a_call_without_an_answer_ends_at_its_timeout_and_gives_its_place_back(
+def test_fr_007_and_fr_008_a_call_without_an_answer_ends_at_its_timeout_and_frees_its_slot(
     court: Cluster,
 ) -> None:
     model = court.new_model(faults={"hang": 1.0})

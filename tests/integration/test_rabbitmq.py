@@ -10,7 +10,7 @@ import pytest
 from kombu import Connection, Queue
 
 from fairlane.broker.app import IDLE_QUEUE, make_app, queue_of
-from fairlane.cli.operate.broker_look import look_at_broker
+from fairlane.cli.operate.broker_inspection import inspect_broker
 from fairlane.config.settings import Settings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
@@ -147,7 +147,7 @@ def test_of_several_nodes_one_that_answers_is_taken(server: RabbitMQ) -> None:
     publisher = Publisher(settings_of(url))
     assert publisher.connect()
     publisher.close()
-    assert look_at_broker(settings_of(url)).problem is None
+    assert inspect_broker(settings_of(url)).problem is None
 
 
 def test_a_queue_that_was_deleted_is_made_again(server: RabbitMQ, publisher: Publisher) -> None:
@@ -174,7 +174,7 @@ def test_nothing_is_granted_while_the_broker_is_full(server: RabbitMQ, publisher
 
 
 def test_the_doctor_knows_rabbitmq(server: RabbitMQ) -> None:
-    seen = look_at_broker(settings_of(server.url))
+    seen = inspect_broker(settings_of(server.url))
     assert seen.problem is None
     assert seen.summary.startswith("RabbitMQ 3.") or seen.summary.startswith("RabbitMQ 4.")
     assert seen.summary.endswith("quorum queues")
@@ -186,13 +186,13 @@ def test_the_doctor_finds_a_queue_of_another_kind_and_a_user_without_rights(serv
     url = server.url.removesuffix("/") + "old"
     with Connection(url) as connection, connection.channel() as channel:
         Queue(IDLE_QUEUE, durable=True)(channel).declare()
-    seen = look_at_broker(settings_of(url))
+    seen = inspect_broker(settings_of(url))
     assert seen.problem is not None
     assert "x-queue-type" in seen.problem
     assert "Delete that queue" in seen.remedy
 
     server.control("set_permissions", "-p", "old", "guest", "", "", "")
-    seen = look_at_broker(settings_of(url))
+    seen = inspect_broker(settings_of(url))
     assert seen.problem is not None
     assert "configure, write and read" in seen.remedy
     assert "guest:guest" not in seen.problem
@@ -200,11 +200,11 @@ def test_the_doctor_finds_a_queue_of_another_kind_and_a_user_without_rights(serv
 
 def test_certificates_are_checked(server: RabbitMQ) -> None:
     trusted = f"?ssl_ca_certs={server.ca}"
-    assert look_at_broker(settings_of(server.tls_url + trusted)).problem is None
-    unknown = look_at_broker(settings_of(server.tls_url)).problem
+    assert inspect_broker(settings_of(server.tls_url + trusted)).problem is None
+    unknown = inspect_broker(settings_of(server.tls_url)).problem
     assert unknown is not None
     assert "authority that is not known here" in unknown
-    other = look_at_broker(settings_of(server.tls_url.replace("localhost", "127.0.0.1") + trusted)).problem
+    other = inspect_broker(settings_of(server.tls_url.replace("localhost", "127.0.0.1") + trusted)).problem
     assert other is not None
     assert "is for another host" in other
     app = make_app(settings_of(server.tls_url + trusted), "test")

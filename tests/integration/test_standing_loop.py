@@ -14,10 +14,10 @@ from tests.support.wait import wait_until
 
 STANDS = """
 import signal, time
-from fairlane.telemetry.log_stream import own_streams
+from fairlane.telemetry.log_stream import install_log_streams
 from fairlane_workers import command, engine
 
-own_streams()
+install_log_streams()
 engines, make = [], engine.Engine.__init__
 
 def noted(self, *given, **named):

@@ -94,7 +94,7 @@ def test_a_warm_stop_finishes_the_calls_in_flight(deployment: Cluster) -> None:
     assert not deployment.logged(Event.LEASE_RECOVERED)
 
 
-def test_a_warm_stop_hands_back_what_does_not_finish_in_time(deployment: Cluster) -> None:
+def test_a_warm_stop_requeues_calls_that_do_not_finish_in_time(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=60_000)
     run = deployment.client.submit(numbered(2 * SLOTS), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).in_flight == 2 * SLOTS)

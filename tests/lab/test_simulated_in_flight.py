@@ -180,5 +180,5 @@ class Watched(Clock):
         self.asked.set()
         return 0
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         return 0.0

@@ -14,7 +14,7 @@ def connection(name: str, **given: Any) -> Connection:
     """A minimal connection to a provider; ``given`` overrides its settings."""
     preset = preset_of(name)
     assert preset is not None, name
-    needed: dict[str, Any] = {place: PLACES[place] for place in preset.places}
+    needed: dict[str, Any] = {place: PLACES[place] for place in preset.address_fields}
     if preset.base_url is None:
         needed["base_url"] = preset.example
     return Connection.model_validate({"provider": name, **needed, **given})

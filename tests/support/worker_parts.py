@@ -9,7 +9,7 @@ from typing import Any
 
 import fakeredis
 
-from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.connections.lane_identity import server_digests
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
 from fairlane.model.job import Attempt
@@ -109,7 +109,7 @@ class WorkerParts:
         self.batcher = GatedBatcher(self.redis, self._pause)
         self.provider = ScriptedProvider()
         self.providers: dict[str, Any] = {"sim": self.provider, FUNCTIONS: ScriptedProvider()}
-        self.servers = servers_of(self.settings.connections)
+        self.servers = server_digests(self.settings.connections)
         sandbox = self.settings.sandbox.model_copy(update={"hold_after": 2})
         held = self.settings.model_copy(update={"sandbox": sandbox})
         self.children = ChildWork(self.batcher, self.keys, pool, held) if pool else None

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.connections.lane_identity import server_digests
 from fairlane.model.choices import Message
 from fairlane.model.evaluators import FunctionScorer, Judge
 from fairlane.model.outcome import Outcome, Success
@@ -52,7 +52,7 @@ def choices(table: dict[str, list[Any]]) -> st.SearchStrategy[dict[str, Any]]:
 
 
 def server(**more: Any) -> str:
-    return servers_of({"c": Connection.model_validate(PLAIN | more)})["c"]
+    return server_digests({"c": Connection.model_validate(PLAIN | more)})["c"]
 
 
 def judge(choices: dict[str, float], name: str = "j") -> Judge:
@@ -104,7 +104,7 @@ def test_an_equal_call_is_answered_by_the_cache_and_by_no_other_server() -> None
 
         moved = Connection.model_validate(PLAIN)
         for servers in (parts.scheduler.registry.servers, parts.servers):
-            servers.update(servers_of({"sim": moved}))
+            servers.update(server_digests({"sim": moved}))
         parts.provider.answer = says(fast="new", judge="yes")
         (moved_to,) = await played(parts, parts.scheduler.admit(run="r3", **ask))
         assert (moved_to.output, moved_to.cached, calls(parts)) == ("new", False, 4)

@@ -36,7 +36,7 @@ def test_a_plain_word_needs_no_quotes() -> None:
         (["max_tokens"], "is not name=value"),
         (["=64"], "is not name=value"),
         (["a=1", "a=2"], "a is given twice"),
-        (["temperature=0,5"], "Put quotes around a text that begins so"),
+        (["temperature=0,5"], "Put double quotes around a text"),
         (["stop=[1"], "the value is not JSON"),
         pytest.param([f"stop={'[' * 100_000}"], "the value is not JSON", id="deep"),
         (["logprobs=True"], "JSON writes true"),

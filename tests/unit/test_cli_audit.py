@@ -31,7 +31,9 @@ def brief(fairlane: CommandLine, *arguments: str) -> list[tuple[str, ...]]:
     return [(each["role"], each["who"], each["act"], each["what"]) for each in lines(fairlane, *arguments)]
 
 
-def test_an_operator_is_reported_by_user_and_host_and_a_limit_with_what_it_was(fairlane: CommandLine) -> None:
+def test_an_operator_is_recorded_by_user_and_host_and_a_limit_with_its_old_value(
+    fairlane: CommandLine,
+) -> None:
     fairlane.out("lanes", "set", "sim:fast", "--requests-per-minute", "60")
     fairlane.out("lanes", "set", "sim:fast", "--requests-per-minute", "none", "--max-concurrency", "3")
     fairlane.out("lanes", "pause", "sim:fast")
@@ -52,7 +54,7 @@ def test_a_limit_is_reported_as_it_is_set(fairlane: CommandLine) -> None:
     assert shown[1].endswith("burst_seconds 0.25 → none, exact true → false")
 
 
-def test_a_team_is_reported_for_what_its_clients_asked(fairlane: CommandLine) -> None:
+def test_a_teams_requests_are_recorded_under_its_name(fairlane: CommandLine) -> None:
     run = fairlane.submitted()
     fairlane.out("cancel", run)
     fairlane.stage.admit()
@@ -76,7 +78,7 @@ def test_only_a_team_is_reported_where_it_is_named(fairlane: CommandLine) -> Non
     assert lines(fairlane, "--team", "ads") == []
 
 
-def test_an_age_leaves_out_what_is_older(fairlane: CommandLine) -> None:
+def test_an_age_leaves_out_older_entries(fairlane: CommandLine) -> None:
     now_ms = int(fairlane.stage.redis.time()[0]) * 1000
     for age_ms in (7_200_000, 1_800_000):
         shown = {"role": "team", "who": "a", "act": "run_submitted", "team": "a", "what": str(age_ms)}
@@ -86,9 +88,7 @@ def test_an_age_leaves_out_what_is_older(fairlane: CommandLine) -> None:
     assert "is no age" in fairlane.refused("audit", "--since", "yesterday", code=2)
 
 
-def test_following_goes_on_with_what_happens_next(
-    fairlane: CommandLine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_follow_prints_new_entries(fairlane: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     first = fairlane.submitted()
     waited = AuditLog.following
     later: list[str] = []
@@ -120,7 +120,7 @@ def test_a_log_of_many_pages_is_read_to_its_end(real_redis: Redis) -> None:
     assert [entry.what for entry in log.since()] == [str(number) for number in range(2 * PAGE + 1)]
 
 
-def test_the_log_is_trimmed_to_about_what_is_kept(real_redis: Redis) -> None:
+def test_the_log_is_trimmed_to_about_its_limit(real_redis: Redis) -> None:
     auditor = Auditor("operator", "ann@host", keep=100)
     for number in range(1000):
         auditor.append(real_redis, KEYS, Act.TEAM_ADDED, str(number))
@@ -131,7 +131,7 @@ def test_the_log_is_trimmed_to_about_what_is_kept(real_redis: Redis) -> None:
 def test_an_empty_log_says_so(fairlane: CommandLine) -> None:
     result = fairlane("audit")
     assert (result.exit_code, result.stdout) == (0, "")
-    assert "nothing is in the log" in result.stderr
+    assert "the audit log has no such entry" in result.stderr
 
 
 def test_every_act_is_described() -> None:

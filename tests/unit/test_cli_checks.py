@@ -86,7 +86,7 @@ def test_messages_that_live_workers_do_not_take_are_a_failure() -> None:
     assert "messages" not in checks, "where no worker lives, that is the finding"
 
 
-def test_a_deployment_that_is_well_has_nothing_to_mend() -> None:
+def test_a_healthy_deployment_has_no_failed_check() -> None:
     assert troubles() == []
     assert {finding.check for finding in examine(WELL)} >= {"scheduler", "workers", "connections", "lanes"}
 
@@ -194,7 +194,7 @@ def test_workers_without_a_free_slot_are_reported() -> None:
 
 
 @pytest.mark.parametrize(("queued", "grade"), [(0, Grade.WARN), (7, Grade.FAIL)])
-def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Grade) -> None:
+def test_a_lane_without_a_worker_fails_if_jobs_wait(queued: int, grade: Grade) -> None:
     found = trouble(lanes=(lane(), lane(queued, lane="sim:slow")))
     assert found.grade is grade
     assert "none serves sim:slow" in found.detail
@@ -203,13 +203,13 @@ def test_a_lane_that_nobody_serves_fails_where_jobs_wait(queued: int, grade: Gra
 @pytest.mark.parametrize(
     ("more", "problem", "remedy"),
     [
-        ({"connections": ("sim",)}, "none has a connection 'hand'", "Add it where workers start"),
+        ({"connections": ("sim",)}, "none has a connection 'hand'", "Add it to the workers' settings"),
         ({"unusable": {"hand": "no CA"}}, "cannot use hand: no CA", "Correct that where the worker runs"),
         ({}, "where 7 jobs wait", "--lanes"),
         ({"connections": ("sim", "hand")}, "where 7 jobs wait", "--lanes"),
     ],
 )
-def test_a_lane_that_nobody_serves_is_reported_with_what_workers_lack(
+def test_a_lane_without_a_worker_is_reported_with_what_workers_lack(
     more: dict[str, Any], problem: str, remedy: str
 ) -> None:
     seen = replace(WELL, beats=(worker(**more),), lanes=(lane(), lane(7, lane="hand:a")))
@@ -252,7 +252,9 @@ def test_a_key_that_is_not_here_is_a_warning_since_only_workers_need_it() -> Non
         ({"shut": Hold("circuit", NOW + 1000)}, Grade.WARN),
     ],
 )
-def test_a_lane_that_is_shut_is_reported(changes: dict[str, Any], grade: Grade) -> None:
+def test_a_parked_or_paused_lane_or_an_open_circuit_is_reported(
+    changes: dict[str, Any], grade: Grade
+) -> None:
     found = trouble(lanes=(lane(**changes),))
     assert (found.check, found.grade) == ("lanes", grade)
     assert "sim:fast" in found.detail
@@ -285,7 +287,7 @@ def test_workers_that_hold_other_keys_for_a_connection_are_reported_by_fingerpri
 @pytest.mark.parametrize(
     ("place", "remedy"),
     [
-        ({"api_key_env": "K"}, "Set the variable K where workers start, and start them anew."),
+        ({"api_key_env": "K"}, "Set the variable K where workers start, and restart them."),
         (
             {"api_key_file": "/k"},
             "Put the key into the file /k where workers run, and let their user read it.",
@@ -340,7 +342,7 @@ def test_a_worker_that_lacks_a_key_is_reported() -> None:
         (("openai:m",), "openai:m", []),
     ],
 )
-def test_of_tables_for_one_lane_the_one_that_counts_is_reported(
+def test_the_table_that_applies_to_a_shared_lane_is_reported(
     tables: tuple[str, ...], counts: str, overruled: list[str]
 ) -> None:
     settings = SETTINGS.model_copy(update={"lanes": dict.fromkeys(tables, LaneLimits())})
@@ -350,10 +352,10 @@ def test_of_tables_for_one_lane_the_one_that_counts_is_reported(
         if each.check == "limits"
     ]
     assert [each.grade for each in found] == [Grade.WARN if overruled else Grade.OK]
-    assert f"[lanes.{counts!r}] counts" in found[0].detail
+    assert f"[lanes.{counts!r}] applies" in found[0].detail
 
 
-def test_a_worker_whose_files_do_not_suffice_for_its_slots_says_so() -> None:
+def test_a_worker_with_too_few_files_for_its_slots_is_reported() -> None:
     beat = worker(shortage="64 open files are allowed, enough for 8 of 100 slots")
 
     (finding,) = [each for each in examine(replace(WELL, beats=(beat,))) if "open files" in each.detail]

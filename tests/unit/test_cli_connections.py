@@ -149,7 +149,7 @@ class TestListing:
 
 
 class TestProviders:
-    def test_all_that_are_known_by_name_are_listed_with_what_they_need(self, line: Line) -> None:
+    def test_known_providers_are_listed_with_what_they_need(self, line: Line) -> None:
         listed = {each["provider"]: each for each in line.json("--providers")}
         assert list(listed) == list(PROVIDERS)
         assert listed["groq"]["needs"] == ["GROQ_API_KEY"]
@@ -207,7 +207,7 @@ def probes(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
         started.append(arguments)
         return REPORT
 
-    monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", report)
+    monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", report)
     return started
 
 
@@ -216,7 +216,7 @@ class TestTrying:
         line.out("test", "plain")
         assert probes == [["--model=small", "--", "plain"]]
 
-    def test_everything_that_is_said_reaches_the_probe(self, line: Line, probes: list[list[str]]) -> None:
+    def test_all_options_reach_the_probe(self, line: Line, probes: list[list[str]]) -> None:
         line.out(
             "test", "groq", "-m", "m", "--prompt", "-hi", "--max-tokens", "9", "--whole", "--timeout", "2"
         )
@@ -224,7 +224,7 @@ class TestTrying:
             ["--model=m", "--prompt=-hi", "--max-tokens=9", "--timeout=2.0", "--stream=no", "--", "groq"]
         ]
 
-    def test_without_a_lane_the_model_must_be_said(self, line: Line, probes: list[list[str]]) -> None:
+    def test_without_a_lane_the_model_must_be_given(self, line: Line, probes: list[list[str]]) -> None:
         assert "--model MODEL" in line.refused("test", "groq")
         assert probes == []
 
@@ -235,7 +235,7 @@ class TestTrying:
             "1,234 ms, the first of 4 pieces after 56 ms",
             "Hello there.",
             "8 input, 3 output tokens",
-            "like openai: known by the host",
+            "like openai: recognized by the host",
             "600 requests/min, 599 left, renewed in 100 ms",
             'charge = "reserved" would fit',
         ):
@@ -249,7 +249,7 @@ class TestTrying:
             "status": 401,
             "message": "Incorrect API key provided.",
         }
-        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", lambda *_: failed)
+        monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", lambda *_: failed)
         result = line("test", "plain")
         assert result.exit_code == 1
         assert "Incorrect API key provided." in result.stdout
@@ -260,7 +260,7 @@ class TestTrying:
         def refuse(*_: Any) -> dict[str, Any]:
             raise ProbeRefusedError("the variable is not set")
 
-        monkeypatch.setattr("fairlane.cli.operate.connections.probe_apart", refuse)
+        monkeypatch.setattr("fairlane.cli.operate.connections.run_probe", refuse)
         assert "the variable is not set" in line.refused("test", "plain")
 
 
@@ -276,7 +276,7 @@ class TestWords:
             (
                 {"limits": {"dialect": None, "known_by": None, "axes": {}, "exhausted": None}},
                 "rate limits",
-                "by no header",
+                "in no header",
             ),
             (
                 {"limits": REPORT["limits"] | {"exhausted": "tokens"}},

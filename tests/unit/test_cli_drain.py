@@ -48,19 +48,21 @@ def test_workers_are_meant_by_name_pattern_id_host_or_all() -> None:
 
 
 @pytest.mark.parametrize(("names", "host"), [(["w9"], None), (["w1@a", "w9"], None), ([], "c")])
-def test_an_unknown_worker_is_reported_and_none_is_asked(names: list[str], host: str | None) -> None:
+def test_an_unknown_worker_is_an_error_and_no_worker_is_asked(names: list[str], host: str | None) -> None:
     with pytest.raises(WorkerNotFound, match="w1@a, w2@a, w3@b"):
         choose(beats(), names, host, everyone=False)
 
 
-def test_drain_without_a_target_is_refused(cli: CommandLine) -> None:
+def test_without_a_selection_no_worker_is_asked(cli: CommandLine) -> None:
     with pytest.raises(ConfigurationError, match="--host or --all"):
         choose(beats(), [], None, everyone=False)
     assert "--all" in cli.refused("drain", code=2)
 
 
 @pytest.mark.parametrize(("options", "wish"), [((), b"idle"), (("--stop",), b"stop"), (("--undo",), b"work")])
-def test_only_the_named_workers_are_asked(cli: CommandLine, options: tuple[str, ...], wish: bytes) -> None:
+def test_exactly_the_selected_workers_are_asked(
+    cli: CommandLine, options: tuple[str, ...], wish: bytes
+) -> None:
     result = cli("drain", "--host", "a", *options)
     assert result.exit_code == 0
     assert "w1@a" in result.stderr
@@ -126,5 +128,5 @@ def test_one_that_does_not_listen_is_reported_once() -> None:
     for now_ms in (0, 4000, 6000, 9000):
         assert not watched.look(now_ms, id0=None, id1=None)
     assert watched.announced[2:] == [
-        "w3@b does not listen: it may be of an earlier version, which SIGTERM stops"
+        "w3@b does not respond: it may be of an earlier version, which SIGTERM stops"
     ]

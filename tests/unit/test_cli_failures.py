@@ -148,7 +148,7 @@ def test_sigterm_ends_a_command_as_an_interruption() -> None:
     assert signal.getsignal(signal.SIGTERM) is signal.SIG_DFL
 
 
-def test_a_repeated_signal_ends_a_process_that_checks_none() -> None:
+def test_repeated_signals_without_a_check_end_the_process() -> None:
     script = (
         "import signal\n"
         "from fairlane.cli.failures import interruptible\n"
@@ -164,7 +164,7 @@ def test_a_repeated_signal_ends_a_process_that_checks_none() -> None:
 
 
 @pytest.mark.parametrize("number", [errno.ENOSPC, errno.EROFS])
-def test_a_disk_that_takes_nothing_is_named_by_what_was_to_be_written_there(number: int) -> None:
+def test_an_error_of_a_full_disk_names_the_folder(number: int) -> None:
     with pytest.raises(OSError, match=os.strerror(number)) as caught, written_below(Path("/data/.fairlane")):
         raise OSError(number, os.strerror(number))
     assert describe(caught.value) == f"/data/.fairlane: {os.strerror(number)}"

@@ -61,7 +61,7 @@ def test_the_help_of_a_command_lists_the_shared_options_after_its_own(app: typer
     assert all(option in help_text for option in ("--config", "--redis", "--team"))
 
 
-def test_options_override_the_file_which_sets_the_rest(tmp_path: Path) -> None:
+def test_options_override_the_file_and_the_rest_comes_from_it(tmp_path: Path) -> None:
     config = tmp_path / "fairlane.toml"
     config.write_text('team = "of-the-file"\n[redis]\nurl = "redis://of-the-file/0"\n')
     settings = Invocation(config=config, redis="redis://said/0").settings()

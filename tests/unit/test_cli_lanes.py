@@ -47,7 +47,7 @@ def test_the_rate_in_force_is_reported_with_its_source(axis: AxisView, allowed: 
         (Hold("blocked", NOW + 59 * 60_000), "blocked, until 23:12:20, in 59 min"),
     ],
 )
-def test_what_shuts_a_lane_is_reported_with_its_end(utc: None, shut: Hold, words: str) -> None:
+def test_a_lanes_constraint_is_reported_with_its_end(utc: None, shut: Hold, words: str) -> None:
     found = report(shut=shut)
     assert (found.hold, found.hold_in_words) == (shut, words)
 
@@ -105,8 +105,8 @@ def test_an_axis_is_reported_with_all_that_its_sources_say() -> None:
         renews_ms=NOW + 30_000,
     )
     assert axis_in_words("requests", axis, NOW) == (
-        "about 590 requests/min, learned from 429s; 1,000 configured; headers say 900, 3 s ago; "
-        "refusals say 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
+        "about 590 requests/min, learned from 429s; 1,000 configured; headers report 900, 3 s ago; "
+        "429s show 598 ± 4, 1 min ago; 0.25 left; a window that renews in 30 s"
     )
     assert axis_in_words("tokens", AxisView(), NOW) == "no limit of tokens/min"
 
@@ -155,7 +155,7 @@ def test_limits_are_reported_in_words() -> None:
         "reserved tokens charged, output tokens count 5 times, cache reads counted"
     )
     assert limits_in_words(LaneLimits(requests_per_minute=0)) == "requests unlimited"
-    assert limits_in_words(LaneLimits()) == "none stated"
+    assert limits_in_words(LaneLimits()) == "no limits"
 
 
 @pytest.fixture
@@ -244,7 +244,7 @@ def test_how_a_provider_charges_is_set_and_taken_away(cli: CommandLine) -> None:
     assert cli.stage.deployment.lanes.view("sim:fast").limits == LaneLimits.model_validate(limits | kept)
 
 
-def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
+def test_lanes_show_prints_every_limited_axis(cli: CommandLine) -> None:
     d = cli.stage.deployment
     ref = d.queued_lane(jobs=5, tokens=Estimate(30, 10), input_tokens_per_minute=6000, requests_per_day=9)
     d.take(ref, 2)
@@ -252,7 +252,9 @@ def test_every_limited_axis_hears_of_one_lane(cli: CommandLine) -> None:
     seen = {"input_reported": "5000", "input_foreign": "500", "input_foreign_ms": now_ms}
     d.redis.hset(d.keys.lane("sim:fast"), mapping=seen)
     announced = cli.out("lanes", "show", "sim:fast")
-    assert "about 4,485 input tokens/min, by its headers; 6,000 configured; headers say 5,000" in announced
+    assert (
+        "about 4,485 input tokens/min, from its headers; 6,000 configured; headers report 5,000" in announced
+    )
     assert "with others, who take about 500 input tokens/min" in announced
     assert "9 requests/day, configured; 9 left" in announced
     axes = cli.json("lanes", "show", "sim:fast")["axes"]
@@ -280,20 +282,18 @@ def test_the_concurrency_limit_of_a_lane_is_reported_with_its_source(cli: Comman
     assert "0 of at most 5, configured" in cli.out("lanes", "show", "sim:fast")
 
 
-def test_setting_limits_reports_what_now_holds(cli: CommandLine) -> None:
+def test_setting_limits_prints_the_limits_in_force(cli: CommandLine) -> None:
     announced = cli("lanes", "set", "sim:fast", "--requests-per-minute", "60").stderr
     assert announced == "sim:fast: 60 requests/min, burst 1 s\n"
 
 
-def test_a_lane_that_the_settings_state_is_reported_to_be_stated_there_too(
-    cli: CommandLine, tmp_path: Path
-) -> None:
+def test_setting_a_limit_mentions_that_the_settings_have_it_too(cli: CommandLine, tmp_path: Path) -> None:
     config = tmp_path / "fairlane.toml"
     connection = '[connections.sim]\nprotocol = "openai"\nbase_url = "http://x/v1"\n'
     config.write_text(f'{connection}[lanes."sim:fast"]\nrequests_per_minute = 1\n')
     options = ("--config", str(config), "--requests-per-minute", "60", "--min-gap-ms", "5")
     assert (
-        "the settings, which state requests_per_minute too"
+        "until somebody changes requests_per_minute in the settings"
         in cli("lanes", "set", "sim:fast", *options).stderr
     )
 
@@ -333,7 +333,7 @@ def test_a_new_lane_is_made_known_on_request(cli: CommandLine) -> None:
     assert "belongs to no connection" in announced
 
 
-def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> None:
+def test_a_held_lane_is_reported_and_is_active_after_a_resume(cli: CommandLine) -> None:
     d = cli.stage.deployment
     held = {"circuit": "open", "open_ms": "4102444800000", "held_until_ms": "253402214400000"}
     d.queued_lane(jobs=5, requests_per_minute=60)
@@ -348,7 +348,7 @@ def test_a_held_lane_says_so_and_is_active_after_a_resume(cli: CommandLine) -> N
     assert (found["state"], found["constraint"], found["held_until"]) == ("active", None, None)
 
 
-def test_a_resume_says_what_still_holds_the_lane(cli: CommandLine) -> None:
+def test_a_resume_prints_what_still_limits_the_lane(cli: CommandLine) -> None:
     d = cli.stage.deployment
     d.queued_lane(jobs=2)
     d.redis.hset(d.keys.lane("sim:fast"), mapping={"blocked_ms": "4102444800000"})

@@ -54,15 +54,15 @@ def test_the_flag_is_used_whatever_the_settings_say() -> None:
     assert choose_redis("redis://flag/0", settings_of("redis://settings/0")) == ("redis://flag/0", None)
 
 
-def test_where_no_url_is_stated_one_is_started_at_the_usual_port() -> None:
+def test_without_a_configured_url_a_server_starts_at_the_usual_port() -> None:
     assert choose_redis(None, Settings()) == (None, REDIS_PORT)
 
 
-def test_a_stated_server_that_answers_is_used(given: EmbeddedRedis) -> None:
+def test_a_configured_server_that_answers_is_used(given: EmbeddedRedis) -> None:
     assert choose_redis(None, settings_of(given.url)) == (given.url, None)
 
 
-def test_a_stated_address_of_this_machine_that_nobody_serves_is_ours_to_serve() -> None:
+def test_a_configured_address_of_this_machine_without_a_server_is_served() -> None:
     port = next(free_ports())
     assert choose_redis(None, settings_of(f"redis://localhost:{port}/0")) == (None, port)
 
@@ -77,7 +77,7 @@ def test_a_stated_address_of_this_machine_that_nobody_serves_is_ours_to_serve() 
         "unix:///no/such.sock",
     ],
 )
-def test_a_stated_server_that_we_cannot_stand_in_for_is_used_as_it_is(url: str) -> None:
+def test_a_configured_server_elsewhere_is_used_as_it_is(url: str) -> None:
     assert choose_redis(None, settings_of(url)) == (url, None)
 
 
@@ -111,7 +111,9 @@ def test_a_connection_elsewhere_asks_for_no_port() -> None:
     assert simulator_port(Settings()) is None
 
 
-def test_another_terminal_sees_what_its_settings_do_not_say(given: EmbeddedRedis, tmp_path: Path) -> None:
+def test_another_terminal_gets_the_variables_that_its_settings_lack(
+    given: EmbeddedRedis, tmp_path: Path
+) -> None:
     config = file_with(tmp_path, f'[redis]\nurl = "{given.url}"\n')
     invocation = Invocation(config)
     plan = StackPlan(data_dir=tmp_path / "data", config=config, redis_url=given.url, workers=0, schedulers=0)

@@ -40,7 +40,7 @@ def test_the_suffix_says_how_results_are_written(cli: CommandLine, tmp_path: Pat
     assert len((tmp_path / "out.jsonl").read_text().splitlines()) == 5
 
 
-def test_a_format_may_be_stated(cli: CommandLine, tmp_path: Path) -> None:
+def test_a_format_may_be_given(cli: CommandLine, tmp_path: Path) -> None:
     run = cli.completed(2)
     assert cli.out("results", run, "--format", "csv").splitlines()[0].startswith("item,row.question")
     cli.out("results", run, "-o", str(tmp_path / "out.txt"), "--format", "jsonl")

@@ -225,7 +225,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, happens: Callable[[], object]) ->
     monkeypatch.setattr("fairlane.client.deployment.SystemWaiter.wait", lambda *_: happens())
 
 
-def test_an_interrupted_watch_reports_that_the_run_continues(
+def test_an_interrupted_watch_says_that_the_run_continues(
     cli: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def interrupt() -> None:

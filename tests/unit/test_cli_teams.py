@@ -74,7 +74,7 @@ def test_both_passwords_work_until_the_rotation_is_finished(fairlane: CommandLin
     assert opened(fresh).ping()
     assert "has two passwords already" in fairlane.refused("teams", "rotate", "search", code=2)
 
-    assert "1 older password is dropped" in fairlane("teams", "rotate", "search", "--finish").stderr
+    assert "1 older password is removed" in fairlane("teams", "rotate", "search", "--finish").stderr
 
     with pytest.raises((AuthenticationError, ConnectionError)):
         old.ping()
@@ -89,7 +89,7 @@ def test_a_removed_teams_clients_are_out(fairlane: CommandLine, real_redis: Redi
     with pytest.raises((AuthenticationError, ConnectionError)):
         client.ping()
     assert Registry(real_redis, KEYS).all() == {}
-    assert "is no team that was added" in fairlane.refused("teams", "remove", "search", code=2)
+    assert "was not added as a team" in fairlane.refused("teams", "remove", "search", code=2)
 
 
 def test_a_dashboard_reads_a_teams_runs_and_changes_nothing(fairlane: CommandLine) -> None:
@@ -101,7 +101,7 @@ def test_a_dashboard_reads_a_teams_runs_and_changes_nothing(fairlane: CommandLin
         assert len(list(reading.run(run).results())) == 5
         with pytest.raises(NoPermissionError):
             client.rpush(KEYS.inbox("search"), "x")
-    assert "has its dashboard's user" in fairlane.refused("teams", "dashboard", "search", code=2)
+    assert "has a dashboard user already" in fairlane.refused("teams", "dashboard", "search", code=2)
 
 
 def test_the_printed_rules_make_the_same_user(fairlane: CommandLine, real_redis: Redis) -> None:
@@ -158,7 +158,9 @@ def test_a_server_without_selectors_is_refused_with_what_to_do() -> None:
         Users(Old()).require_selectors()
 
 
-def test_a_user_who_may_not_make_users_hears_of_print(fairlane: CommandLine, real_redis: Redis) -> None:
+def test_a_user_without_the_right_to_add_users_is_pointed_to_print(
+    fairlane: CommandLine, real_redis: Redis
+) -> None:
     url = fairlane.out("teams", "add", "search")
     with opened(url) as client, pytest.raises(ConfigurationError, match="--print"):
         Users(client).passwords("default")

@@ -264,7 +264,7 @@ def test_a_signal_leaves_the_terminal_as_it_was(terminal: PseudoTerminal, number
 
 
 @pytest.mark.slow
-def test_a_redis_that_goes_away_hears_of(cli: CommandLine, terminal: PseudoTerminal) -> None:
+def test_the_loss_of_redis_is_shown(cli: CommandLine, terminal: PseudoTerminal) -> None:
     terminal.type("x")
     cli.stage.redis.config_set("maxclients", 1)
     for client in cli.stage.redis.client_list():

@@ -139,7 +139,7 @@ def test_a_redis_that_never_answered_is_given_up_after_a_minute(stage: Stage) ->
     assert 60 <= sum(stage.waits) <= 62
 
 
-def test_whoever_gives_up_is_told_that_the_run_goes_on_and_how_to_wait_again(stage: Stage) -> None:
+def test_an_interrupted_wait_says_that_the_run_continues_and_how_to_wait_again(stage: Stage) -> None:
     run = submit(stage)
     for read in (run.wait, lambda: list(run.stream())):
         connect(stage, connected=True)
@@ -150,7 +150,7 @@ def test_whoever_gives_up_is_told_that_the_run_goes_on_and_how_to_wait_again(sta
         assert "fairlane up" not in str(raised.value)
 
 
-def test_a_client_that_never_reached_redis_is_advised_to_start_it(stage: Stage) -> None:
+def test_a_client_that_never_reached_redis_is_advised_to_start_one(stage: Stage) -> None:
     run = submit(stage)
     connect(stage, connected=False)
     with pytest.raises(StoreUnavailable, match="`fairlane up`"):

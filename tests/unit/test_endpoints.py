@@ -65,7 +65,7 @@ def test_connections_to_one_server_share_its_lane_where_their_scope_is_the_endpo
     assert {lanes.lane_of("a:x"), lanes.lane_of("b:y")} == {"http:api.example.com:8080"}
 
 
-def test_an_endpoint_that_nobody_has_described_begins_with_four_calls_at_once() -> None:
+def test_an_endpoint_without_a_configured_limit_begins_with_four_calls_at_once() -> None:
     redis = fakeredis.FakeRedis()
     lanes = registry(redis)
     for model, stated in (("a:x", None), ("python:app:fetch", "crm-api")):
@@ -76,7 +76,7 @@ def test_an_endpoint_that_nobody_has_described_begins_with_four_calls_at_once() 
         assert view.limits.first_concurrency == ENDPOINT_CONCURRENCY == 4
         assert view.places == Places(4, "search")
         assert used_up_in_words(view, "window", 10) == (
-            "0 calls in flight of 4, which nobody has said: it grows while answers a second do"
+            "0 calls in flight of 4, an estimate, which grows while answers a second do"
         )
 
 
@@ -130,7 +130,7 @@ def test_configured_limits_of_an_endpoint_apply() -> None:
 @pytest.mark.parametrize(
     ("defaults", "most"), [({}, None), ({"profile": "promptfoo"}, 4), ({"max_concurrency": 7}, 7)]
 )
-def test_a_default_is_the_calls_at_once_of_lanes_that_nobody_has_described(
+def test_the_default_is_the_calls_at_once_of_lanes_without_a_table(
     defaults: dict[str, object], most: int | None
 ) -> None:
     redis = fakeredis.FakeRedis()

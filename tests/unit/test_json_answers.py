@@ -79,8 +79,8 @@ def test_json_is_read_as_it_is_meant(answer: str, value: Any) -> None:
     [
         ("", "no JSON", False),
         ("four", "no JSON", False),
-        ('The output {"score": 1} is wrong.', "within a sentence", False),
-        ('{"score": 1} is what it wrote', "within a sentence", False),
+        ('The output {"score": 1} is wrong.', "part of a sentence", False),
+        ('{"score": 1} is what it wrote', "part of a sentence", False),
         ('It wrote {"score": 1}, so:\n{"score": 4}', "differ", False),
         ('{"a": 1}\n{"a": true}', "differ", False),
         ('{"a": 1, "a": 2}', "two values of 'a'", True),
@@ -229,6 +229,6 @@ def test_what_is_wrapped_around_an_object_is_no_prose(answer: str) -> None:
 
 
 @pytest.mark.parametrize("answer", ["I would not say {} of it", "`{} of it", "<a>{}</b>", "is {}. Not so"])
-def test_an_object_within_a_sentence_is_none_and_the_reason_says_so(answer: str) -> None:
-    with pytest.raises(JsonProblem, match="its JSON stands within a sentence"):
+def test_an_object_within_a_sentence_does_not_count_and_the_error_says_why(answer: str) -> None:
+    with pytest.raises(JsonProblem, match="its JSON is part of a sentence"):
         json_in(answer.replace("{}", '{"score": 4}'))

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import (
-    credentials_by_variable,
+    credentials_by_connection,
     lane_identity,
+    lane_owners,
     lane_under,
-    share_lanes,
 )
 from fairlane.config.connections.presets import PROVIDERS
 from fairlane.core.redaction import fingerprint
@@ -113,7 +113,7 @@ def test_other_urls_are_others(other: str) -> None:
     assert lane_identity(connection("openai", other), "big", KEY) != identity("openai")
 
 
-def test_who_names_its_provider_and_who_names_its_protocol_share_a_limit() -> None:
+def test_a_connection_by_provider_and_one_by_protocol_share_a_limit() -> None:
     for name in ("openai", "anthropic", "gemini", "replicate"):
         unnamed = Connection.model_validate({"protocol": name, "base_url": URLS[0], "api_key_env": "ANOTHER"})
         assert lane_identity(unnamed, "big", KEY) == identity(name)
@@ -160,7 +160,7 @@ def test_credentials_that_workers_find_around_them_are_one(scheme: str) -> None:
     assert lane_identity(bare[0], "big") != lane_identity(connection("bedrock"), "big")
 
 
-def test_a_scope_that_is_stated_counts() -> None:
+def test_a_configured_scope_counts() -> None:
     whole = connection("openai", lane_scope="connection")
     assert lane_identity(whole, "big", KEY) == lane_identity(whole, "small", KEY)
     apart = connection("mistral", lane_scope="model")
@@ -202,13 +202,13 @@ def test_identities_are_equal_where_all_parts_of_the_scope_are_and_only_there(
 PROGRAM = """
 import json, sys
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.lane_identity import lane_identity, share_lanes
+from fairlane.config.connections.lane_identity import lane_identity, lane_owners
 from fairlane.core.redaction import fingerprint
 keys = {name: fingerprint(name, b"salt") for name in ("sk-1", "sk-2")}
 found = {}
 for name, key, given in json.loads(sys.argv[1]):
     found[name] = lane_identity(Connection.model_validate(given), "big", keys[key])
-print(json.dumps([found, share_lanes(found, {})]))
+print(json.dumps([found, lane_owners(found, {})]))
 """
 
 
@@ -254,7 +254,7 @@ def test_a_key_that_is_reported_for_one_connection_is_reported_for_all_with_its_
         "c": connection("openai", api_key_env="TWO"),
         "d": connection("ollama", api_key_env=None),
     }
-    found = credentials_by_variable(known, {"a": KEY})
+    found = credentials_by_connection(known, {"a": KEY})
     assert found == {"a": KEY, "b": KEY, "c": None, "d": None}
 
 
@@ -278,31 +278,31 @@ def test_a_key_that_is_reported_for_one_connection_is_reported_for_all_with_its_
 def test_whose_name_lanes_carry_changes_for_those_that_join_or_leave_alone(
     identities: dict[str, str], before: dict[str, str], expected: dict[str, str]
 ) -> None:
-    assert share_lanes(identities, before) == expected
+    assert lane_owners(identities, before) == expected
 
 
 @given(
     st.lists(st.dictionaries(st.sampled_from("abcdef"), st.sampled_from("123"), min_size=1), min_size=1),
     st.randoms(use_true_random=False),
 )
-def test_after_any_changes_those_that_agree_share_and_nobody_else(
+def test_after_any_changes_exactly_connections_with_one_identity_share(
     steps: list[dict[str, str]], rng: Any
 ) -> None:
     chosen: dict[str, str] = {}
     for identities in steps:
-        chosen = share_lanes(identities, chosen)
+        chosen = lane_owners(identities, chosen)
         for one in identities:
             assert chosen[chosen[one]] == chosen[one]  # who gives its name uses those lanes itself
             for other in identities:
                 assert (chosen[one] == chosen[other]) == (identities[one] == identities[other])
         shuffled = rng.sample(sorted(identities), len(identities))
-        assert share_lanes({name: identities[name] for name in shuffled}, chosen) == chosen
+        assert lane_owners({name: identities[name] for name in shuffled}, chosen) == chosen
 
 
-def test_lanes_join_only_if_allowed_and_stay_joined() -> None:
+def test_a_connection_that_may_not_join_stays_apart_and_one_that_has_joined_stays() -> None:
     identities = {"a": "1", "b": "1"}
-    assert share_lanes(identities, {}, lambda one, other: False) == {"a": "a", "b": "b"}
-    assert share_lanes(identities, {"a": "a", "b": "a"}, lambda one, other: False) == {"a": "a", "b": "a"}
+    assert lane_owners(identities, {}, lambda one, other: False) == {"a": "a", "b": "b"}
+    assert lane_owners(identities, {"a": "a", "b": "a"}, lambda one, other: False) == {"a": "a", "b": "a"}
 
 
 @pytest.mark.parametrize(

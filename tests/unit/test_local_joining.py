@@ -60,7 +60,7 @@ def test_a_port_that_nothing_would_listen_on_is_reported(options: list[str], wor
     assert words in " ".join(result.stderr.replace("│", " ").split())
 
 
-def test_a_stated_port_that_is_taken_is_reported() -> None:
+def test_a_configured_port_that_is_taken_is_reported() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         result = up("--redis-port", str(server.getsockname()[1]))
     assert result.exit_code == 2

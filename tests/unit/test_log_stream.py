@@ -96,7 +96,7 @@ def test_pieces_end_with_lines_and_fit_into_a_pipe_at_once(lengths: list[int]) -
     assert all(len(piece) <= PIECE or piece.count(b"\n") == 1 for piece in pieces)
 
 
-def test_a_full_disk_costs_lines_and_says_so_once_it_has_room(
+def test_a_full_disk_costs_lines_and_is_reported_once_it_has_room(
     monkeypatch: pytest.MonkeyPatch, pipe: tuple[int, int]
 ) -> None:
     reader, writer = pipe
@@ -184,7 +184,7 @@ def test_whatever_is_wrong_with_the_descriptor_a_write_returns(descriptor: str) 
         os.close(writer)
 
 
-def test_a_reader_that_stops_holds_nobody_up_and_what_waits_is_bounded(
+def test_a_reader_that_stops_blocks_no_writer_and_waiting_lines_are_bounded(
     pipe: tuple[int, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     reader, writer = pipe
@@ -242,8 +242,8 @@ def test_lost_lines_are_a_metric(monkeypatch: pytest.MonkeyPatch, pipe: tuple[in
 
 PROGRAM = """
 import sys, signal, time
-from fairlane.telemetry.log_stream import own_streams
-own_streams()
+from fairlane.telemetry.log_stream import install_log_streams
+install_log_streams()
 {body}
 """
 

@@ -98,7 +98,7 @@ def test_a_run_whose_request_was_lost_says_so(stage: Stage) -> None:
     assert "as a rule for less than a second" in run.why().sentence
     stage.redis.delete(stage.keys.inbox("search"))
     assert run.status().state is RunState.SUBMITTED
-    assert "nothing asks for the run any more" in run.why().sentence
+    assert "Redis has lost its request" in run.why().sentence
     assert "Submit it again" in run.why().sentence
 
 

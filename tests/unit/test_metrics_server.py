@@ -74,7 +74,7 @@ def test_metrics_are_served_escaped_and_without_the_times_counters_were_made() -
     assert "_created" not in text
 
 
-def test_openmetrics_are_served_to_whoever_asks_for_them() -> None:
+def test_openmetrics_are_served_on_request() -> None:
     with served() as server:
         _, text = get(server, "/metrics", Accept="application/openmetrics-text; version=1.0.0")
     assert text.endswith("# EOF\n")
@@ -131,7 +131,7 @@ def test_it_listens_on_the_loopback_address_unless_reported_otherwise() -> None:
 
 
 @pytest.mark.slow
-def test_silent_clients_keep_nobody_else_from_asking_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_silent_clients_block_others_only_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("fairlane.telemetry.metrics_server._Handler.timeout", REQUEST_TIMEOUT_S / 10)
     with served() as server:
         port = int((server.url or "").rpartition(":")[2])
@@ -183,7 +183,7 @@ def close(connections: list[socket.socket]) -> None:
 
 
 @pytest.mark.parametrize("count", [8, 64, 300])
-def test_silent_connections_take_nobody_s_place(count: int) -> None:
+def test_silent_connections_take_no_place_of_a_request(count: int) -> None:
     with served() as server:
         silent = connected(server, count)
         assert get(server, "/healthz")[0] == 200

@@ -73,7 +73,7 @@ def test_a_leader_that_skips_the_run_is_why_it_waits(asked: Asked) -> None:
     old_leader(asked.d)
     found: Waiting = asked.why()
     assert found.constraint == "scheduler"
-    assert found.sentence.startswith("old, which leads, is too old for this run and leaves it alone")
+    assert found.sentence.startswith("old, which leads, is too old for this run and ignores it")
     assert found.sentence.endswith(f"and the run's has {SPEC_VERSION}. Upgrade the schedulers")
     assert (found.eta.at_ms, found.lanes[0].constraint) == (None, "scheduler")
     assert asked.why("r1/3").sentence == found.sentence
@@ -92,7 +92,7 @@ def test_workers_that_put_jobs_back_are_named_alone_and_beside_others(asked: Ask
     says(asked.d, "w1")
     found = asked.why()
     assert found.lanes[0].constraint == "slots"
-    words = f"all workers of {TASKS} are too old for this run and put its jobs back: w1; the run's spec"
+    words = f"all workers of {TASKS} are too old for this run and requeue its jobs: w1; the run's spec"
     assert asked.why("r1/3").sentence.startswith(words)
     assert found.lanes[0].sentence.startswith(words)
     says(asked.d, "w2", specs=SPEC_VERSION)
@@ -108,10 +108,10 @@ def test_jobs_to_be_tried_again_beside_an_old_worker_name_it(asked: Asked) -> No
     (part,) = (part for part in asked.why().lanes if part.lane == TASKS)
     assert part.constraint == "delayed"
     assert "to be tried again" in part.sentence
-    words = f"some workers of {TASKS} are too old for this run and put its jobs back: w0;"
+    words = f"some workers of {TASKS} are too old for this run and requeue its jobs: w0;"
     assert words in part.sentence
     job = asked.why("r1/3").sentence
-    assert job.startswith("it was put back: it is tried again")
+    assert job.startswith("it was requeued: it is tried again")
     assert words in job
 
 

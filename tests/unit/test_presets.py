@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import (
-    ALSO_CALLED,
-    OF_PROTOCOL,
+    OTHER_NAMES,
     PRESETS,
     PROTOCOLS,
+    PROVIDER_OF_PROTOCOL,
     PROVIDERS,
 )
 from fairlane.config.loader import load_settings
@@ -86,7 +86,7 @@ class TestWhatAPresetSays:
             connection("openai", structured_output="tols")
         assert [each["loc"] for each in caught.value.errors()] == [("structured_output",)]
 
-    def test_what_errors_mean_is_added_to_what_is_known(self) -> None:
+    def test_an_error_map_is_added_to_that_of_the_preset(self) -> None:
         assert connection("qwen", error_map={"418": "invalid"}).error_map == {
             "insufficient_quota": "rate_limited",
             "arrearage": "quota",
@@ -94,7 +94,7 @@ class TestWhatAPresetSays:
         }
         assert connection("groq", error_map={"498": "timed_out"}).error_map == {"498": "timed_out"}
 
-    def test_given_settings_override_the_preset(self) -> None:
+    def test_given_values_override_the_preset(self) -> None:
         given = {"base_url": "https://proxy.example/v1", "api_key_env": "MINE", "limit_headers": "generic"}
         made = connection("groq", **given)
         assert {name: getattr(made, name) for name in given} == given
@@ -103,8 +103,8 @@ class TestWhatAPresetSays:
         assert {preset.protocol for preset in PRESETS.values()} <= set(PROTOCOLS)
 
     def test_other_names_lead_to_providers(self) -> None:
-        assert set(ALSO_CALLED.values()) <= set(PROVIDERS)
-        assert not set(ALSO_CALLED) & set(PROVIDERS)
+        assert set(OTHER_NAMES.values()) <= set(PROVIDERS)
+        assert not set(OTHER_NAMES) & set(PROVIDERS)
 
 
 class TestPlaces:
@@ -158,7 +158,7 @@ class TestLanes:
         assert (known.output_factor, known.charge) == (factor, "reserved")
 
     @pytest.mark.parametrize("name", ["ollama", "vllm", "deepseek"])
-    def test_providers_that_limit_concurrency_have_no_rate(self, name: str) -> None:
+    def test_no_rate_is_detected_where_the_provider_limits_calls_in_flight(self, name: str) -> None:
         known = settings(x={"provider": name}).limits_of("x")
         assert known is not None
         assert known.requests_per_minute == 0
@@ -186,7 +186,7 @@ class TestLanes:
         assert limits is not None
         assert limits.model_dump(exclude_unset=True) == {"charge": "reserved"}
 
-    def test_an_unconfigured_lane_has_no_limits(self) -> None:
+    def test_a_lane_without_a_table_has_no_known_limits(self) -> None:
         known = settings(c={"protocol": "openai", "base_url": "https://x/v1"})
         assert known.limits_of("c:m") is None
         assert known.limits_of("python:app:f") is None
@@ -211,9 +211,9 @@ class TestLanes:
     def test_a_protocol_that_one_provider_alone_speaks_has_its_habits(self) -> None:
         made = Connection.model_validate({"protocol": "bedrock", "base_url": "https://b", "region": "r-1"})
         assert made.charges == "reserved"
-        assert set(OF_PROTOCOL.values()) == {name for name in PROVIDERS if name == PRESETS[name].protocol} - {
-            "openai"
-        }
+        assert set(PROVIDER_OF_PROTOCOL.values()) == {
+            name for name in PROVIDERS if name == PRESETS[name].protocol
+        } - {"openai"}
 
 
 class TestMistakes:
@@ -264,7 +264,7 @@ class TestMistakes:
 
     @pytest.mark.parametrize("header", ["Host", "content-length", "Transfer-Encoding"])
     def test_a_header_that_frames_the_request_is_refused(self, header: str) -> None:
-        with pytest.raises(ValidationError, match="whoever sends the request"):
+        with pytest.raises(ValidationError, match="the HTTP client"):
             connection("groq", headers={header: "x"})
 
     @pytest.mark.parametrize("proxy", ["http://me:hunter2@proxy:3128", "http://hunter2@proxy:3128"])
@@ -287,7 +287,7 @@ class TestDocuments:
         for name, row in zip(PROVIDERS, rows, strict=True):
             preset = PRESETS[name]
             assert row["provider"] == preset.title
-            fields = list(preset.places) if preset.base_url else ["base_url"]
+            fields = list(preset.address_fields) if preset.base_url else ["base_url"]
             assert coded(row["write"])[1:] == fields, name
             assert coded(row["key"]) == ([preset.api_key_env] if preset.api_key_env else []), name
             assert row["lanes by"] == ", ".join(preset.lane), name
@@ -298,7 +298,7 @@ class TestDocuments:
         assert sorted(listed) == sorted(PROTOCOLS)
 
     def test_a_configuration_by_names_alone_is_read_from_a_file(self, tmp_path: Any) -> None:
-        named = [name for name in PROVIDERS if PRESETS[name].base_url and not PRESETS[name].places]
+        named = [name for name in PROVIDERS if PRESETS[name].base_url and not PRESETS[name].address_fields]
         file = tmp_path / "fairlane.toml"
         file.write_text("".join(f"[connections.{n}]\nprovider = {json.dumps(n)}\n" for n in named))
         assert list(load_settings(file, {}).connections) == named

@@ -73,7 +73,7 @@ def test_credentials_in_other_places_are_masked(text: str, shown: str) -> None:
 @pytest.mark.parametrize(
     "name", ["api_key", "Authorization", "x-api-key", "password", "redis_password", "Cookie"]
 )
-def test_a_field_with_a_telling_name_is_masked_whole(name: str) -> None:
+def test_a_field_with_a_secret_name_is_masked_whole(name: str) -> None:
     assert mask_value(name, "sk-123") == MASK
     assert mask_value("request", {"headers": [{name: "sk-123"}]}) == {"headers": [{name: MASK}]}
 

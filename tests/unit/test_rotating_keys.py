@@ -325,7 +325,7 @@ def test_a_command_may_print_json_with_the_token_s_end(
         (printing(f"please log in {NEW}"), "no HTTP header can carry"),
     ],
 )
-def test_a_command_that_gives_no_key_is_named_and_what_it_printed_is_not(
+def test_the_error_of_a_command_without_a_key_names_it_and_hides_its_output(
     command: list[str], said: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(CredentialError) as caught:
@@ -408,9 +408,9 @@ def test_a_call_s_rejection_is_free_only_if_another_key_is_in_force(steps: list[
 @pytest.mark.parametrize(
     ("fields", "field", "said"),
     [
-        ('api_key_file = "sk-secret"', "api_key_file", "whole path"),
-        ('api_key_env = "K"\napi_key_file = "/k"', "api_key_file", "stands beside api_key_env"),
-        ('api_key_file = "/k"\napi_key_command = ["a"]', "api_key_command", "stands beside api_key_file"),
+        ('api_key_file = "sk-secret"', "api_key_file", "absolute path"),
+        ('api_key_env = "K"\napi_key_file = "/k"', "api_key_file", "conflicts with api_key_env"),
+        ('api_key_file = "/k"\napi_key_command = ["a"]', "api_key_command", "conflicts with api_key_file"),
         ('auth = "none"\napi_key_file = "/k"', "api_key_file", "is not read with auth = 'none'"),
         ('auth = "google"\napi_key_file = "/k"', "api_key_file", "GOOGLE_APPLICATION_CREDENTIALS"),
         ('api_key_command = "az account"', "api_key_command", "must be a list"),

@@ -238,7 +238,7 @@ class TestVariables:
         settings = load_settings(write(f"{WHOLE}\n{in_file}"), environ)
         assert settings.connections["OpenAI"].headers == (expected or {"OpenAI-Project": "p-2"})
 
-    def test_what_errors_mean_may_be_said_by_variables(self, write: Write) -> None:
+    def test_an_error_map_may_come_from_variables(self, write: Write) -> None:
         environ = {
             "FAIRLANE_CONNECTIONS__OPENAI__ERROR_MAP__SLOW_DOWN": "overloaded",
             "FAIRLANE_CONNECTIONS__OPENAI__ERROR_MAP__418": "permanent",

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane import SubmissionError, criterion, numeric_match, similarity
-from fairlane.cli.runs.submitting.assignments import OF_THEIR_OWN, OPTIONS, read_options
+from fairlane.cli.runs.submitting.assignments import OPTIONS, OWN_OPTIONS, read_options
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.client.submitting.submission import build_spec
 from fairlane.core.errors import ConfigurationError
@@ -73,15 +73,15 @@ def test_a_wrong_evaluator_has_a_remedy(build: Any, remedy: str) -> None:
 
 
 def test_every_argument_of_submit_is_an_option_or_has_one_of_its_own() -> None:
-    assert OPTIONS | OF_THEIR_OWN.keys() >= SubmitOptions.__annotations__.keys()
-    assert not OPTIONS & OF_THEIR_OWN.keys()
+    assert OPTIONS | OWN_OPTIONS.keys() >= SubmitOptions.__annotations__.keys()
+    assert not OPTIONS & OWN_OPTIONS.keys()
 
 
-@pytest.mark.parametrize("name", sorted(OF_THEIR_OWN))
-def test_a_value_with_its_own_option_is_refused_with_that_option(name: str) -> None:
+@pytest.mark.parametrize("name", sorted(OWN_OPTIONS))
+def test_an_argument_with_its_own_option_is_refused_with_that_option(name: str) -> None:
     with pytest.raises(SubmissionError) as caught:
         read_options([f"{name}=1"])
-    assert f"Write {OF_THEIR_OWN[name]}." in str(caught.value)
+    assert f"Write {OWN_OPTIONS[name]}." in str(caught.value)
 
 
 def test_a_misspelt_option_is_compared_with_all_arguments() -> None:

@@ -88,7 +88,7 @@ def test_a_budget_that_calls_in_flight_hold_says_how_much(asked: Asked) -> None:
     assert len(asked.d.take(asked.ref)) == 2
     assert asked.why().sentence == (
         "team budget of 250 tokens a month on sim:fast is used up until 1 December, 00:00 UTC: "
-        "200 tokens are used or held by calls in flight, and the next may exceed it"
+        "200 tokens are used or reserved, and the next call may exceed it"
     )
 
 
@@ -121,7 +121,7 @@ def test_a_call_larger_than_the_whole_budget_is_reported_so(asked: Asked) -> Non
     assert asked.why().sentence == words
 
 
-def test_nothing_is_said_of_a_budget_that_leaves_room(asked: Asked) -> None:
+def test_a_budget_that_leaves_room_is_not_mentioned(asked: Asked) -> None:
     asked.budgets.set("search", "day", {"requests": 100, "usd": 1})
     assert asked.why().constraint == "nothing"
 

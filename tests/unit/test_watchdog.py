@@ -20,11 +20,11 @@ SCRIPT = """
 import sys, threading, time
 from fairlane.config.sections import LogSettings
 from fairlane.telemetry import watchdog
-from fairlane.telemetry.log_stream import own_streams
+from fairlane.telemetry.log_stream import install_log_streams
 from fairlane.telemetry.logs import configure_logging
 
 watchdog.LOOK_S, watchdog.STUCK_LOOKS = 0.02, 50
-own_streams()
+install_log_streams()
 configure_logging(LogSettings(), "me")
 turned = time.monotonic()
 watchdog.Watchdog(lambda: time.monotonic() - turned).start()
@@ -67,7 +67,7 @@ def test_a_loop_that_has_not_begun_ends_nothing() -> None:
     assert not any(looks([None] * (STUCK_LOOKS * 2)))
 
 
-def test_one_long_silence_in_which_nobody_looked_ends_nothing() -> None:
+def test_one_long_silence_without_looks_ends_nothing() -> None:
     assert not any(looks([0.5, 100_000.0, 0.2, 0.9] * STUCK_LOOKS))
 
 

@@ -95,7 +95,7 @@ def _set(d: Deployment, field: str, value: str) -> None:
         (lambda d: _set(d, "circuit", "half-open"), "blocked", "probing", "one call tests whether"),
     ],
 )
-def test_a_shut_lane_that_no_time_opens_has_no_eta(
+def test_a_lane_that_no_time_opens_has_no_eta(
     asked: Asked, act: Any, state: str, constraint: str, words: str
 ) -> None:
     asked.d.queued_lane(jobs=3)
@@ -129,7 +129,7 @@ def test_a_retry_after_is_reported_with_its_end(asked: Asked) -> None:
     assert eta_s >= 60 * 60
 
 
-def test_a_held_lane_says_what_its_provider_said(asked: Asked) -> None:
+def test_a_held_lane_shows_the_providers_words(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=61, requests_per_minute=60)
     (attempt,) = d.start(ref)
@@ -285,7 +285,7 @@ def test_a_run_that_is_not_admitted_waits_for_that(asked: Asked) -> None:
     assert asked.why(f"{ref.run}/2").constraint == "admission"
 
 
-def test_a_run_that_no_scheduler_admits_is_announced_again_by_whoever_asks(asked: Asked) -> None:
+def test_why_announces_a_run_again_that_no_scheduler_admits(asked: Asked) -> None:
     from tests.support.deployment import make_spec
 
     d = asked.d
@@ -440,7 +440,7 @@ def test_an_unfed_item_is_explained_with_the_jobs_before_it(asked: Asked) -> Non
     d.take(ref)
     found = asked.why("r1/59")
     assert (found.constraint, found.position, found.ahead) == ("feeding", None, 9 + 49)
-    assert found.sentence.startswith("item 59 is not handed out yet: 49 items go before it; ")
+    assert found.sentence.startswith("item 59 is not fed yet: 49 items are fed before it; ")
     assert asked.eta_s("r1/59") == pytest.approx(59, abs=1)
 
 
@@ -515,14 +515,14 @@ def test_a_rejected_lane_tests_whether_it_opens(asked: Asked) -> None:
     assert "one call tests whether" in found.sentence
 
 
-def test_a_learned_rate_is_said_to_be_about(asked: Asked) -> None:
+def test_a_learned_rate_is_shown_as_approximate(asked: Asked) -> None:
     d = asked.d
     ref = d.queued_lane(jobs=100, requests_per_minute=None)
     d.take(ref)
     assert asked.why(LANE).sentence.endswith("about 600 requests/min, still probing")
     for fields, words in (
         ({"requests_est": "300", "requests_age_ms": "0", "requests_var": "9"}, "learned from 429s"),
-        ({"requests_reported": "120"}, "about 120 requests/min, by its headers"),
+        ({"requests_reported": "120"}, "about 120 requests/min, from its headers"),
     ):
         d.redis.hset(d.keys.lane(LANE), mapping=fields)
         assert asked.why(LANE).sentence.endswith(words)
@@ -574,7 +574,7 @@ def test_a_run_whose_connection_the_scheduler_lacks_says_so(
     assert found.constraint == "feeding"
     assert f"the scheduler that leads has no connection 'gone'{have}: its items wait" in found.sentence
     Scopes(d.redis, d.keys).publish({"gone": {"protocol": "openai"}})
-    assert "about to be handed out" in asked.why(ref.run).sentence
+    assert "about to be fed" in asked.why(ref.run).sentence
 
 
 def test_an_estimate_offers_its_documented_fields_alone() -> None:

@@ -48,7 +48,7 @@ class Asked:
         feed: int | None = None,
         **bounds: Any,
     ) -> RunRef:
-        """A run that is admitted, and ``feed`` of its items handed out (all, if left out)."""
+        """A run that is admitted, and ``feed`` of its items fed (all, if left out)."""
         settings = Settings.model_validate({"prices": prices or {}, "scheduler": {"max_concurrent": cap}})
         spec = make_spec("search", "r1", rows, judges, self.d.now_ms).model_copy(
             update={"bounds": Bounds(**bounds), "order": order or Order()}
@@ -232,7 +232,7 @@ def test_a_budget_of_tokens_is_reported_with_its_use(asked: Asked) -> None:
     assert asked.grant(ref) == 2
     constraint, words = announced(asked.why())
     assert constraint == "budget"
-    assert words.startswith("200 of the run's budget of 250 tokens are used or held by calls in flight")
+    assert words.startswith("200 of the run's budget of 250 tokens are used or reserved")
 
 
 def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
@@ -246,8 +246,8 @@ def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
 def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:
     ref = asked.run(rows=5, judges=1, order=Order(serial=True), feed=1)
     (attempt,) = asked.d.start(ref)
-    words = "its items go one at a time: 4 more wait for item 0"
-    assert announced(asked.why("r1/3")) == ("serial", f"item 3 is not handed out yet: {words}")
+    words = "its items run one at a time: 4 more wait for item 0"
+    assert announced(asked.why("r1/3")) == ("serial", f"item 3 is not fed yet: {words}")
     asked.d.finish(attempt, follow=[ReadyJob(entry(attempt.job + 1, 10, 1), JUDGES)])
     (part, judge) = asked.why().lanes
     assert (part.constraint, part.sentence) == ("serial", words)
@@ -264,10 +264,10 @@ def test_a_turn_waits_for_those_before_it(asked: Asked) -> None:
     assert [traces.unfed_before(item) for item in (0, 1, 2, 3, 9, 11, 12, 18, 19)] == [
         None, 0, 1, None, 7, None, 9, 14, 15,
     ]  # fmt: skip
-    words = "the turns of a conversation go one at a time: 16 more wait for the turns before theirs"
+    words = "the turns of a conversation run one at a time: 16 more wait for the turns before theirs"
     found = announced(asked.why("r1/12"))
     assert found[0] == "serial"
-    assert found[1].startswith(f"item 12 is not handed out yet: {words}")
+    assert found[1].startswith(f"item 12 is not fed yet: {words}")
     assert asked.why().lanes[0].unfed == 16
 
 
@@ -275,15 +275,15 @@ def test_items_that_go_first_are_waited_for_until_all_have_gone(asked: Asked) ->
     ref = asked.run(rows=4, order=Order(serial_field="first"), feed=0)
     d = asked.d
     d.runs.feed(ref, d.epoch, 0, 2, {TASKS: [entry(1, 10)]}, [], d.now_ms, handed=1)
-    words = "its items go one at a time: 3 more wait for item 1"
-    assert announced(asked.why("r1/0")) == ("serial", f"item 0 is not handed out yet: {words}")
+    words = "its items run one at a time: 3 more wait for item 1"
+    assert announced(asked.why("r1/0")) == ("serial", f"item 0 is not fed yet: {words}")
     (attempt,) = d.start(ref)
     d.finish(attempt)
     d.runs.feed(ref, d.epoch, 2, 4, {}, [], d.now_ms, handed=0)
     d.runs.feed(ref, d.epoch, 4, 5, {TASKS: [entry(0, 10)]}, [], d.now_ms, handed=1)
     assert asked.why().lanes[0].unfed == 2
     found = asked.why("r1/2")
-    assert (found.constraint, "1 items go before it" in found.sentence) == ("feeding", True)
+    assert (found.constraint, "1 items are fed before it" in found.sentence) == ("feeding", True)
     assert asked.why("r1/0").position == 1
 
 
@@ -317,7 +317,7 @@ def test_a_run_that_ended_before_its_time_says_why(
     assert asked.why("r1/0").constraint == "done"
 
 
-def test_a_lane_that_is_shut_comes_before_a_runs_own_bounds(asked: Asked) -> None:
+def test_a_blocked_lane_comes_before_a_runs_own_bounds(asked: Asked) -> None:
     ref = asked.run(max_concurrent=3)
     asked.grant(ref)
     asked.d.lanes.pause(TASKS)
@@ -379,7 +379,7 @@ def test_a_criterion_waits_for_the_call_that_asks_for_all_at_once(asked: Asked) 
     found = asked.why("r1/0/style.c1")
     assert (found.constraint, found.sentence.partition(":")[0]) == (
         "task",
-        "it is asked alone only for what the answer to all of them lacks",
+        "it gets a call of its own only if the answer to all of them lacks it",
     )
 
 
@@ -390,7 +390,7 @@ def test_given_outputs_are_evaluated_without_a_task_to_wait_for(asked: Asked) ->
     )
     ref = d.upload(spec)
     d.runs.admit(Plan(spec=spec, eval_lanes=(JUDGES,)), d.epoch, d.now_ms)
-    assert announced(asked.why()) == ("feeding", "its next items are about to be handed out")
+    assert announced(asked.why()) == ("feeding", "its next items are about to be fed")
     over = [RecordedJob(0, "given", '{"s":"succeeded"}', "")]  # type: ignore[arg-type]
     d.runs.feed(ref, d.epoch, 0, 1, {JUDGES: [entry(1, 10)]}, over, d.now_ms)
     assert asked.why("r1/0/1").position == 1
@@ -421,7 +421,7 @@ def test_a_paused_run_says_so_for_all_of_it_and_for_each_job(asked: Asked) -> No
     assert asked.why(TASKS).constraint == "run_paused"
 
 
-def test_a_paused_run_keeps_nobody_waiting(asked: Asked) -> None:
+def test_no_job_waits_for_a_paused_run(asked: Asked) -> None:
     ref = asked.run(rows=50)
     other = asked.d.submit(run="r2", rows=5)
     asked.d.feed(other, 5)
@@ -435,7 +435,7 @@ def test_every_bound_is_described() -> None:
     script = re.findall(r"return '(\w+)',", LUA.read_text(encoding="utf-8"))
     described = {
         code
-        for row in table(ROOT / "docs" / "constraints.md", "bound", "holds back")
+        for row in table(ROOT / "docs" / "constraints.md", "bound", "delays")
         for code in coded(row["bound"])
     }
     elsewhere = {"task_rate", "eval_rate", "serial", "team_share", "request_refused", "model", "first_calls"}

@@ -67,7 +67,7 @@ def test_a_lane_of_which_the_rest_is_kept_says_so(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("most", [0.5, 1.0])
-def test_nothing_is_said_of_a_share_that_leaves_room(real_redis: Redis, most: float) -> None:
+def test_a_share_that_leaves_room_is_not_mentioned(real_redis: Redis, most: float) -> None:
     asked = Asked(real_redis, requests_per_minute=0, max_concurrency=100)
     asked.ask(most=most)
     assert asked.why().constraint not in ("team_share", "reserved")

@@ -113,7 +113,7 @@ def test_a_log_of_json_has_no_banner_and_is_set_up_before_celery_warns(
         def start(self) -> None:
             done.append("started")
 
-    monkeypatch.setattr(process_module, "own_streams", lambda: None)
+    monkeypatch.setattr(process_module, "install_log_streams", lambda: None)
     monkeypatch.setattr(process_module, "configure_logging", lambda log, _: done.append(log.format))
     made = process(form)
     monkeypatch.setattr(made.app, "Worker", Worker)

@@ -21,7 +21,7 @@ from redis.exceptions import RedisError
 
 from fairlane.broker.bundle import READS_BUNDLES
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.connections.lane_identity import server_digests
 from fairlane.config.environment import process_environment
 from fairlane.config.sections import TracingSettings
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -267,7 +267,7 @@ class Engine:
             rng=random.Random(),
             observers=(self._metrics, *self._spans),
             children=children,
-            servers=servers_of(settings.connections),
+            servers=server_digests(settings.connections),
             denied=denied,
         )
         unusable = {

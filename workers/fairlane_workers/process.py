@@ -22,7 +22,7 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.telemetry.log_stream import drain_streams, own_streams
+from fairlane.telemetry.log_stream import drain_streams, install_log_streams
 from fairlane.telemetry.logs import configure_logging, get_logger
 from fairlane_workers.engine import Engine
 from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
@@ -125,7 +125,7 @@ class WorkerProcess:
         if self._logging_is_set:
             return
         self._logging_is_set = True
-        own_streams()
+        install_log_streams()
         configure_logging(self._settings.log, self.engine.name)
 
     def _start(self, instance: Any, **_: Any) -> None:

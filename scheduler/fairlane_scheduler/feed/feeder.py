@@ -84,7 +84,7 @@ class Feeder:
         self._hold_after = settings.sandbox.hold_after
         self._cut_off = Counter[RunRef]()
         self._unconnected: dict[RunRef, str] = {}
-        self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
+        self._throttle = TeamThrottle(COSTLY_MS, clock.cpu_ms)
         self._last_ms: dict[RunRef, int] = {}
         self._paused_until_ms: dict[RunRef, int] = {}
         self._first: RunRef | None = None  # the run at which the last tick ran out of time

@@ -54,7 +54,7 @@ class Receiver:
         self._clock = clock
         self._configured = teams
         self._decided = decided
-        self._throttle = TeamThrottle(COSTLY_MS, clock.worked_ms)
+        self._throttle = TeamThrottle(COSTLY_MS, clock.cpu_ms)
         self._waiting: dict[str, None] = {}
         self._awaited_ms: dict[str, int] = {}  # by team: when to look again for what a child compiles
         self._known: set[str] = set()

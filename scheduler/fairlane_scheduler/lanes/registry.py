@@ -4,7 +4,7 @@ import difflib
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 
-from fairlane.config.connections.lane_identity import servers_of
+from fairlane.config.connections.lane_identity import server_digests
 from fairlane.config.settings import Settings
 from fairlane.core.errors import UnknownModel
 from fairlane.core.events import Event
@@ -59,7 +59,7 @@ class LaneRegistry:
         self._connections = settings.connections
         self._configured = settings.lanes
         self._limits_of = settings.limits_of
-        self.servers = servers_of(settings.connections)
+        self.servers = server_digests(settings.connections)
         """What each connection calls."""
         self._known: set[str] = set()
         self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention

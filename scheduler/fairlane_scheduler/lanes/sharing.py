@@ -7,10 +7,10 @@ from typing import Any
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.lane_identity import (
     ANY_MODEL,
-    credentials_by_variable,
+    credentials_by_connection,
     lane_identity,
+    lane_owners,
     lane_under,
-    share_lanes,
 )
 from fairlane.core.events import Event
 from fairlane.model.lane import endpoint_id
@@ -134,7 +134,7 @@ class LaneSharing:
         before, connections = self._saved, self._connections
         scopes = {name: _informed(before.get(name, Scope(name)), name, workers) for name in connections}
         reported = {name: each.credential for name, each in scopes.items() if each.credential}
-        fingerprints = credentials_by_variable(connections, reported)
+        fingerprints = credentials_by_connection(connections, reported)
         identities = {
             name: lane_identity(each, ANY_MODEL, fingerprints[name]) for name, each in connections.items()
         }
@@ -148,7 +148,7 @@ class LaneSharing:
                 holders[one] or not (one in reported or other in reported)
             )
 
-        shared = share_lanes(identities, _owners(before), may_join)
+        shared = lane_owners(identities, _owners(before), may_join)
         return {name: _placed(each, name, shared[name], now_ms) for name, each in scopes.items()}
 
 

@@ -1,4 +1,4 @@
-"""The commands of ``fairlane``: listed without loading them, loaded when used.
+"""Lists the commands of ``fairlane`` without importing them, and imports the one that is used.
 
 A distribution adds commands by an entry point in group ``fairlane.commands`` that names a tuple of `Command`.
 """
@@ -60,7 +60,7 @@ class Command:
 def commands(
     panel: str, room: str, summaries: Mapping[str, str], modules: Mapping[str, str] = MappingProxyType({})
 ) -> tuple[Command, ...]:
-    """Commands of one panel, each with its summary. ``modules``: those not in the file of their own name."""
+    """Commands of one panel by summary. ``modules``: a command's module, where its name differs."""
     return tuple(
         Command(name, panel, summary, f"{room}.{modules.get(name, name)}")
         for name, summary in summaries.items()
@@ -90,7 +90,7 @@ def find_commands() -> dict[str, Command]:
 
 
 def is_installed(module: str) -> bool:
-    """Whether the module is there: an extra's, or one of ours that the production image leaves out."""
+    """Whether a module can be imported: extras may be missing, and the production image lacks some rooms."""
     try:
         return find_spec(module) is not None
     except ModuleNotFoundError:

@@ -18,8 +18,8 @@ from fairlane.cli.output import complain, say
 from fairlane.core.errors import ConfigurationError, FairlaneError, SubmissionError, TemplateError
 
 FAILED, MISUSED = 1, 2
-UNHEARD = 3
-"""Signals that nobody has looked at: the last of them ends the process as if nobody had caught it."""
+INSISTENT_SIGNALS = 3
+"""So many signals without a check between them end the process, as an uncaught signal does."""
 
 BY_SIGNAL = 128  # added to a signal's number, as shells do
 
@@ -37,11 +37,11 @@ class Interrupted(KeyboardInterrupt):
 
 @contextmanager
 def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
-    """Inside the block these signals are noted, and what is yielded raises `Interrupted` if one has come.
+    """Record these signals inside the block. Yields a function that raises `Interrupted` once one has come.
 
-    It is to be called during every wait. A handler that raises by itself may do so inside a destructor: there
-    Python prints the exception and continues. A user who insists while nothing looks, because a read hangs,
-    ends the process as it stands.
+    Call it during every wait. A handler that raised by itself might do so inside a destructor, where Python
+    prints the exception and continues. `INSISTENT_SIGNALS` without a call, as in a read that hangs, end the
+    process.
     """
     noted: list[int] = []
 
@@ -53,7 +53,7 @@ def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
 
     def note(number: int, _: FrameType | None) -> None:
         noted.append(number)
-        if len(noted) >= UNHEARD:
+        if len(noted) >= INSISTENT_SIGNALS:
             signal.signal(number, signal.SIG_DFL)
             signal.raise_signal(number)
 
@@ -67,7 +67,7 @@ def interruptible(*numbers: int) -> Iterator[Callable[[], None]]:
 
 @contextmanager
 def terminable() -> Iterator[None]:
-    """Inside the block SIGTERM ends the process as Ctrl-C does: files half written go, and so on."""
+    """Inside the block SIGTERM raises `Interrupted`, so that cleanup runs as after Ctrl-C."""
 
     def end(number: int, _: FrameType | None) -> None:
         raise Interrupted(number)
@@ -98,7 +98,7 @@ class CarefulGroup(TyperGroup):
 
 @contextmanager
 def after(change: str) -> Iterator[None]:
-    """The rest of a command that has changed something: if it fails, standard error names the change."""
+    """Wrap the rest of a command that has made a change: if it fails, standard error names ``change``."""
     try:
         yield
         sys.stdout.flush()
@@ -112,7 +112,7 @@ def after(change: str) -> Iterator[None]:
 
 @contextmanager
 def written_below(folder: Path) -> Iterator[None]:
-    """A block that writes files below ``folder``: an error of a full or read-only disk names it."""
+    """Wrap a block that writes files below ``folder``: the error of a full or read-only disk names it."""
     try:
         yield
     except OSError as error:
@@ -122,7 +122,7 @@ def written_below(folder: Path) -> Iterator[None]:
 
 
 def exit_code_of(error: BaseException) -> int:
-    """1 for what failed, 2 for what was asked wrongly, 128 and the number for signals."""
+    """1 for a failure, 2 for wrong usage, 128 plus the signal's number for a signal."""
     match error:
         case Interrupted():
             return BY_SIGNAL + error.number
@@ -135,15 +135,15 @@ def exit_code_of(error: BaseException) -> int:
 
 
 def describe(error: BaseException) -> str:
-    """The message for the person at the terminal."""
-    if isinstance(error, FileNotFoundError) and error.filename is None and _is_nowhere():
+    """The error message that the command prints."""
+    if isinstance(error, FileNotFoundError) and error.filename is None and _is_working_directory_gone():
         return "the working directory is gone: change to one that is there"
     if isinstance(error, OSError) and not isinstance(error, FairlaneError) and error.strerror:
         return f"{error.filename}: {error.strerror}" if error.filename else error.strerror
     return str(error) or type(error).__name__
 
 
-def _is_nowhere() -> bool:
+def _is_working_directory_gone() -> bool:
     try:
         Path.cwd()
     except FileNotFoundError:

@@ -1,4 +1,4 @@
-"""The options every command takes, before its name or after it, and the settings they lead to."""
+"""The options that every command takes, before or after its name, and the settings that result."""
 
 from __future__ import annotations
 
@@ -26,10 +26,12 @@ R = TypeVar("R")
 
 ConfigOption = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="Settings; else FAIRLANE_CONFIG, else ./fairlane.toml."),
+    typer.Option(
+        "--config", metavar="FILE", help="Settings. Default: FAIRLANE_CONFIG, else ./fairlane.toml."
+    ),
 ]
 RedisOption = Annotated[
-    str | None, typer.Option("--redis", metavar="URL", help="Redis to use, whatever the settings say.")
+    str | None, typer.Option("--redis", metavar="URL", help="Redis to use, instead of the configured one.")
 ]
 TeamOption = Annotated[str | None, typer.Option("--team", metavar="NAME", help="The team to act for.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
@@ -57,19 +59,19 @@ def read_limit(option: str, written: str, remedy: str, problem: str = "is no num
 
 @dataclass(frozen=True, slots=True)
 class Invocation:
-    """What was said on the command line about settings; ``None`` where nothing was."""
+    """The options of a command line that select settings; ``None`` for one that is not given."""
 
     config: Path | None = None
     redis: str | None = None
     team: str | None = None
-    _said: set[str] = field(default_factory=set, compare=False, repr=False)
+    _warned: set[str] = field(default_factory=set, compare=False, repr=False)
 
     def or_else(self, other: Invocation) -> Invocation:
-        """This, with the gaps filled from ``other``."""
+        """These options, completed by those of ``other``."""
         return Invocation(self.config or other.config, self.redis or other.redis, self.team or other.team)
 
     def settings(self, **overrides: Any) -> Settings:
-        """Load the settings in force, and print what of the environment is ignored, once.
+        """Load the settings in force, and print each warning about ignored variables once.
 
         Raises `ConfigurationError`.
         """
@@ -83,12 +85,12 @@ class Invocation:
                 return load_settings(self.config, redis=redis, team=self.team, **overrides)
             finally:
                 for words in dict.fromkeys(str(each.message) for each in caught):
-                    if words not in self._said:
-                        self._said.add(words)
+                    if words not in self._warned:
+                        self._warned.add(words)
                         say(f"warning: {words}")
 
     def layers(self) -> tuple[Layer, ...]:
-        """Where the settings in force come from, the place that wins first. Raises `ConfigurationError`."""
+        """The sources of the settings in force, highest precedence first. Raises `ConfigurationError`."""
         from fairlane.config.loader import read_layers
 
         redis = {"url": self.redis} if self.redis else None
@@ -96,7 +98,7 @@ class Invocation:
 
     @contextmanager
     def deployment(self) -> Iterator[Deployment]:
-        """Connect to the deployment of the settings in force and sign changes as this user.
+        """Connect to the deployment of the settings in force; the audit log names this user for changes.
 
         Raises `ConfigurationError`, and `StoreUnavailable` also for failures inside the block.
         """
@@ -124,11 +126,11 @@ class Invocation:
 
 
 def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
-    """Give a command ``--config``, ``--redis`` and ``--team``; it gets them first, as an `Invocation`.
+    """Add ``--config``, ``--redis`` and ``--team`` to a command. Its first argument is their `Invocation`.
 
     Options after the command's name win over those before it. The callback of a group of commands runs only
-    where no command of the group follows. A parameter whose type is a dataclass is an option for each field,
-    whose docstring is its help.
+    if no command of the group follows. A parameter of a dataclass type becomes one option for each field,
+    with the field's docstring as help.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
     bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}

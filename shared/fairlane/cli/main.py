@@ -42,7 +42,7 @@ def fairlane(
         bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version.")
     ] = False,
 ) -> None:
-    """Keep the options that stand before the name of a command."""
+    """Keep the options before the name of a command."""
     ctx.obj = Invocation(config, redis, team)
 
 
@@ -68,7 +68,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning as this command's own words: no user looks for the line of code."""
+    """Print a warning's message alone: users do not look for the line of code."""
     say(str(message))
 
 
@@ -76,10 +76,9 @@ _STREAMS = (("stdin", "r"), ("stdout", "w"), ("stderr", "w"))
 
 
 def prepare_streams() -> None:
-    """Put the null device in place of closed streams, and have output take texts that its locale lacks.
+    """Open closed streams on the null device, and let output take characters that the locale lacks.
 
-    A pipe or a file gets UTF-8, as JSON demands. A terminal keeps its encoding, and shows other characters by
-    their numbers.
+    A pipe or a file gets UTF-8, as JSON demands. A terminal keeps its encoding and shows others as escapes.
     """
     for descriptor, (name, mode) in enumerate(_STREAMS):
         _occupy(descriptor)
@@ -110,7 +109,7 @@ def finish_streams(code: int) -> int:
 
 
 def _occupy(descriptor: int) -> None:
-    """Keep a closed descriptor from becoming a socket's, here and in a program that takes our place."""
+    """Open a closed descriptor on the null device, so that no socket gets it, here or after `exec`."""
     try:
         os.fstat(descriptor)
     except OSError:
@@ -118,5 +117,5 @@ def _occupy(descriptor: int) -> None:
 
 
 def _discard(descriptor: int) -> None:
-    """Discard buffered output that nobody can have, so that the exit raises no error."""
+    """Discard buffered output that cannot be written, so that the exit raises no error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), descriptor)

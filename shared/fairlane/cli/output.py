@@ -1,7 +1,7 @@
 """Prints messages on standard error and results on standard output, and formats times.
 
-Here text becomes terminal text: whatever is printed passes `visible`, so that what a team or a provider wrote
-steers no terminal. A message also passes `mask_text`: no error that quotes a URL shows its password.
+All output passes `visible`, so that no text of a team or a provider controls the terminal. A message also
+passes `mask_text`: no error that quotes a URL shows its password.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 UNBOUNDED_WIDTH = 1000
-"""Columns where nobody watches: what reads a pipe gets every row on one line."""
+"""Columns of output that goes to no terminal: each row is one line."""
 
 _LAST_S = datetime(9999, 12, 31, tzinfo=UTC).timestamp()
-"""The last time that is shown, in seconds since 1970. A day later, Python's calendar may have ended."""
+"""Seconds since 1970; later times are shown as this one. A day later, Python's calendar may have ended."""
 
 
 def say(message: str) -> None:
     """Print a message on standard error; standard output is for a command's result."""
     from rich.text import Text
 
-    _tell(Text(visible(mask_text(message))))
+    _print_message(Text(visible(mask_text(message))))
 
 
 def complain(message: str) -> None:
     """Print an error message on standard error."""
     from rich.text import Text
 
-    _tell(Text.assemble(("error: ", "bold red"), visible(mask_text(message))))
+    _print_message(Text.assemble(("error: ", "bold red"), visible(mask_text(message))))
 
 
 def print_line(text: str) -> None:
@@ -74,7 +74,7 @@ def print_json_line(data: Any) -> None:
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, apart: bool = False) -> None:
-    """A table on standard output; one that stands ``apart`` follows an empty line.
+    """Print a table on standard output, ``apart`` with an empty line before it.
 
     Columns whose title begins with ``>`` are aligned right; the others wrap in a narrow terminal.
     """
@@ -113,7 +113,7 @@ def print_rows(rows: Iterable[Sequence[object]]) -> None:
 
 
 class _LinesOut:
-    """Standard output for JSON lines where somebody reads them."""
+    """Standard output for JSON lines on a terminal."""
 
     def write(self, text: str) -> int:
         """Write some of them."""
@@ -132,7 +132,7 @@ def bytes_out() -> BinaryIO:
 
 
 class _VisibleOut(io.RawIOBase):
-    """Standard output where somebody reads it."""
+    """Standard output on a terminal."""
 
     def writable(self) -> bool:
         """Yes."""
@@ -146,12 +146,12 @@ class _VisibleOut(io.RawIOBase):
 
 
 def clip(text: str, most: int) -> str:
-    """At most that many characters of a text, and a sign where some are missing."""
+    """At most ``most`` characters of a text, the last of them "…" where some are missing."""
     return text if len(text) <= most else f"{text[: most - 1]}…"
 
 
 def iso(at_ms: int | None) -> str | None:
-    """``"2026-01-31T08:05:00.123Z"``; ``None`` stays what it is. A later one is the last of 9999."""
+    """``"2026-01-31T08:05:00.123Z"``; ``None`` for ``None``. Times after 9999 become its last day."""
     if at_ms is None:
         return None
     at = _moment(at_ms)
@@ -159,7 +159,7 @@ def iso(at_ms: int | None) -> str | None:
 
 
 def _moment(at_ms: float) -> datetime:
-    """A time, in milliseconds since 1970; a later one than the last is the last."""
+    """A time in milliseconds since 1970, `_LAST_S` at most."""
     return datetime.fromtimestamp(min(at_ms / 1000, _LAST_S), UTC)
 
 
@@ -216,8 +216,8 @@ def _show(table: Table) -> None:
     sys.stdout.flush()
 
 
-def _tell(text: Text) -> None:
-    """Print on standard error. What a command does is not undone, nor its result lost, if that is full."""
+def _print_message(text: Text) -> None:
+    """Print on standard error. A full disk there neither undoes what a command did nor loses its result."""
     from rich.console import Console
 
     # A new one each time: tests and pagers replace sys.stderr.

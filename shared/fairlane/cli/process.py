@@ -1,4 +1,4 @@
-"""Commands that become one role's process, and what they share: ``fairlane scheduler`` and ``worker``."""
+"""``fairlane scheduler`` and ``worker``: commands that replace their process with a role's."""
 
 import os
 import sys
@@ -21,20 +21,20 @@ app = typer.Typer()
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]
 ReadyFileOption = Annotated[
     Path | None,
-    typer.Option("--ready-file", metavar="FILE", help="Written once the process is ready for work."),
+    typer.Option("--ready-file", metavar="FILE", help="File to write once the process is ready for work."),
 ]
 
 
-def become(module: str, arguments: list[str], changes: Mapping[str, str]) -> NoReturn:
-    """Replace this process with ``python -m module``: same number, same parent, nothing in between."""
+def exec_module(module: str, arguments: list[str], changes: Mapping[str, str]) -> NoReturn:
+    """Replace this process with ``python -m module``; pid and parent stay the same."""
     sys.stdout.flush()
     sys.stderr.flush()
-    # -P as for a console script: what lies in the working directory is no module of ours.
+    # -P as for a console script: no file of the working directory hides a module.
     os.execve(sys.executable, [sys.executable, "-P", "-m", module, *arguments], child_environment(changes))  # noqa: S606
 
 
-def stated(**options: object) -> list[str]:
-    """Those options that were given, as arguments: ``ready_file=x`` → ``--ready-file x``."""
+def to_arguments(**options: object) -> list[str]:
+    """The options that are not ``None``, as arguments: ``ready_file=x`` → ``--ready-file x``."""
     given = (
         (f"--{name.replace('_', '-')}", str(value)) for name, value in options.items() if value is not None
     )
@@ -44,7 +44,7 @@ def stated(**options: object) -> list[str]:
 def require_ready(invocation: Invocation) -> None:
     """Check settings and the certificates of Redis and broker before the role starts.
 
-    Raises `ConfigurationError`; ends with the code of wrong settings where Redis or broker cannot be used.
+    Raises `ConfigurationError`; ends with code 2 if Redis or the broker cannot be used.
     """
     settings = invocation.settings()
     try:
@@ -59,7 +59,9 @@ def require_ready(invocation: Invocation) -> None:
 def scheduler(invocation: Invocation, name: NameOption = None, ready_file: ReadyFileOption = None) -> None:
     """Run a scheduler: one leads, others stand by."""
     require_ready(invocation)
-    become("fairlane_scheduler", stated(name=name, ready_file=ready_file), invocation.environment())
+    exec_module(
+        "fairlane_scheduler", to_arguments(name=name, ready_file=ready_file), invocation.environment()
+    )
 
 
 @app.command()
@@ -77,5 +79,5 @@ def worker(
 ) -> None:
     """Run a worker."""
     require_ready(invocation)
-    arguments = stated(slots=slots, lanes=lanes, name=name, ready_file=ready_file)
-    become("fairlane_workers", arguments, invocation.environment())
+    arguments = to_arguments(slots=slots, lanes=lanes, name=name, ready_file=ready_file)
+    exec_module("fairlane_workers", arguments, invocation.environment())

@@ -1,4 +1,4 @@
-"""The environment with the file ``.env`` below it, and its ``FAIRLANE_*`` variables as settings."""
+"""Reads the environment, completed by the file ``.env``, and its ``FAIRLANE_*`` variables as settings."""
 
 import io
 import json
@@ -21,7 +21,7 @@ HEADERS = "headers"
 ENV_FILE = Path(".env")
 
 PIPE_READ = "_FAIRLANE_ENV_PIPE"
-"""Names the pipe in the environment of children, which have its variables: few pipes can be read twice."""
+"""Tells child processes which pipe ``.env`` their parent has read for them: few pipes can be read twice."""
 
 ALIASES = {"FAIRLANE_REDIS_URL": "FAIRLANE_REDIS__URL"}
 """Names that users try first, and the names that they mean."""
@@ -31,10 +31,10 @@ _SERVICE_LINK = re.compile(r"_(SERVICE_HOST|SERVICE_PORT(_\w+)?|PORT_\d+_(TCP|UD
 
 
 def process_environment() -> Mapping[str, str]:
-    """This process's environment: the one place where it is read.
+    """This process's environment, completed by ``.env`` in the working directory. Nothing else reads it.
 
-    Variables of the file ``.env`` in the working directory count where the environment lacks them under each
-    of their names, see `env_file_variables`. Raises `ConfigurationError` if that file cannot be read.
+    A variable that the environment has under an alias is not read from ``.env``. See `env_file_variables`.
+    Raises `ConfigurationError` if that file cannot be read.
     """
     environ = os.environ  # noqa: TID251  every entry point gets the environment from here
     spoken = {name for pair in ALIASES.items() if not environ.keys().isdisjoint(pair) for name in pair}
@@ -52,9 +52,9 @@ def child_environment(changes: Mapping[str, str | None]) -> dict[str, str]:
 
 
 def env_file_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
-    """The file's variables, as they stand in it: ``${NAME}`` in a value is not replaced.
+    """The variables of ``.env``. It does not expand ``${NAME}`` in a value.
 
-    A line that is none, and a ``.env`` that is neither file nor pipe, are a `ConfigurationWarning`. Raises
+    A malformed line, or a ``.env`` that is neither file nor pipe, causes a `ConfigurationWarning`. Raises
     `ConfigurationError` if the file cannot be read.
     """
     place = str(ENV_FILE.absolute())
@@ -68,7 +68,7 @@ def env_file_variables(environ: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def mark_pipe() -> dict[str, str]:
-    """What a child's environment needs beside the variables, so that it does not read a pipe again."""
+    """The variable that keeps a child process from reading a pipe again; empty without a pipe."""
     return {PIPE_READ: str(ENV_FILE.absolute())} if ENV_FILE.is_fifo() else {}
 
 
@@ -76,7 +76,7 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8-sig")
     except (OSError, UnicodeDecodeError) as error:
-        problem, remedy = f"cannot be read: {error}", "Make it readable, in UTF-8, or take it away."
+        problem, remedy = f"cannot be read: {error}", "Make it readable, in UTF-8, or remove it."
         raise ConfigurationError(str(ENV_FILE), str(path.absolute()), problem, remedy) from error
 
 
@@ -107,13 +107,11 @@ def _warn(text: str) -> None:
 
 
 def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -> tuple[Layer, list[str]]:
-    """The settings that variables give, and a warning for each ``FAIRLANE_*`` variable that names no key.
+    """The settings from variables, and a warning for each ``FAIRLANE_*`` variable that names no key.
 
-    It is no error, since some of them are another program's.
-
-    An empty variable counts as not set. A connection, lane or team is matched with the names in the file
-    regardless of case and punctuation, since no variable is called ``openai:gpt-4o``. A name that is not in
-    the file is taken in lower case, and a header's with hyphens.
+    That is no error, since another program may use the variable. An empty variable counts as not set. A name
+    of a connection, lane or team matches one in the file regardless of case and punctuation, since no
+    variable is called ``openai:gpt-4o``. Another name becomes lower case, and a header's gets hyphens.
     """
     data: dict[str, Any] = {}
     unknown: list[str] = []
@@ -127,7 +125,7 @@ def read_environment(environ: Mapping[str, str], from_file: Mapping[str, Any]) -
     keep_keys = _credential_variables(from_file) | _credential_variables(data)
     warnings = [_unknown(variable) for variable in unknown if variable not in keep_keys]
     warnings += [
-        f"{alias} is ignored, since {name} says otherwise: unset one of them"
+        f"{alias} is ignored, since {name} has another value: unset one of them"
         for alias, name in ALIASES.items()
         if environ.get(alias) and environ.get(name) not in (None, "", environ[alias])
     ]
@@ -201,7 +199,7 @@ def _credential_variables(data: Mapping[str, Any]) -> set[str]:
 
 
 def _with_names_of(variable: str, known: str) -> str:
-    """A key's variable with the names that ``variable`` has in those places."""
+    """The variable ``known`` with the user's names of ``variable`` in place of `ENTRY`."""
     parts, given = known.split("__"), variable.split("__")
     return "__".join(
         given[place] if part == ENTRY.upper() and place < len(given) else part

@@ -50,9 +50,9 @@ class EvaluationDefaults:
     timeout: float | None = None
 
     def fill_in(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """The ``options`` of a submission with these where it leaves one out, or gives ``None``.
+        """The ``options`` of a submission, with these for those that are missing or ``None``.
 
-        They reach into ``evaluators``, where an agent leaves ``batching`` out.
+        ``batching`` applies to agents in ``evaluators`` that leave it out.
         """
         stated = {"max_concurrent": self.max_concurrent, "retry": self.retry, "timeout": self.timeout}
         filled = {name: value for name, value in stated.items() if value is not None}

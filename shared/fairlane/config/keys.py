@@ -22,7 +22,7 @@ _SET_BY_THE_LOADER = frozenset({"config_file"})
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One setting: its path, its field, and the section (a settings model) it stands in."""
+    """One setting: its path, its field, and its section (a settings model)."""
 
     path: tuple[str, ...]
     field: FieldInfo
@@ -82,7 +82,7 @@ def entry_key(path: Sequence[str]) -> Key | None:
 
 
 def entry_model(path: Sequence[str]) -> type[BaseModel] | None:
-    """What the table at ``path`` is, where that is one of a list of tables: ``teams.search.budgets.1``."""
+    """The model of the table at ``path`` in a list of tables, such as ``teams.search.budgets.1``."""
     key = find_key(path[:-1]) if path and path[-1].isdigit() else None
     kind = next(iter(get_args(key.field.annotation)), None) if key else None
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
@@ -94,7 +94,7 @@ def variable_name(path: Sequence[str]) -> str:
 
 
 def _section_in(kind: Any) -> type[BaseModel] | None:
-    """The table that a field is, also one that may be left out."""
+    """The model of a field that is a table, also of an optional one; else ``None``."""
     options = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
     found = (option for option in options if isinstance(option, type) and issubclass(option, BaseModel))
     return next(found, None)

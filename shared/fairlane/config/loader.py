@@ -58,7 +58,7 @@ def load_settings(
 def read_layers(
     path: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
 ) -> tuple[Layer, ...]:
-    """The places that `load_settings` reads, the one that wins first. Raises `ConfigurationError`."""
+    """The sources that `load_settings` reads, highest precedence first. Raises `ConfigurationError`."""
     variables = process_environment() if environ is None else environ
     return _read_layers(path, variables, overrides)[1]
 
@@ -73,9 +73,9 @@ def _read_layers(
 
 
 def load_secrets(settings: Settings, environ: Mapping[str, str] | None = None) -> WorkerSecrets:
-    """The credentials this process was given; ``missing`` names those that are not there.
+    """The credentials in this process's environment; ``missing`` names those that it lacks.
 
-    Keys in files and of commands are not read: whoever calls with them does that.
+    It reads no key file and runs no command: workers do that before they call.
     """
     variables = process_environment() if environ is None else environ
     places = {name: place for name, c in settings.connections.items() if (place := c.key_place)}
@@ -154,7 +154,7 @@ def _merged(low: Mapping[str, Any], high: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _validate(layers: Sequence[Layer], file: Path | None, problems: list[Problem]) -> Settings:
-    """The settings of the layers, the first of which wins; what is wrong is added to ``problems``."""
+    """The settings of the layers, the first of which wins. Adds mistakes to ``problems``."""
     data: dict[str, Any] = {}
     for layer in reversed(layers):
         data = _merged(data, layer.data)
@@ -171,9 +171,9 @@ def _validate(layers: Sequence[Layer], file: Path | None, problems: list[Problem
 
 
 def _contradictions(settings: Settings, layers: Sequence[Layer]) -> Iterator[Problem]:
-    """Names that are taken, lanes that no connection has, intervals that would declare every worker dead."""
+    """Mistakes across sections: reserved names, lanes without a connection, times under two heartbeats."""
     if FUNCTIONS in settings.connections:
-        remedy = "Name it otherwise: python:<function> are functions on the workers."
+        remedy = "Choose another name: python:<function> names functions on the workers."
         yield Problem(dotted(["connections", FUNCTIONS]), FUNCTIONS, "this name is reserved", remedy)
     for lane in settings.lanes:
         yield from _lane_problems(settings, ["lanes", lane], lane, layers)
@@ -214,7 +214,7 @@ def _lane_problems(
 
 
 def _fits(settings: Settings, pattern: str) -> bool:
-    """Whether a pattern of `worker.lanes` fits lanes that there can be; a plain name is no pattern."""
+    """Whether a pattern of `worker.lanes` matches lanes that may exist; false for a plain name."""
     if not set(pattern) & _OF_PATTERNS:
         return False
     whole = {

@@ -7,7 +7,7 @@ from pathlib import Path
 
 
 def search_here() -> None:
-    """Let this process import modules of its working folder; what is installed has precedence."""
+    """Let this process import modules of its working folder; installed ones take precedence."""
     here = str(Path.cwd())
     if here not in sys.path and "" not in sys.path:
         sys.path.append(here)

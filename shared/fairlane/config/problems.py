@@ -1,4 +1,4 @@
-"""What is wrong with a configuration, in words for the person who wrote it."""
+"""Turns mistakes in a configuration into messages for the person who wrote it."""
 
 import json
 import re
@@ -20,11 +20,11 @@ KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
 
 
 class ConfigurationWarning(UserWarning):
-    """Something in the configuration has no effect, and was probably meant to."""
+    """Something in the configuration has no effect, probably by mistake."""
 
 
 class Problem(NamedTuple):
-    """One thing that is wrong; the fields of `ConfigurationError`."""
+    """One mistake, with the fields of `ConfigurationError`."""
 
     field: str
     value: object
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """Settings from one place, and what to call that place."""
+    """Settings from one source, and its name for messages."""
 
     origin: str
     data: Mapping[str, Any]
@@ -69,7 +69,7 @@ def unknown_key(path: Sequence[str], origin: str) -> Problem:
     *parent, name = path
     table = entry_model(parent)
     siblings = sorted(table.model_fields) if table else names_below(parent)
-    suggestion = did_you_mean(name, siblings) or _at_home_elsewhere(name)
+    suggestion = did_you_mean(name, siblings) or _in_another_section(name)
     if suggestion:
         remedy = f"There is no such key: {suggestion}"
     else:
@@ -112,7 +112,7 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
 
 
 def _place(path: Sequence[str]) -> str:
-    """Where that is, as TOML writes it, and in which of several tables: ``teams.a.budgets, table 2: per``."""
+    """A path as TOML writes it, with the number of a table in a list: ``teams.a.budgets, table 2: per``."""
     for end in range(1, len(path) + 1):
         if entry_model(path[:end]):
             within = f": {dotted(path[end:])}" if path[end:] else ""
@@ -136,7 +136,7 @@ def _shown(name: str, value: object) -> object:
 
 
 def origin_of(path: Sequence[str], layers: Sequence[Layer]) -> str:
-    """Where the value at ``path`` comes from; ``layers`` begin with the one that wins."""
+    """The source of the value at ``path``; ``layers`` are in order of precedence."""
     return max(layers, key=lambda layer: depth_of(path, layer.data)).origin
 
 
@@ -149,6 +149,6 @@ def depth_of(path: Sequence[str], data: object) -> int:
     return len(path)
 
 
-def _at_home_elsewhere(name: str) -> str:
+def _in_another_section(name: str) -> str:
     home = next((".".join(key.path) for key in all_keys() if key.path[-1] == name), None)
     return f"did you mean {home!r}?" if home else ""

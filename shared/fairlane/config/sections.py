@@ -106,8 +106,8 @@ class ArchiveSettings(Section):
     """Seconds that a finished run stays in Redis before it moves. A new run can continue it there."""
 
     hold_seconds: float = Field(default=30 * 86_400.0, ge=0, le=MOST_KEPT_S)
-    """Seconds after its end for which a run stays in Redis that could not be moved, at least: it does not
-    expire meanwhile, unless Redis is nearly full."""
+    """Least seconds after its end that a run stays in Redis if it could not be moved. It does not expire
+    meanwhile, unless Redis is nearly full."""
 
 
 class AuditSettings(Section):
@@ -156,12 +156,12 @@ class SchedulerSettings(Section):
     """Most calls in flight over all lanes."""
 
     first_calls: int = Field(default=5, ge=0, le=MOST_COUNT)
-    """Calls of a run to one model that start in its first 250 ms while none is answered, so that a wrong
-    request costs few calls. Time alone then lets more start. 0: any number."""
+    """Calls of a run to one model that start in its first 250 ms, unless one is answered. So a wrong request
+    costs few calls. Later more start, answered or not. 0: any number."""
 
     reserved_slots_percent: int = Field(default=5, ge=0, le=50)
-    """Percentage of the workers' slots, and of max_in_flight, that only teams may take which hold fewer:
-    calls of one team that hang cannot stop the others. 0: none."""
+    """Percentage of the workers' slots, and of max_in_flight, reserved for teams that hold fewer than these.
+    So hanging calls of one team cannot stop the others. 0: none."""
 
     leader_lease_seconds: float = Field(default=3.0, ge=0.5, le=MOST_LEASE_S)
     """Seconds of silence after which another scheduler replaces the leader."""
@@ -189,7 +189,7 @@ class SchedulerSettings(Section):
 
 
 LEAST_ANSWER_S = 2.0
-"""A shorter wait would take a busy machine for one that has gone."""
+"""Least seconds to wait for Redis: after a shorter wait a busy machine would count as gone."""
 
 MOST_SLOTS = 5000
 """Most concurrent calls that a worker may be allowed."""
@@ -200,7 +200,7 @@ class WorkerSettings(Section):
 
     slots: int = Field(default=1000, ge=1, le=MOST_SLOTS)
     """Most concurrent calls of one worker. It begins with 100, and takes more while they are used and its
-    event loop is in time. With modules it stays at 100."""
+    event loop keeps up. With modules it stays at 100."""
 
     lanes: tuple[str, ...] = ()
     """Serve only these lanes: names, or patterns such as `openai:*`. Empty: all."""
@@ -237,7 +237,7 @@ class SandboxSettings(Section):
     """MiB of memory that it may take beyond those of an idle child."""
 
     hold_after: int = Field(default=3, ge=1, le=MOST_COUNT)
-    """A run is paused once a process had to end so many pieces of its work."""
+    """Pause a run once a process has ended so many pieces of its work for exceeding these limits."""
 
 
 class LogSettings(Section):
@@ -255,10 +255,10 @@ class LogSettings(Section):
 
 
 class DefaultsSettings(Section):
-    """What holds where nobody has said otherwise. A profile takes over the habits of another tool."""
+    """Defaults for lanes and runs that configure nothing else. A profile has those of another tool."""
 
     profile: Literal["promptfoo", "evaluation"] | None = None
-    """"promptfoo": four calls at once on lanes that nobody has described. "evaluation":
+    """"promptfoo": four calls at once on lanes without a table in `[lanes]`. "evaluation":
     MAX_CONCURRENT_LLM_CALLS is 1 to 50, by default 5. Default: neither."""
 
     max_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
@@ -267,7 +267,7 @@ class DefaultsSettings(Section):
 
     @property
     def calls_at_once(self) -> int | None:
-        """Calls at once on a lane that nobody has described; ``None``: as many as it allows."""
+        """Calls at once on a lane without a table in ``lanes``; ``None``: as many as it allows."""
         if self.max_concurrency is None and self.profile == "promptfoo":
             return ENDPOINT_CONCURRENCY
         return self.max_concurrency

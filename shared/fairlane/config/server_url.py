@@ -1,6 +1,6 @@
-"""URLs of Redis and of brokers: what they may say, checked when settings are read.
+"""Checks the URLs of Redis and of brokers when settings are read.
 
-Two libraries read them, and each passes any option on to its connections, which then fail in their own words.
+redis-py and kombu pass any option on to their connections, which fail later and in their own words.
 """
 
 from urllib.parse import SplitResult, parse_qsl, urlencode, urlunsplit
@@ -13,7 +13,7 @@ _SENTINELS = ("sentinel_username", "sentinel_password")
 
 
 def checked_redis(url: str) -> str:
-    """The URL of a Redis, with its database where both libraries look for it.
+    """The URL of a Redis, with its database where both redis-py and kombu look for it.
 
     Raises ``ValueError``, whose text has nothing of the URL's user and password.
     """
@@ -92,7 +92,7 @@ def _options(parts: SplitResult, known: tuple[str, ...]) -> dict[str, str]:
 
 
 def _require_checks(options: dict[str, str]) -> None:
-    """Raise ``ValueError`` where they switch off the check of certificates."""
+    """Raise ``ValueError`` if options switch off the check of certificates."""
     reqs = options.get("ssl_cert_reqs", "required").lower()
     hostname = options.get("ssl_check_hostname", "true").lower()
     if reqs not in ("required", "cert_required") or hostname in ("0", "f", "false", "n", "no"):

@@ -17,10 +17,9 @@ _OF_SENTINELS = ("sentinel_username", "sentinel_password")
 
 @dataclass(frozen=True, slots=True)
 class Topology:
-    """Where to ask for the server that is to be used; ``service`` is the Sentinels' name of it.
+    """Servers to ask for the primary. ``service`` is the Sentinels' name for it, ``None`` for a cluster.
 
-    ``service`` ``None``: a cluster. ``user`` and ``query`` are what each server's own URL has, ``sentinel``
-    what a Sentinel needs of us.
+    ``user`` and ``query`` belong into each server's own URL, ``sentinel`` are options for the Sentinels.
     """
 
     scheme: str
@@ -101,7 +100,7 @@ def _address(text: str, default: int) -> Address:
 
 
 def port_of(parts: SplitResult) -> int | None:
-    """The port of a split URL. Raises ``ValueError`` without it: it may be a part of a password."""
+    """The port of a split URL. Raises ``ValueError`` that does not quote it: it may belong to a password."""
     try:
         return parts.port
     except ValueError:

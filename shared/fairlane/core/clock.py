@@ -1,6 +1,6 @@
 """Clocks that code receives as an argument, so that tests run it under a manual one; and times in words.
 
-The deployment's time never goes back: as lua/lib/core/time.lua has it.
+The deployment's time never goes back. lua/lib/core/time.lua computes it in the same way.
 """
 
 import time
@@ -12,10 +12,10 @@ _UNITS = ((86_400_000, "d"), (3_600_000, "h"), (60_000, "min"), (1000, "s"))
 
 
 CATCH_UP = 100
-"""While the deployment's time is ahead of Redis's, it runs slow by one part in so many."""
+"""While the deployment's time is ahead of Redis's clock, it runs slow by one part in so many."""
 
 TIME_FIELDS = ("seen_ms", "ahead_ms", "from_ms")
-"""Of the hash that notes it (`Keys.clock`)."""
+"""Fields of the hash that keeps the deployment's time (`Keys.clock`)."""
 
 
 class Clock(Protocol):
@@ -29,7 +29,7 @@ class Clock(Protocol):
         """Milliseconds that never run backwards; for deadlines inside one process."""
         ...
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """CPU time of this thread so far, in milliseconds; waiting does not count."""
         ...
 
@@ -45,7 +45,7 @@ class SystemClock:
         """Milliseconds of the monotonic clock."""
         return time.monotonic_ns() // 1_000_000
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """CPU time of this thread, in milliseconds."""
         return time.thread_time() * 1000
 
@@ -64,7 +64,7 @@ class ManualClock:
         """The same time."""
         return self._now_ms
 
-    def worked_ms(self) -> float:
+    def cpu_ms(self) -> float:
         """Always 0: work takes no time."""
         return 0.0
 
@@ -111,6 +111,6 @@ def time_at(redis_ms: int, noted: Sequence[bytes | None]) -> DeploymentTime:
 
 
 def ahead_at(now_ms: int, noted: Sequence[bytes | None]) -> int:
-    """How far the deployment's time ``now_ms`` is ahead of Redis's clock, whose are days of the calendar."""
+    """Milliseconds by which the deployment's time ``now_ms`` is ahead of Redis's clock, which dates days."""
     _, ahead, since = (int(value or 0) for value in noted)
     return max(0, (CATCH_UP * ahead - max(0, now_ms - since)) // (CATCH_UP - 1)) if ahead else 0

@@ -1,4 +1,4 @@
-"""Threads for work that blocks. One that nobody waits for any more is replaced, and delays no exit."""
+"""Daemon threads for work that blocks. A thread whose caller has gone is replaced; none delays the exit."""
 
 import asyncio
 import contextvars

@@ -1,4 +1,4 @@
-"""Makes errors survive pickling and copying, as pools of processes and `copy.deepcopy` do both."""
+"""Makes errors survive pickling, as in pools of processes, and `copy.deepcopy`."""
 
 import pickle  # noqa: TID251 - only to see whether a value of an error would survive it
 import reprlib
@@ -32,7 +32,7 @@ def reduced(error: BaseException) -> tuple[Any, ...]:
 
 
 def rebuilt(kind: type[E], args: tuple[Any, ...], state: dict[str, Any]) -> E:
-    """An error as it was. Its own ``__init__`` would take other arguments than the message that it made."""
+    """Rebuild an error without its own ``__init__``, whose arguments are not the ``args`` that it stores."""
     error = kind.__new__(kind)
     native: Any = next(base for base in kind.__mro__ if base.__module__ == "builtins")
     native.__init__(error, *args)

@@ -40,7 +40,7 @@ FairlaneError
 ├── FunctionMismatch        a function asks for unknown parameters
 ├── CutOff                  what a team wrote took too much             what, setting
 ├── WorkRaised              what a team wrote raised an unknown error
-├── NoChild                 no child process does what a team wrote
+├── NoChild                 no child process can run what a team wrote
 ├── NewerVersion            a newer Fairlane wrote a message or plan
 └── RunGone                 the run of an attempt is no longer in Redis
 """
@@ -215,10 +215,10 @@ class LaneNotFound(FairlaneError, LookupError):
 
 
 class WorkerNotFound(FairlaneError, LookupError):
-    """No worker has that name. ``known`` are the names of the workers that beat."""
+    """No worker has that name. ``known`` are the names of the workers that send heartbeats."""
 
     def __init__(self, wanted: str, known: Sequence[str]) -> None:
-        listed = f"; there are {', '.join(known)}" if known else "; none is there"
+        listed = f"; there are {', '.join(known)}" if known else "; none is connected"
         super().__init__(f"no worker {wanted!r}{listed}")
         self.wanted, self.known = wanted, tuple(known)
 
@@ -383,9 +383,9 @@ class FunctionMismatch(FairlaneError, TypeError):
 
 
 class CutOff(FairlaneError):
-    """A piece of work went past a limit and was ended. The message names the work, the bound and a remedy.
+    """A piece of work exceeded a limit and was ended. The message names the work, the limit and a remedy.
 
-    ``setting`` is the bound's name.
+    ``setting`` is the limit's name.
     """
 
     def __init__(self, what: str, bound: str, setting: str) -> None:
@@ -395,7 +395,7 @@ class CutOff(FairlaneError):
 
 
 class WorkRaised(FairlaneError):
-    """A piece of work raised what nobody expected; the message has its words."""
+    """A piece of work raised an unexpected error; the message quotes it."""
 
 
 class NoChild(FairlaneError):

@@ -19,11 +19,11 @@ _BEGINS = re.compile(r"\{\s*[\"'“]|\[\s*\{\s*\"")
 
 _LEADS = re.compile(r"(?:^|[\n:.!?…。\uff1a\uff01\uff1f`]|```\w*)\**[ \t]*\Z")
 _ENDS = re.compile(r"[ \t]*(?:\Z|[\r\n]|```)")
-"""What stands before and after an object that is no part of a sentence."""
+"""The text before and after an object that is no part of a sentence."""
 
 _OPENS = re.compile(r"(?:(?<!`)(?P<mark>`|\*\*|__)|<(?P<tag>\w{1,20})>)\s*\Z")
 _TRAILS = re.compile(r"\s*(?:</s>|<\|[^|<>\n]{1,40}\|>)|\.(?=\s*\Z)")
-"""What may stand around an object and says nothing: marks and tags in pairs, special tokens, a full stop."""
+"""What may stand around an object without a meaning: pairs of marks or tags, special tokens, a full stop."""
 
 _STRING = r'"(?:[^"\\]|\\.)*+\\?(?:"|\Z)'
 _TOKEN = re.compile(rf"{_STRING}|[\u00a0\u2000-\u200b\u202f\u3000\ufeff]", re.DOTALL)
@@ -56,9 +56,9 @@ def json_in(text: str, *, exact: bool = False) -> Any:
 def find_json(text: str, *, exact: bool = False) -> Found:
     """The one JSON value of an answer, with the prose around it. Raises `JsonProblem`.
 
-    That is the whole text, or what follows its reasoning, or its one fenced block, or its one object that is
-    no part of a sentence. Two objects that differ are none. Line ends in strings, LaTeX and odd spaces are
-    read as they are meant; ``exact`` takes JSON alone. A key that has two values is a problem.
+    That is the whole text, or what follows its reasoning, or its one fenced block, or its one object outside
+    of a sentence. Several objects must be equal. It accepts line ends in strings, LaTeX and unusual spaces,
+    but no key with two values; ``exact`` accepts strict JSON alone, in which a key's last value counts.
     """
     answer = without_reasoning(text).strip(_BLANKS)
     for each in dict.fromkeys((text.strip(_BLANKS), answer)):
@@ -71,9 +71,7 @@ def find_json(text: str, *, exact: bool = False) -> Found:
 
 
 def without_objects(text: str) -> str:
-    """A text with a space for each JSON object in it, or what is meant to be one; one that breaks off takes
-    the rest.
-    """
+    """A text with a space for each JSON object or attempt at one; one that breaks off takes the rest."""
     kept, start = list[str](), 0
     while begins := _BEGINS.search(text, start):
         kept.append(text[start : begins.start()])
@@ -102,7 +100,7 @@ def _embedded(text: str, *, exact: bool) -> Found:
         if _stands_alone(text, begin, end):
             alone.append(Found(value, text[:begin], text[end:]))
     if not alone:
-        raise _NotJson("its JSON stands within a sentence" if values else "there is no JSON in it")
+        raise _NotJson("its JSON is part of a sentence" if values else "there is no JSON in it")
     return _only(alone[-1], values)
 
 
@@ -134,7 +132,7 @@ def _objects(text: str, *, exact: bool) -> Iterator[tuple[int, int, Any]]:
 
 
 def _mended_at(text: str, begin: int, error: Exception, *, exact: bool) -> tuple[Any, int]:
-    """The object at ``begin`` as it is meant, and its end. Raises the problem of one that has no meaning."""
+    """The object at ``begin``, read leniently, and its end. Raises if it cannot be read."""
     end = _end_of(text, begin)
     if end is not None and not exact:
         with suppress(_NotJson):
@@ -146,7 +144,7 @@ def _mended_at(text: str, begin: int, error: Exception, *, exact: bool) -> tuple
 
 
 def _unwrapped(text: str, begin: int, end: int) -> tuple[int, int]:
-    """Where what is wrapped around an object begins and ends."""
+    """The bounds of an object together with the marks and tags around it."""
     while True:
         if trail := _TRAILS.match(text, end):
             end = trail.end()
@@ -194,7 +192,7 @@ def _whole(text: str, *, exact: bool) -> Any:
 
 
 def _mended(token: re.Match[str]) -> str:
-    """A string whose every backslash escapes something, or a plain space for an unusual one."""
+    """A string with its lone backslashes escaped, or a plain space in place of an unusual one."""
     if token[0][0] != '"':
         return " "
     return _ESCAPE.sub(lambda found: found[0] if found[1] else r"\\", token[0])

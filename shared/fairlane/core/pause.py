@@ -1,4 +1,4 @@
-"""The one function with which a worker waits; tests pass another."""
+"""The function with which a worker sleeps; tests pass another one."""
 
 import asyncio
 from collections.abc import Awaitable, Callable

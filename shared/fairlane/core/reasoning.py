@@ -1,4 +1,4 @@
-"""Takes out of a model's answer the reasoning that a server without a reasoning parser leaves in it."""
+"""Removes the reasoning that a server without a reasoning parser leaves in a model's answer."""
 
 import re
 

@@ -16,14 +16,14 @@ from urllib.parse import quote, quote_plus
 
 MASK = "***"
 RUN = 12
-"""Characters of a credential in a row that are masked. Fewer tell little, and may be part of a word."""
+"""Consecutive characters of a credential that are masked. Fewer reveal little, and may be part of a word."""
 
 HINT = 6
 STRIDE = RUN - HINT + 1
 """`Secrets` compares ``HINT`` characters at every ``STRIDE``-th place: a seventh of all places is enough."""
 
 LEAST_VARIED = 5
-"""Different characters in a run: one of dashes or zeros is no credential's."""
+"""Least different characters in a run: a run of dashes or zeros belongs to no credential."""
 
 LONGEST = 4096
 """Characters: a longer credential is masked as a whole only."""
@@ -102,8 +102,9 @@ def disguises(secret: str) -> tuple[str, ...]:
 
 
 def separated(secret: str) -> Iterator[tuple[str, int]]:
-    """Its characters, and pairs of its hexadecimal digits, between signs, in lower case. Each comes with how
-    many signs it takes, the one behind it included: no run begins with a sign, which may follow any word.
+    """``secret`` with its characters, or pairs of its hexadecimal digits, apart by each of `SEPARATORS`.
+
+    In lower case, each with the length of a step, separator included: no run begins with a separator.
     """
     pairs = secret.encode(errors="replace").hex(" ").split(" ")
     for separator in SEPARATORS:
@@ -135,7 +136,7 @@ class Secrets:
 
     @classmethod
     def joined(cls, parts: Iterable[Secrets]) -> Secrets:
-        """What masks all that ``parts`` mask. It costs a hundredth of making one for their credentials."""
+        """One object that masks all that ``parts`` mask, at a hundredth of the cost of a new one."""
         made = cls()
         for part in parts:
             made._spelled += part._spelled
@@ -212,10 +213,10 @@ def stretches(starts: Sequence[int]) -> Iterator[tuple[int, int]]:
 
 
 def mask_text(text: str) -> str:
-    """``text`` without what URLs hold of credentials, and without bearer tokens. Linear in its length.
+    """``text`` with credentials in URLs and bearer tokens masked. Linear in its length.
 
-    Of a URL that is a password, a user without one (some take a key there), and each parameter that
-    `is_key_name` knows.
+    In a URL it masks a password, a user without one (some services take a key there), and each parameter
+    that `is_key_name` knows.
     """
     if "://" in text:
         text = _PARAMETER.sub(_without_key, _WORD.sub(_without_user, text))
@@ -240,7 +241,7 @@ def _without_key(parameter: re.Match[str]) -> str:
 
 
 def shown_url(url: str) -> str:
-    """A URL for a message, without its password; `HIDDEN` where nobody can say where that is."""
+    """A URL for a message, without its password; `HIDDEN` if the password's place is ambiguous."""
     _, begun, rest = url.partition("://")
     user, at, _ = rest.rpartition("@")
     malformed = "@" in url and not (begun and at)
@@ -250,8 +251,7 @@ def shown_url(url: str) -> str:
 def mask_value(name: str, value: Any) -> Any:
     """``value`` as a log may show it under ``name``: secrets are masked, also inside texts.
 
-    What is neither text nor number nor made of these, such as an exception, becomes its masked ``repr`` if
-    that holds one.
+    Another kind of value, such as an exception, becomes its masked ``repr`` if that contains a secret.
     """
     if value is None:
         return None

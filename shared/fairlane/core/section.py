@@ -14,17 +14,17 @@ _KEY_FIELDS = frozenset({"api_key_env", "api_key_file", "api_key_command", "prox
 """Fields in which a key may have been pasted by mistake."""
 
 SERVER_URLS = ("url", "broker_url")
-"""Fields with the URL of a server, in which a password may stand."""
+"""Fields with the URL of a server, which may contain a password."""
 
 MOST_COUNT = 10**12
-"""Most of anything that settings count. Sums of some thousand of these are exact in Lua (2**53), and fit into
-Redis' integers (2**63)."""
+"""The largest count in settings. Sums of some thousand of these are exact in Lua (2**53), and fit into Redis'
+integers (2**63)."""
 
 MOST_LEASE_S = 86_400
-"""Longest lease or timeout, in seconds: a day. What a dead process holds is free again after it."""
+"""Longest lease or timeout, in seconds: a day. It bounds how long a dead process holds anything."""
 
 MOST_KEPT_S = 10 * 366 * 86_400
-"""Longest time for which something is kept, in seconds: ten years. Its end is a date that calendars have."""
+"""Longest time to keep anything, in seconds: ten years, so that its end is a valid date."""
 
 
 if TYPE_CHECKING:
@@ -33,16 +33,16 @@ else:
     ModelMetaclass = type(BaseModel)
 
 
-class InWords(ModelMetaclass):
-    """Of models that users make in Python: a wrong argument is a `ConfigurationError`.
+class ReadableErrors(ModelMetaclass):
+    """Metaclass of models that users make in Python: a wrong argument raises `ConfigurationError`.
 
-    Whatever reads documents, with ``model_validate``, gets pydantic's error, and adds where it read them.
+    ``model_validate`` still raises pydantic's error, so that the caller can add where the document is.
     """
 
     if not TYPE_CHECKING:  # it would hide the models' own signatures
 
         def __call__(self, *args: Any, **given: Any) -> Any:
-            """Make one. Raises `ConfigurationError` for the first mistake, which lists the others."""
+            """Make an instance. Raises `ConfigurationError` for the first mistake, which lists the others."""
             try:
                 return super().__call__(*args, **given)
             except ValidationError as error:
@@ -73,12 +73,12 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
 
 
 def descriptions(model: type[BaseModel]) -> Mapping[str, str]:
-    """What the fields of a model are, each on one line, as the docstrings below them say."""
+    """The descriptions of a model's fields, each on one line, from the docstrings below them."""
     stated = {name: field.description for name, field in model.model_fields.items() if field.description}
     return {**docstrings_of(model), **stated}
 
 
-class Section(BaseModel, metaclass=InWords):
+class Section(BaseModel, metaclass=ReadableErrors):
     """A table of the configuration. The docstring of a field is its line in docs/configuration.md."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
@@ -93,7 +93,7 @@ class Mistake(NamedTuple):
     value: object = None
 
 
-def refusal(section: type[BaseModel], *mistakes: Mistake) -> ValidationError:
+def validation_error(section: type[BaseModel], *mistakes: Mistake) -> ValidationError:
     """The error for a validator to raise: it reports each mistake with its own path and remedy."""
     return ValidationError.from_exception_data(
         section.__name__,

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 
-def end_when_asked() -> None:
-    """Have SIGINT and SIGTERM end a role with 0 until it has handlers of its own: it holds nothing yet."""
+def end_on_signals() -> None:
+    """Let SIGINT and SIGTERM end a process with 0 until it sets its own handlers: it has no work yet."""
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
             signal.signal(number, lambda *_: os._exit(0))
@@ -16,11 +16,11 @@ def end_when_asked() -> None:
 
 @contextmanager
 def lasting_imports() -> Iterator[None]:
-    """Import inside what the process keeps until it ends: no collection of garbage looks at it, now or later.
+    """Exempt what the block imports from garbage collection, for as long as the process lives.
 
-    Imports make some hundred thousand objects and hardly any garbage. To look through them again and again
-    takes a fifth of a worker's start and more of a scheduler's (docs/benchmarks.md), and makes calls wait
-    afterwards. Only for processes of our own: a program that imports Fairlane decides by itself.
+    Imports make some hundred thousand objects and hardly any garbage. Scanning them repeatedly takes a fifth
+    of a worker's start and more of a scheduler's (docs/benchmarks.md), and delays calls afterwards. Only for
+    Fairlane's own processes: a program that imports Fairlane decides by itself.
     """
     collects = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""Makes control characters visible, so that a text which somebody else wrote cannot steer a terminal.
+"""Makes control characters visible, so that a text from elsewhere cannot control a terminal.
 
 Names, errors and outputs come from teams and providers. An escape sequence in one could set a window's title,
 write to a clipboard, hide a line, or imitate another.
@@ -9,7 +9,7 @@ import re
 
 # Unicode's categories Cc, Cf, Cs, Zl and Zp: controls, formats such as bidirectional overrides, surrogates,
 # and separators of lines. Not the joiners U+200C and U+200D, which several scripts need, nor what lies beyond
-# U+FFFF: tags and signs of historic scripts, which steer no terminal.
+# U+FFFF: tags and signs of historic scripts, which control no terminal.
 _HIDDEN = (
     "\x00-\x08\x0b-\x1f\x7f-\x9f\xad\u0600-\u0605\u061c\u06dd\u070f\u0890\u0891\u08e2\u180e\u200b\u200e\u200f"
     "\u2028-\u202e\u2060-\u2064\u2066-\u206f\ud800-\udfff\ufeff\ufff9-\ufffb"
@@ -29,7 +29,7 @@ def visible_line(text: str) -> str:
 
 
 def visible_json(document: str) -> str:
-    r"""The same JSON document: what its texts hold of control characters is written as ``\u009b``."""
+    r"""The same JSON document, with control characters in its texts written as ``\u009b``."""
     return _STEERING.sub(
         lambda found: json.dumps(found[0])[1:-1] if found[0] != "\x7f" else "\\u007f", document
     )

@@ -4,7 +4,7 @@ from importlib.metadata import PackageNotFoundError, version
 
 
 def _installed() -> str:
-    """A version of its own where only the code is there, as in a bundle or on PYTHONPATH."""
+    """The version; "0+unknown" for code without its distribution, as in a bundle or on PYTHONPATH."""
     try:
         return version("fairlane")
     except PackageNotFoundError:

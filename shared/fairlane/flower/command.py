@@ -8,7 +8,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
-from fairlane.cli.process import become, require_ready
+from fairlane.cli.process import exec_module, require_ready
 from fairlane.config.environment import process_environment
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded.ports import FLOWER_PORT, LOOPBACK
@@ -52,7 +52,7 @@ def flower(
     own += [f"--purge_offline_workers={FLOWER_MEMORY_WORKERS_S}"]
     own += [] if events else ["--enable_events=False"]
     own += ["--show-text"] if show_text else []
-    become("fairlane.flower", [*own, *options], {**invocation.environment(), **secrets})
+    exec_module("fairlane.flower", [*own, *options], {**invocation.environment(), **secrets})
 
 
 def split_options(options: Sequence[str]) -> tuple[list[str], dict[str, str]]:

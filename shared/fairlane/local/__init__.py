@@ -9,7 +9,7 @@ COMMANDS = commands(
     HERE,
     "fairlane.local",
     {
-        "up": "Run everything on this machine, in the foreground. Ctrl-C takes all of it down.",
+        "up": "Run everything on this machine, in the foreground. Ctrl-C stops all of it.",
         "demo": "Show what Fairlane does, in about a minute: real processes, a simulated provider.",
     },
     {"up": "up_command", "demo": "demo_command"},

@@ -46,7 +46,7 @@ def demo(
     """Show what Fairlane does, in about a minute: real processes, a simulated provider.
 
     1,319 questions go through two lanes with different limits. Each answer is compared with the right one,
-    and a model on a third lane judges it. Settings of yours are left alone. Ctrl-C takes everything down.
+    and a model on a third lane judges it. It leaves your settings alone. Ctrl-C stops everything.
     """
     say("starting Redis, a simulated provider, a scheduler and workers")
     with (

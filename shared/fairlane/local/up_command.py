@@ -87,9 +87,9 @@ def up(
     scheduler_port: Annotated[int | None, _port("schedulers' metrics", "metrics.scheduler_port")] = None,
     worker_port: Annotated[int | None, _port("workers' metrics", "metrics.worker_port")] = None,
 ) -> None:
-    """Run everything on this machine, in the foreground. Ctrl-C takes all of it down.
+    """Run everything on this machine, in the foreground. Ctrl-C stops all of it.
 
-    A port that is not stated is a wish: where it is taken, another is used.
+    Where a default port is taken, it uses another one.
     """
     simulate = simulate or simulate_config is not None
     settings = settings_for(invocation, simulate)

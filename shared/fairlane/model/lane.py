@@ -87,7 +87,7 @@ class LaneLimits(BaseModel):
     """Seconds until the first probe of a lane that is down."""
 
     outage_growth: float = Field(default=1.25, ge=1, le=100)
-    """Factor on that delay after each failed probe."""
+    """Factor on that delay for each failed probe."""
 
     outage_longest_delay: float = Field(default=60.0, gt=0, le=86_400)
     """Most seconds between two probes of a lane that is down."""

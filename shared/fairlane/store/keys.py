@@ -109,7 +109,7 @@ class Keys:
 
     def hot(self, ref: RunRef, lane: str) -> str:
         """List of entries: ready evaluations and due retries of a run on a lane. They start first, unless
-        most retries are in vain (``lib/lane/retries.lua``).
+        most retries fail (``lib/lane/retries.lua``).
         """
         return self._run(ref, f"hot:{lane}")
 

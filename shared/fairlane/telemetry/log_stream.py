@@ -1,4 +1,4 @@
-"""Carries what a process says to its log: never raises, never waits, and counts the lines that are lost."""
+"""Log streams that never raise and never block the writer, and that count the lines they lose."""
 
 import atexit
 import os
@@ -15,26 +15,26 @@ from prometheus_client.core import CounterMetricFamily
 from prometheus_client.registry import Collector
 
 MOST_WAITING = 4 * 1024 * 1024
-"""Characters that may wait for a reader: a minute of a busy worker's lines. Then lines are lost."""
+"""Most characters that wait for a reader: a minute of a busy worker's lines. Beyond it, lines are lost."""
 
 GATHER_S = 0.05
-"""Lines wait so long for others, which spares wake-ups and system calls. A killed process loses them."""
+"""Seconds that lines wait for others, to save wake-ups and system calls. A killed process loses them."""
 
 AGAIN_S = 5.0
-"""Lost lines are reported with the next line, or after so long."""
+"""Seconds after which lost lines are reported, if no line comes before."""
 
 FLUSH_S = 2.0
-"""The longest that a process waits for its log's reader as it ends."""
+"""Most seconds that an ending process waits for its log's reader."""
 
 PIECE = select.PIPE_BUF if hasattr(select, "PIPE_BUF") else 4096
-"""Bytes that a pipe takes whole: lines of processes that share one are not mixed."""
+"""Bytes that a pipe takes in one piece, so that lines of processes which share it do not mix."""
 
 
 class LogStream:
     """A text stream to a descriptor. Any thread may write to it, and a signal handler.
 
-    A file has no reader to wait for, so lines are written to it at once. To anything else a thread of its own
-    writes. What cannot be written, or what comes while `MOST_WAITING` characters wait, is lost.
+    It writes to a file at once, since that has no reader to wait for, and to anything else on its own thread.
+    Lines that cannot be written, or that come while `MOST_WAITING` characters wait, are lost.
     """
 
     errors = "backslashreplace"
@@ -46,7 +46,7 @@ class LogStream:
         """Lines that were lost since the process started."""
         self.notice: Callable[[int], str] = _in_words
         """The line that says how many were lost."""
-        self._untold = 0
+        self._unreported = 0
         self._lock = threading.RLock()  # a signal handler may write while its own thread does
         self._waiting: deque[str] = deque()
         self._size = 0
@@ -57,7 +57,7 @@ class LogStream:
         self._to_file = _is_file(descriptor)
 
     def write(self, text: str) -> int:
-        """Pass on ``text``, soon. Returns its length, as a stream does, also if it is lost."""
+        """Queue ``text`` for writing. Returns its length, as a stream does, even if it is lost."""
         with self._lock:
             if self.closed:
                 self._lose(text.count("\n"))
@@ -79,7 +79,7 @@ class LogStream:
         return len(text)
 
     def writelines(self, lines: Iterable[str]) -> None:
-        """Pass on texts."""
+        """Queue texts for writing."""
         for line in lines:
             self.write(line)
 
@@ -97,7 +97,7 @@ class LogStream:
             self._hurry.clear()
 
     def close(self) -> None:
-        """Write nothing more to the descriptor, which its owner closes; what still waits is lost."""
+        """Write nothing more to the descriptor, which its owner closes; lines that still wait are lost."""
         with self._lock:
             self.closed = True
             self._lose(sum(text.count("\n") for text in self._take()))
@@ -105,7 +105,7 @@ class LogStream:
         self._hurry.set()
 
     def fileno(self) -> int:
-        """The descriptor, for a child process; who writes to it may wait for its reader."""
+        """The descriptor, for a child process. Writing to it directly may block."""
         return self._descriptor
 
     def isatty(self) -> bool:
@@ -134,7 +134,7 @@ class LogStream:
 
     def _serve(self) -> None:
         while True:
-            self._wake.wait(AGAIN_S if self._untold else None)
+            self._wake.wait(AGAIN_S if self._unreported else None)
             self._hurry.wait(GATHER_S)
             with self._lock:
                 if self.closed:
@@ -157,10 +157,10 @@ class LogStream:
 
     def _pass_on(self, texts: list[str]) -> None:
         """Write texts, after a notice of those that were lost."""
-        if untold := self._untold:
-            if self._write_out(self.notice(untold).encode(self.encoding, self.errors)):
+        if unreported := self._unreported:
+            if self._write_out(self.notice(unreported).encode(self.encoding, self.errors)):
                 with self._lock:
-                    self._untold -= untold
+                    self._unreported -= unreported
             else:
                 self._lose(sum(text.count("\n") for text in texts))
                 return
@@ -187,22 +187,22 @@ class LogStream:
     def _lose(self, lines: int) -> None:
         with self._lock:
             self.lost += lines
-            self._untold += lines
+            self._unreported += lines
 
 
-class Unnumbered:
-    """A log stream without a descriptor: Celery's signal handlers would write to it, and wait."""
+class WithoutDescriptor:
+    """A log stream without a descriptor, since Celery's signal handlers would write to one, and block."""
 
     def __init__(self, stream: LogStream) -> None:
         self.write, self.flush, self.isatty = stream.write, stream.flush, stream.isatty
         self.encoding = stream.encoding
 
 
-def own_streams() -> None:
-    """Put log streams in place of this process' standard output and standard error.
+def install_log_streams() -> None:
+    """Replace this process' standard output and standard error by log streams.
 
-    Does nothing where a program has put streams of its own there already. At the exit the process waits for
-    its reader, `FLUSH_S` at most.
+    Keeps a stream that the program has replaced already. At its exit the process waits for its log's reader,
+    `FLUSH_S` seconds at most.
     """
     for descriptor in range(3):
         _occupy(descriptor)
@@ -212,12 +212,12 @@ def own_streams() -> None:
             continue
         stream = LogStream(descriptor, getattr(before, "encoding", None) or "utf-8")
         setattr(sys, name, stream)
-        setattr(sys, f"__{name}__", Unnumbered(stream))  # Celery prints to these
+        setattr(sys, f"__{name}__", WithoutDescriptor(stream))  # Celery prints to these
         atexit.register(stream.drain)
 
 
 def drain_streams() -> None:
-    """Wait for the readers of the log, for a program that is about to end without an exit."""
+    """Wait for the readers of the log, for a program that ends without exit handlers."""
     for stream in _streams():
         stream.drain()
 

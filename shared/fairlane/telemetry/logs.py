@@ -86,9 +86,9 @@ def get_logger(name: str) -> FilteringBoundLogger:
 
 
 def logs_calls(event: Event) -> bool:
-    """Whether lines with this event, one of each call, are written; until logging is configured, all are.
+    """Whether the process writes lines of this event, which comes once a call; before configuration, it does.
 
-    To be asked once, after logging is configured.
+    Ask once, after logging is configured.
     """
     return event in getattr(structlog.get_config()["wrapper_class"], "calls", _EVERY_CALL)
 
@@ -116,7 +116,7 @@ def _standard_source(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _shorten_outages(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """Put the text of a server's refusal where a library would write its traceback, except at "debug"."""
+    """Replace a library's traceback of a server's refusal by the error's text, except at "debug"."""
     record = event["_record"]
     error = record.exc_info[1] if record.exc_info else None
     if error is None or logging.getLogger().isEnabledFor(logging.DEBUG):
@@ -146,7 +146,7 @@ def _mask_secrets(_logger: Any, _method: str, event: EventDict) -> EventDict:
 
 
 def _write_out_controls(_logger: Any, _method: str, event: EventDict) -> EventDict:
-    """What others wrote steers no terminal and begins no line; a traceback keeps its lines."""
+    """Escape control characters, so that no value controls a terminal; only a traceback keeps its lines."""
     return {
         name: visible(value) if name == "exception" else _without_controls(value)
         for name, value in event.items()

@@ -47,7 +47,7 @@ log = get_logger("metrics")
 class LabelValues:
     """Bounds the values of a metric's labels: keeps the first ``most`` combinations of them.
 
-    Thread-safe, except that two threads at once may keep one combination more.
+    Thread-safe, but two threads at once may keep one combination too many.
     """
 
     def __init__(self, most: int) -> None:
@@ -79,7 +79,7 @@ class Health(Protocol):
 
 
 class Pulse:
-    """The time of the last occurrence of something, by a monotonic clock."""
+    """Measures the time since an event last occurred, by a monotonic clock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -196,7 +196,7 @@ class _Server(ThreadingHTTPServer):
         super().__init__((host, port), _Handler)
 
     def serve_until_ended(self) -> None:
-        """Serve until `end`. ``serve_forever`` would wake up twice a second to look whether it shall end."""
+        """Serve until `end`. ``serve_forever`` would wake up twice a second to check whether to end."""
         with selectors.DefaultSelector() as ready:
             ready.register(self, selectors.EVENT_READ)
             ready.register(self._woken, selectors.EVENT_READ)
@@ -253,7 +253,7 @@ class _Server(ThreadingHTTPServer):
         self._woken.close()
 
     def server_bind(self) -> None:
-        """As `http.server` does, without asking for the name of the address: that may take seconds."""
+        """Bind as `http.server` does, without a reverse lookup of the address, which may take seconds."""
         TCPServer.server_bind(self)
         self.server_name, self.server_port = str(self.server_address[0]), int(self.server_address[1])
 
@@ -281,7 +281,7 @@ class _Server(ThreadingHTTPServer):
 
 
 def _is_probe(request: socket.socket) -> bool:
-    """Whether a request that has begun is for a page of health."""
+    """Whether a request that has begun is a health or readiness probe."""
     try:
         begun = request.recv(16, socket.MSG_PEEK)
     except OSError:
@@ -311,7 +311,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing: probes come every few seconds."""
 
 
-class _Lasting(Collector):
+class _WithoutCreationTimes(Collector):
     """A registry without the creation times of counters, which would double the number of series."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
@@ -329,7 +329,7 @@ def _ports(first: int) -> Iterable[int]:
 
 def _metrics(registry: CollectorRegistry, accept: str) -> _Page:
     encode, content_type = choose_encoder(accept)
-    return _Page(HTTPStatus.OK, content_type, encode(_Lasting(registry)))
+    return _Page(HTTPStatus.OK, content_type, encode(_WithoutCreationTimes(registry)))
 
 
 def _health_page(problem: str | None) -> _Page:

@@ -1,4 +1,4 @@
-"""Ends a process whose loop stands still, so that its supervisor starts another."""
+"""Ends a process whose loop is stuck, so that its supervisor starts another."""
 
 import os
 import sys
@@ -15,11 +15,11 @@ log = get_logger("watchdog")
 
 LOOK_S = 1.0
 STUCK_LOOKS = 300
-"""Looks in a row at which the loop has not turned: five minutes. Probes report it after 30 or 75 s; this is
-for supervisors that send none. A function of a user's that blocks the loop may take that long, and end."""
+"""Looks in a row at a loop that has not turned: five minutes. Probes report it after 30 or 75 s; this is for
+supervisors that send none. It leaves time to a user's function that blocks the loop, and then ends."""
 
 STUCK = 2
-"""The exit code: of a process that cannot go on."""
+"""The exit code of a process whose loop is stuck."""
 
 REPORT_S = 5.0
 FRAMES = 20
@@ -28,8 +28,8 @@ FRAMES = 20
 class Watchdog:
     """Looks at a loop once a second, in a thread of its own.
 
-    It counts its own looks, and no clock: a process that is suspended or stopped with SIGSTOP makes none
-    meanwhile, and gets its time once it goes on.
+    It counts its own looks instead of time. A process that is suspended or stopped with SIGSTOP makes none
+    meanwhile, and gets the full time once it continues.
     """
 
     def __init__(
@@ -38,9 +38,9 @@ class Watchdog:
         thread: Callable[[], int | None] = lambda: threading.main_thread().ident,
         end: Callable[[], object] | None = None,
     ) -> None:
-        """``silent_s``: seconds since the loop has turned; ``None`` before. ``thread``: the loop's.
+        """``silent_s``: seconds since the loop last turned, ``None`` before. ``thread``: the loop's identity.
 
-        ``end`` ends the process; left out, at once, as a crash would.
+        ``end`` ends the process; by default at once, as a crash would.
         """
         self._silent_s, self._thread_of = silent_s, thread
         self._end = end or _exit
@@ -68,7 +68,7 @@ class Watchdog:
             return False
         report = threading.Thread(target=self._report, daemon=True)
         report.start()
-        report.join(REPORT_S)  # the loop may stand where the log is written, and hold its lock
+        report.join(REPORT_S)  # the loop may be stuck in writing the log, and hold its lock
         self._end()
         return True
 
@@ -83,7 +83,7 @@ class Watchdog:
 
 
 def _frames_of(thread: int | None) -> list[str]:
-    """Where a thread stands, the innermost frame last."""
+    """The stack of a thread, the innermost frame last."""
     frame = sys._current_frames().get(thread or 0)
     if frame is None:
         return []
@@ -91,5 +91,5 @@ def _frames_of(thread: int | None) -> list[str]:
 
 
 def _exit() -> NoReturn:
-    """End at once: what stands still cannot be asked to."""
+    """End at once: a stuck loop cannot stop in an orderly way."""
     os._exit(STUCK)

@@ -214,7 +214,7 @@ WORKERS: Pane[WorkerLine] = Pane(
     lambda snapshot: snapshot.workers,
     lambda line: line.beat.worker,
     sort=0,
-    empty="no worker is there: `fairlane worker` starts one",
+    empty="no worker is connected: `fairlane worker` starts one",
 )
 
 PANES: tuple[Pane[Any], ...] = (LANES, RUNS, TEAMS, WORKERS)

@@ -31,11 +31,8 @@ ENDS: Mapping[RunState, Constraint] = {
     RunState.REFUSED: "run_refused",
 }
 
-_LOST = (
-    "the run is submitted, but nothing asks for the run any more: Redis lost the request, perhaps when it "
-    "restarted. Submit it again"
-)
-_HANDED_OUT_SOON = "its next items are about to be handed out"
+_LOST = "the run is submitted, but Redis has lost its request, perhaps in a restart. Submit it again"
+_FED_SOON = "its next items are about to be fed"
 
 
 def explain_lane(
@@ -60,7 +57,7 @@ def explain_lane(
 def explain_run(
     redis: RedisClient, keys: Keys, status: RunStatus, weights: Mapping[str, float], now_ms: str | int = ""
 ) -> Waiting:
-    """Why the jobs of a run wait, lane by lane. Announces the request again that no scheduler has read."""
+    """Why the jobs of a run wait, lane by lane. Announces a request again that is unread for `OVERDUE_MS`."""
     ref, traces = RunRef(status.team, status.run), RunTraces(redis, keys, RunRef(status.team, status.run))
     here = Surroundings(redis, keys, [part.lane for part in status.lanes], weights, now_ms, ref.team, ref)
     flights = list(traces.flights())
@@ -97,7 +94,7 @@ def _lane_of_run(
     delays: Sequence[Delay],
     unfed: int,
 ) -> LaneWait:
-    """``known``: jobs of the run on the lane that are not over, ``unfed`` not among them."""
+    """``known``: unfinished jobs of the run on the lane, without the ``unfed`` items."""
     queued = next((queue.queued for queue in here.queues[lane] if queue.ref == ref), 0)
     due = sorted(delay.due_ms for delay in delays if delay.lane == lane)
     not_ready = max(0, known - queued - in_flight - len(due))
@@ -107,7 +104,7 @@ def _lane_of_run(
     ahead, eta = None, Eta(here.now_ms)
     if waits:
         ahead = here.ahead(ref, lane, waits - 1)
-        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.places)
+        eta = here.eta(lane, ahead + 1, here.cost(lane, ref), bounds.concurrency)
         eta = no_earlier(eta, max([bounds.earliest_ms(lane, waits, tasks=unfed > 0), *due[-1:]]))
         eta = Eta(None, True) if held else eta._replace(at_least=eta.at_least or not_ready > 0)
     if reason is None and not queued:
@@ -116,7 +113,7 @@ def _lane_of_run(
             reason = reason._replace(sentence=f"{reason.sentence}; {old}")
     if reason is not None and (queued or due):
         jobs = [delay.job for delay in delays if delay.lane == lane]
-        reason = reason._replace(sentence=reason.sentence + bounds.gives_up(here.views[lane], jobs))
+        reason = reason._replace(sentence=reason.sentence + bounds.outage_end(here.views[lane], jobs))
     if waits and reason is not None and reason.constraint in UNTIMED:
         eta = eta._replace(at_least=True)
     return LaneWait(
@@ -135,7 +132,7 @@ def _lane_of_run(
 
 
 def _untaken(part: LaneWait, flights: Sequence[Flight], now_ms: int) -> LaneWait:
-    """Where nothing waits but calls that no worker has taken."""
+    """Explains a lane on which only calls wait that no worker has taken."""
     handed = [each.granted_ms for each in flights if each.lane == part.lane and each.worker is None]
     late = [granted_ms for granted_ms in handed if now_ms - granted_ms >= UNTAKEN_MS]
     if not late or part.constraint != "running":
@@ -162,14 +159,14 @@ def _before_the_lane(
         when = until(due[0], now_ms)
         return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
     if unfed or (not_ready and bounds.given and bounds.unfed):
-        return bounds.feeding() or Reason("feeding", _HANDED_OUT_SOON)
+        return bounds.feeding() or Reason("feeding", _FED_SOON)
     if not_ready and not in_flight:
-        return Reason("task", "its evaluations wait for the outputs that they are to score")
+        return Reason("task", "its evaluations wait for the outputs that they score")
     return None
 
 
 def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
-    """Where all that is queued is of runs that are paused."""
+    """The reason of a lane whose queued jobs are all of paused runs."""
     queued = sum(queue.queued for queue in queues)
     if not queued or not all(queue.paused for queue in queues):
         return None
@@ -177,7 +174,7 @@ def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
 
 
 def _in_turn(view: LaneView, queued: int) -> Reason | None:
-    """Where jobs wait for other models than those that the lane's server holds."""
+    """The reason of a lane whose jobs wait for other models than its server holds."""
     if not queued or view.models is None or view.models.until_ms is None:
         return None
     words = held_in_words(view.lane, view.models, view.now_ms)
@@ -190,7 +187,7 @@ def _future(at_ms: int, now_ms: int) -> int | None:
 
 def _unheld(view: LaneView, queued: int, in_flight: int) -> Reason:
     if queued:
-        return Reason("nothing", "nothing holds it: the next job starts in a moment")
+        return Reason("nothing", "nothing limits it: the next job starts in a moment")
     if in_flight:
         late = f"; {view.late}" if view.late else ""
         return Reason("running", f"nothing waits: {in_flight:,} calls are in flight{late}")
@@ -216,7 +213,7 @@ def _whole(
         if own := bounds.feeding():
             return own, Eta(None, True)
         if bounds.unfed:
-            return Reason("feeding", _HANDED_OUT_SOON), Eta()
+            return Reason("feeding", _FED_SOON), Eta()
         return Reason("nothing", "its last jobs are being recorded"), Eta()
     last = max(waiting, key=lambda part: float("inf") if part.eta.at_ms is None else part.eta.at_ms)
     at_least = last.eta.at_least or any(part.eta.at_least for part in waiting)
@@ -249,7 +246,7 @@ def _spread(status: RunStatus, plan: Plan | None, unfed: int) -> list[int]:
 def held_teams(
     redis: RedisClient, keys: Keys, lane: str, queues: Sequence[RunQueue], now_ms: int
 ) -> tuple[HeldTeam, ...]:
-    """Those whose next job was found to exceed a budget in its present period, by name."""
+    """Teams whose next job would exceed a budget of the present period, by name."""
     queued = Counter[str]()
     for queue in queues:
         if not queue.paused:
@@ -268,7 +265,7 @@ def held_teams(
 
 
 def all_held(held: Sequence[HeldTeam], queued: int) -> Reason | None:
-    """The reason of a lane where every team with jobs waits for a budget."""
+    """The reason of a lane on which every team with jobs waits for a budget."""
     if not held or sum(team.queued for team in held) < queued:
         return None
     first = min(held, key=lambda team: team.until_ms)

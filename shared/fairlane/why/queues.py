@@ -1,4 +1,4 @@
-"""What waits on a lane, run by run, how much of it goes first, and about when a job starts."""
+"""Reads what waits on a lane, run by run, and estimates a job's place and start."""
 
 import json
 import math
@@ -24,10 +24,10 @@ LOOKED_AT = 5_000
 """Most retries and evaluations among which a job's position is searched."""
 
 PRIORITIES_READ = 50
-"""A team's runs on a lane whose priority is read; further ones count as equal."""
+"""Most runs of a team on a lane whose priorities are read; further ones count as equal."""
 
 OWN_RUNS_READ = 200
-"""A team's latest runs, among which the active ones are looked for where it may not ask which are."""
+"""A team's latest runs, which stand for its active ones where its user may not read the set of these."""
 
 
 class Cost(NamedTuple):
@@ -65,7 +65,7 @@ class QueueView:
 
 
 class Queues:
-    """Reads queues. The cost grows with the runs that are active, not with what they hold."""
+    """Reads queues. The cost grows with the number of active runs, not with their jobs."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
@@ -101,7 +101,7 @@ class Queues:
         return QueueView(reply["queued"], cost, reply["position"] or None)
 
     def priorities(self, refs: Sequence[RunRef]) -> dict[RunRef, int]:
-        """How these runs rank among their team's; runs that cannot be read are left out."""
+        """The runs' priorities; leaves out runs whose plan cannot be read."""
         some = refs[:PRIORITIES_READ]
         found = {}
         for ref, text in ask_each(self._redis, some, lambda ask, ref: ask.get(self._keys.plan(ref))):
@@ -148,8 +148,8 @@ def ahead_of(
 def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     """When the ``jobs``-th job from now starts (1: the next) on a lane whose workers have ``slots``.
 
-    The slowest axis decides, or the calls in flight (Little's law). Unknown latencies are left out;
-    ``None`` where that is all there is, or where an operator must act first.
+    The slowest axis decides, or the calls in flight (Little's law). The time is ``None`` if only an unknown
+    latency could give it, or if an operator must act first.
     """
     hold = view.hold(jobs)
     if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
@@ -158,7 +158,7 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     gap_ms = view.limits.min_gap_ms
     times = [float(max(shut_until_ms, (view.started_ms or 0) + gap_ms) + (jobs - 1) * gap_ms)]
     times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
-    in_flight_ms = _by_places(view, jobs, min(slots, view.places.most or slots))
+    in_flight_ms = _by_concurrency(view, jobs, min(slots, view.places.most or slots))
     if in_flight_ms is not None:
         times.append(shut_until_ms + in_flight_ms)
     elif hold is not None and hold.reason in ("window", "slots"):
@@ -180,8 +180,8 @@ def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> 
     return max(from_ms, axis.from_ms or 0) + missing / axis.allowed * MINUTE_MS
 
 
-def _by_places(view: LaneView, jobs: int, places: int) -> float | None:
-    waits = jobs - max(0, places - view.in_flight)
+def _by_concurrency(view: LaneView, jobs: int, concurrency: int) -> float | None:
+    waits = jobs - max(0, concurrency - view.in_flight)
     if waits <= 0:
         return 0.0
-    return None if view.latency_ms is None else waits * view.latency_ms / places
+    return None if view.latency_ms is None else waits * view.latency_ms / concurrency

@@ -8,7 +8,7 @@ from fairlane.store.run_queries import RunFields
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
 from fairlane.why.waiting import Constraint
 
-SHARED_OUT = frozenset((*AXES, "window", "slots", "gap"))
+CAPACITY_CONSTRAINTS = frozenset((*AXES, "window", "slots", "gap"))
 """Constraints of a fully used lane: capacity that one team leaves goes to another."""
 
 UNITS = {
@@ -20,17 +20,17 @@ UNITS = {
 }
 SOURCES = {
     "configured": "configured",
-    "headers": "by its headers",
+    "headers": "from its headers",
     "probed": "learned from 429s",
     "starting": "still probing",
     "refusals": "learned from 429s",
     "latency": "learned from latency",
     "deadlines": "learned from deadlines",
-    "search": "which nobody has said: it grows while answers a second do",
+    "search": "an estimate, which grows while answers a second do",
 }
 
 
-IN_SHORT = {
+SHORT_WORDS = {
     "requests": "request rate",
     "tokens": "token rate",
     "input": "input token rate",
@@ -50,7 +50,7 @@ IN_SHORT = {
 
 
 class Reason(NamedTuple):
-    """A constraint, a sentence that says so, and when it ends if time alone ends it."""
+    """A constraint, a sentence that explains it, and its end in server milliseconds if time alone ends it."""
 
     constraint: Constraint
     sentence: str
@@ -63,10 +63,10 @@ def reason_of(
     """What limits ``queued`` jobs of a lane whose workers have ``slots``; ``None`` where nothing does.
 
     ``share`` is the asking team's part of the lane; below 1 other teams use it, too. ``lacking`` says why the
-    workers that are there do not serve it.
+    connected workers do not serve it.
     """
     lane, hold = view.lane, view.hold(queued)
-    if hold is not None and hold.reason not in SHARED_OUT:
+    if hold is not None and hold.reason not in CAPACITY_CONSTRAINTS:
         return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
     if not led and queued:
         return Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
@@ -122,13 +122,12 @@ def per_minute(rate: float) -> str:
     return f"{rate:,.0f}" if abs(rate) >= 100 else f"{rate:,.3g}"
 
 
-def gives_up(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int | None, who: str) -> str:
+def outage_end(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int | None, who: str) -> str:
     """``"; it fails in 12 min, if sim:fast answers nobody until then (max_outage)"``; ``who``: "it fails".
 
-    So the scheduler's `Outages` counts the time for which a run waits for a lane that answers nobody.
-
-    ``failed_ms``: when the first call of the job failed since the lane answered somebody. Empty where the
-    lane is not down and no job's calls have failed, and while the run or the lane is paused.
+    The scheduler's `Outages` counts the time in the same way. ``failed_ms``: when the job's first call
+    failed since the lane last answered. Empty if the lane is not down and no call of the job has failed, and
+    while the run or the lane is paused.
     """
     down_ms = view.down_since_ms if view.circuit != "closed" else None
     begins = [since for since in (down_ms, failed_ms) if since is not None]
@@ -139,10 +138,7 @@ def gives_up(plan: Plan | None, run: RunFields, view: LaneView, failed_ms: int |
 
 
 def _end_ms(since_ms: int, most_s: float, run: RunFields) -> int:
-    """When a run has waited for ``most_s`` seconds since a server time, without its pauses.
-
-    Pauses that are still to come are not known: each makes it later.
-    """
+    """When a run has waited for ``most_s`` seconds since a server time, its pauses so far not counted."""
     at_ms = since_ms + round(1000 * most_s)
     for begins_ms, ends_ms in run.pauses:
         if begins_ms < at_ms and ends_ms > since_ms:

@@ -12,7 +12,7 @@ from fairlane.store.rejections import ENOUGH_REFUSALS, FirstCalls, awaited_in, r
 from fairlane.store.write.budgets import ALL_LANES, Allowance, amount_in_words
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.runs.runs import PACE_SLACK_MS
-from fairlane.why.reasons import Reason, gives_up, held_in_words
+from fairlane.why.reasons import Reason, held_in_words, outage_end
 
 UNTIMED = frozenset(
     (
@@ -63,7 +63,7 @@ class RunBounds:
         return self._plan is not None and not self._plan.spec.calls_tasks
 
     @property
-    def places(self) -> int | None:
+    def concurrency(self) -> int | None:
         """Calls that the run may have in flight; ``None``: any number."""
         most = self._state.get("max_concurrent")
         alone = self._plan is not None and self._plan.spec.one_at_a_time
@@ -81,14 +81,14 @@ class RunBounds:
         rest = cursor - self._items
         return item - rest if item >= rest else None
 
-    def gives_up(self, view: LaneView, jobs: Sequence[int], who: str = "its jobs fail") -> str:
+    def outage_end(self, view: LaneView, jobs: Sequence[int], who: str = "its jobs fail") -> str:
         """Until when these jobs wait for a lane that answers nobody; empty where it answers."""
-        return gives_up(self._plan, self._fields, view, self._traces.unanswered_ms(jobs, view.lane), who)
+        return outage_end(self._plan, self._fields, view, self._traces.unanswered_ms(jobs, view.lane), who)
 
     def earliest_ms(self, lane: str, jobs: int, *, tasks: bool) -> int:
-        """Before then the run's own pace lets no ``jobs``-th job from now start on a lane.
+        """Server milliseconds before which the run's own pace starts no ``jobs``-th job from now on a lane.
 
-        ``tasks``: items that are not handed out yet are expected there.
+        ``tasks``: unfed items are expected there.
         """
         times = [self._now_ms, self._start_ms]
         role = self._role(lane, tasks=tasks)
@@ -120,7 +120,7 @@ class RunBounds:
         )
 
     def paused(self) -> Reason | None:
-        """That the run starts nothing, since when, and who wanted that."""
+        """The run's pause: since when, and who asked for it."""
         if "paused_ms" not in self._state:
             return None
         by = f" by {self._state['paused_by']}" if self._state.get("paused_by") else ""
@@ -183,24 +183,24 @@ class RunBounds:
         )
 
     def feeding(self) -> Reason | None:
-        """Why items are not fed: they wait for a connection or another's end, or their rows are missing."""
+        """Why items are not fed: they wait for a connection or another item, or their rows are missing."""
         if self.unfed and self._awaited:
             return Reason("feeding", self._awaited)
         waits = self.unfed and self._number("handed") > self._number("items_done")
         if waits and self._plan is not None and self._plan.spec.order.turns:
             more = f"{self.unfed:,} more wait for the turns before theirs, or for room in their lanes"
-            return Reason("serial", f"the turns of a conversation go one at a time: {more}")
+            return Reason("serial", f"the turns of a conversation run one at a time: {more}")
         if waits and self._is_serial():
             now = max(0, int(self._number("cursor")) - 1)
             more = f"{self.unfed:,} more wait for item {now:,}"
-            return Reason("serial", f"its items go one at a time: {more}")
+            return Reason("serial", f"its items run one at a time: {more}")
         if not self.unfed and self._state.get("open") == "1":
             return Reason("rows", "its rows are still being written")
         return None
 
     @property
     def _turns(self) -> bool:
-        """Whether marked items go first, so that all are looked at twice."""
+        """Whether marked items run first, so that the feeder passes over all items twice."""
         return self._plan is not None and self._plan.spec.order.serial_field is not None
 
     def _is_serial(self) -> bool:
@@ -227,7 +227,7 @@ class RunBounds:
         )
 
     def _ahead(self, lane: str, head: NextJob) -> Reason | None:
-        """Without a configured number only the delay shows it: the scheduler chooses the number."""
+        """Without a configured number only a held lane shows it: the scheduler chooses the number."""
         if self._plan is None or not (head.fresh and self._is_task(head.entry.job)):
             return None
         spec, waiting = self._plan.spec, int(self._number("tasks_in_flight") + self._number("pending"))
@@ -273,7 +273,7 @@ class RunBounds:
         spent = self._spent(entry)
         if spent is None:
             return None
-        return Reason("budget", f"{spent} are used or held by calls in flight, and the next may exceed it")
+        return Reason("budget", f"{spent} are used or reserved, and the next call may exceed it")
 
     def _spent(self, entry: Entry) -> str | None:
         """How much is gone of a budget that the next call would exceed, by its estimate."""
@@ -284,7 +284,10 @@ class RunBounds:
         return None
 
     def _team_budget(self, lane: str, entry: Entry) -> Reason | None:
-        """Of several budgets the one that ends last. An estimate counts if the scheduler delayed the job."""
+        """Of several used-up budgets the one that ends last.
+
+        A budget with too little left counts if the scheduler has delayed a job for it.
+        """
         wanted = {"requests": 1, "tokens": entry.tokens.most, "usd": self._cost(entry) / 1e6}
         if self._budgets is None:
             self._budgets = self._traces.budgets(self._now_ms)
@@ -341,4 +344,4 @@ def _used_up(budget: Allowance, wanted: float) -> str:
     if budget.used >= budget.most:
         return sentence
     used = amount_in_words(budget.unit, budget.used)
-    return f"{sentence}: {used} are used or held by calls in flight, and the next may exceed it"
+    return f"{sentence}: {used} are used or reserved, and the next call may exceed it"

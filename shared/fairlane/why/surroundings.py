@@ -1,4 +1,4 @@
-"""What is read once for each question of why jobs wait: the leader, workers, lanes and their queues."""
+"""Reads once per question what `why` compares: the leader, workers, lanes and their queues."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -16,7 +16,7 @@ from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane.why.queues import Cost, Queues, ahead_of, share_of, start_of
-from fairlane.why.reasons import SHARED_OUT, Reason, reason_of
+from fairlane.why.reasons import CAPACITY_CONSTRAINTS, Reason, reason_of
 from fairlane.why.waiting import Eta
 
 _SMALLEST = Cost(1, 1)
@@ -25,7 +25,7 @@ MANY_SLOTS = 1_000_000  # an unknown number of slots limits nothing
 
 
 class Lack(NamedTuple):
-    """What of a lane's connection keeps workers from serving it, and the remedy."""
+    """Why workers cannot serve a lane's connection, and the remedy."""
 
     problem: str
     remedy: str
@@ -36,25 +36,25 @@ class Lack(NamedTuple):
 
 
 def lacking(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
-    """What keeps ``workers`` from serving a lane that none of them serves; ``None`` if that is not known."""
+    """Why none of ``workers`` serves a lane; ``None`` if that is not known."""
     connection = lane.partition(":")[0]
     for info in workers:
         if connection in info.unusable:
             problem = f"{info.name} cannot use {connection}: {info.unusable[connection]}"
             return Lack(problem, "correct that where the worker runs, and start it again", of_one_worker=True)
-    told = bool(workers) and all(info.connections for info in workers)
+    reported = bool(workers) and all(info.connections for info in workers)
     named = connection not in (FUNCTIONS, *ENDPOINT_PREFIXES)
-    if not told or not named or any(connection in info.connections for info in workers):
+    if not reported or not named or any(connection in info.connections for info in workers):
         return None
     problem = f"none has a connection {connection!r}"
-    return Lack(problem, "add it where workers start, and start them anew")
+    return Lack(problem, "add it to the workers' settings, and restart them")
 
 
 class Surroundings:
-    """Everything that is read once per question: the leader, workers, lanes and their queues.
+    """The leader, workers, lanes and their queues at one moment.
 
     ``weights`` are those of the caller's settings, by team; a team that they do not name has 1.
-    Where only ``team``'s own may be read, a scheduler and workers are taken to be there.
+    A user who may read only ``team``'s keys gets answers as if a scheduler led and workers served.
     """
 
     def __init__(
@@ -98,9 +98,9 @@ class Surroundings:
             self.refusing = Reason("scheduler", f"{refusing.problem}: {ends}")
 
     def awaited(self, plan: Plan | None) -> str:
-        """That the scheduler which leads lacks a connection of the run's models, in words; "" if it has all.
+        """A sentence if the leader lacks a connection of the run's models; "" if it has all.
 
-        Models that rows decide are not looked at.
+        It does not check models that rows choose.
         """
         names = self._published.names
         if plan is None or names is None:
@@ -113,23 +113,23 @@ class Surroundings:
             have = f", which {', '.join(holders[:MOST_NAMED])} have" if holders else ""
             return (
                 f"the scheduler that leads has no connection {connection!r}{have}: its items wait until the "
-                "schedulers are started anew with settings that have it"
+                "schedulers restart with settings that have it"
             )
         return ""
 
     def old_scheduler(self, version: int) -> Reason | None:
-        """That the scheduler which leads cannot read a spec of this version, and leaves the run alone."""
+        """A reason if the leader cannot read a spec of this version, and so ignores the run."""
         leader = self._leader
         if leader is None or not self.led or version <= leader.specs:
             return None
         return Reason(
             "scheduler",
-            f"{leader.identity}, which leads, is too old for this run and leaves it alone: it reads specs up "
+            f"{leader.identity}, which leads, is too old for this run and ignores it: it reads specs up "
             f"to version {leader.specs}, and the run's has {version}. Upgrade the schedulers",
         )
 
     def too_old(self, version: int, lane: str) -> Reason | None:
-        """That the scheduler, or all workers of the lane, cannot read a spec of this version."""
+        """A reason if the leader, or all workers of the lane, cannot read a spec of this version."""
         if old := self.old_scheduler(version):
             return old
         serving = [info for info in self._workers if lane in info.lanes]
@@ -147,7 +147,7 @@ class Surroundings:
         more = f" and {len(old) - MOST_NAMED:,} more" if len(old) > MOST_NAMED else ""
         who = f"{', '.join(old[:MOST_NAMED])}{more}"
         return (
-            f"{how_many} workers of {lane} are too old for this run and put its jobs back: {who}; the run's "
+            f"{how_many} workers of {lane} are too old for this run and requeue its jobs: {who}; the run's "
             f"spec has version {version}. Upgrade the workers"
         )
 
@@ -162,10 +162,10 @@ class Surroundings:
     def reason(
         self, lane: str, queued: int, team: str | None = None, own: Reason | None = None
     ) -> Reason | None:
-        """What holds ``queued`` jobs there, those of ``team`` if one is named; ``own``: their run's bound.
+        """What limits ``queued`` jobs of a lane, those of ``team`` if one is named.
 
-        A lane that is shut, or that nobody serves, comes first, then the run's bound, then what is used up of
-        the lane. What takes longer than the run's bound comes before it.
+        A blocked or unserved lane comes before ``own``, the run's bound. That comes before a used-up limit of
+        the lane, unless this lasts longer.
         """
         if queued and self.refusing is not None:
             return self.refusing
@@ -174,7 +174,7 @@ class Surroundings:
         found = reason_of(self.views[lane], queued, slots, led=self.led, share=share, lacking=str(lack or ""))
         if own is None or found is None:
             return own or found
-        used_up = found.constraint in SHARED_OUT or found.constraint == "fairness"
+        used_up = found.constraint in CAPACITY_CONSTRAINTS or found.constraint == "fairness"
         if not used_up or not self._slots[lane]:
             return found
         if own.until_ms is None:
@@ -183,17 +183,17 @@ class Surroundings:
         return found if next_ms is not None and next_ms > own.until_ms else own
 
     def ahead(self, ref: RunRef, lane: str, before: int) -> int:
-        """About how many jobs go before one that ``before`` others of its run precede."""
+        """About how many jobs start before one with ``before`` others of its own run before it."""
         queues = self.queues[lane]
         rivals = [queue.ref for queue in queues if queue.ref.team == ref.team and queue.ref != ref]
         priorities = self._queues.priorities([ref, *rivals]) if rivals else {}
         return ahead_of(ref, before, queues, self._weights, priorities)
 
-    def eta(self, lane: str, jobs: int, cost: Cost, places: int | None = None) -> Eta:
-        """``places``: calls that the run of the last of them may have in flight."""
+    def eta(self, lane: str, jobs: int, cost: Cost, concurrency: int | None = None) -> Eta:
+        """When the ``jobs``-th job from now starts. ``concurrency``: the most calls of its run in flight."""
         if not self.led or self.refusing is not None:
             return Eta(None, True)
-        slots = self._slots[lane] if places is None else min(self._slots[lane], places)
+        slots = self._slots[lane] if concurrency is None else min(self._slots[lane], concurrency)
         found = start_of(jobs, self.views[lane], cost, slots)
         return found._replace(at_least=True) if self._in_part else found
 

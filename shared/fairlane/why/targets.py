@@ -27,10 +27,10 @@ _RUN = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _NUMBER = re.compile(r"[0-9]{1,15}", re.ASCII)
 NEAR = 3
 
-LOOKS = 3
-"""A job may change its place while it is looked for; then it is looked for again."""
+SEARCHES = 3
+"""A job may move while it is searched for, so the search runs up to so many times."""
 
-OUT_OF_SIGHT = (
+UNREADABLE_BY_TEAMS = (
     "what other teams have queued",
     "whether a scheduler leads and workers serve",
     "which calls are in flight, and which retries wait",
@@ -73,13 +73,13 @@ class JobExplainer:
 
     def _explain(self, item: int, step: int) -> Waiting:
         job = item * self._plan.spec.steps + step
-        for _ in range(LOOKS):
+        for _ in range(SEARCHES):
             found = self._over(item, step, job) or self._in_flight(item, step, job)
             found = found or self._paused(item, step) or self._delayed(item, step, job)
             found = found or self._queued(item, step, job) or self._unready(item, step)
             if found is not None:
                 return found
-        return self._answer(item, step, "waiting", Reason("nothing", "it is on the move now: ask again"))
+        return self._answer(item, step, "waiting", Reason("nothing", "its state changes just now: ask again"))
 
     def _answer(
         self,
@@ -141,11 +141,11 @@ class JobExplainer:
         eta = no_earlier(eta, delay.due_ms, at_least=True)
         old, held = here.old_workers(self._bounds.spec_version, lane), here.reason(lane, 1, self._ref.team)
         further = f"; and {held.sentence}" if held else ""
-        why = "it was put back" if old else "its last call failed"
+        why = "it was requeued" if old else "its last call failed"
         words = f"{why}: it is tried again {until(delay.due_ms, here.now_ms)}{further}"
         words = f"{words}; {old}" if old else words
         if lane in here.views:
-            words += self._bounds.gives_up(here.views[lane], [job], "it fails")
+            words += self._bounds.outage_end(here.views[lane], [job], "it fails")
         reason = Reason("delayed", words, delay.due_ms)
         return self._answer(item, step, "waiting", reason, eta, lane=lane)
 
@@ -159,11 +159,11 @@ class JobExplainer:
             ahead = here.ahead(self._ref, lane, queue.place - 1)
             old = here.too_old(self._bounds.spec_version, lane)
             held = old or here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
-            reason = held or Reason("nothing", f"nothing holds {lane}: it starts in a moment")
-            gives_up = self._bounds.gives_up(here.views[lane], [job], "it fails")
-            reason = reason._replace(sentence=f"{reason.sentence}{gives_up}")
+            reason = held or Reason("nothing", f"nothing limits {lane}: it starts in a moment")
+            outage_end = self._bounds.outage_end(here.views[lane], [job], "it fails")
+            reason = reason._replace(sentence=f"{reason.sentence}{outage_end}")
             place = queue.place
-            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+            eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.concurrency)
             earliest_ms = self._bounds.earliest_ms(lane, place, tasks=step == 0)
             eta = no_earlier(eta, earliest_ms, at_least=reason.constraint in UNTIMED)
             return self._answer(item, step, "waiting", reason, eta, position=place, ahead=ahead, lane=lane)
@@ -175,7 +175,7 @@ class JobExplainer:
         found = None if self._bounds.given else self._explain(item, 0)
         if found is None or found.constraint == "done":
             before = self._plan.spec.evals[step - 1].after
-            words = "it is asked alone only for what the answer to all of them lacks"
+            words = "it gets a call of its own only if the answer to all of them lacks it"
             found = self._explain(item, before) if before else None
         if found is None or found.constraint == "done":
             return None
@@ -183,15 +183,15 @@ class JobExplainer:
         return self._answer(item, step, "waiting", reason, _later(found.eta))
 
     def _unready(self, item: int, step: int) -> Waiting | None:
-        """It is not queued yet."""
+        """The answer for a job that is not queued yet."""
         first = self._bounds.before(item)
         if first is None:
             return self._later_step(item, step) if step else None
-        words = f"item {item:,} is not handed out yet: {first:,} items go before it"
+        words = f"item {item:,} is not fed yet: {first:,} items are fed before it"
         reason = Reason("feeding", words)
         own = self._bounds.feeding()
         if own is not None:
-            reason = Reason(own.constraint, f"item {item:,} is not handed out yet: {own.sentence}")
+            reason = Reason(own.constraint, f"item {item:,} is not fed yet: {own.sentence}")
             return self._answer(item, step, "waiting", reason, Eta(None, True))
         # One that became the run's after the others were read is not among these.
         lanes = (set(self._traces.lanes()) - set(self._plan.eval_lanes)) & set(self._here.queues)
@@ -200,7 +200,7 @@ class JobExplainer:
         here, lane = self._here, lanes.pop()
         queue = self._queues.of(self._ref, lane)
         ahead = here.ahead(self._ref, lane, queue.queued + first)
-        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.places)
+        eta = here.eta(lane, ahead + 1, queue.cost, self._bounds.concurrency)
         held = here.reason(lane, queue.queued, self._ref.team, self._bounds.reason(lane))
         if held is not None:
             reason = Reason("feeding", f"{words}; {held.sentence}", held.until_ms)
@@ -218,7 +218,7 @@ def _later(eta: Eta) -> Eta:
 def _in_flight_in_words(flight: Flight, now_ms: int) -> str:
     since = span(now_ms - flight.granted_ms)
     if flight.worker is None:
-        return f"it was handed to the workers of {flight.lane} {since} ago; none has taken it yet"
+        return f"it was sent to the workers of {flight.lane} {since} ago; none has taken it yet"
     return f"it is being called by worker {flight.worker}, for {since} (dispatch {flight.number})"
 
 
@@ -240,7 +240,7 @@ class Explainer:
         """A lane wins over a run of that name. Raises `TargetNotFound`."""
         found = self._why(target)
         sees_all = RunTraces(self._redis, self._keys, RunRef(self._team, "")).sees_all()
-        return found if sees_all else replace(found, unknown=OUT_OF_SIGHT)
+        return found if sees_all else replace(found, unknown=UNREADABLE_BY_TEAMS)
 
     def _why(self, target: str) -> Waiting:
         if found := self._lane(target):

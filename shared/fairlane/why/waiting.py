@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple, TypeAlias
 
 Constraint: TypeAlias = Literal[
-    # Reasons that shut a lane, and its limits (docs/constraints.md has each).
+    # States of a lane that grants nothing or little, and its limits (docs/constraints.md has each).
     "paused",
     "parked",
     "circuit",
@@ -45,9 +45,9 @@ Constraint: TypeAlias = Literal[
     "first_calls",
     # What its team may use in a day or a month is used up (lib/team/budget.lua).
     "team_budget",
-    # Before the lane, in this order: nobody leads. The run is not admitted. The item is not handed out. It
-    # waits for another, because items go one at a time. Its row is not there yet. An evaluation has no output
-    # yet. A retry is not due.
+    # Before the lane, in this order: no scheduler leads, the run is not admitted, the item is not fed, it
+    # waits for another since items run one at a time, its row is not written yet, an evaluation has no output
+    # yet, a retry is not due.
     "scheduler",
     "admission",
     "feeding",
@@ -55,7 +55,7 @@ Constraint: TypeAlias = Literal[
     "rows",
     "task",
     "delayed",
-    # Nothing holds it: it is being called, it starts in a moment, or it is over.
+    # Nothing limits it: its call runs, it starts in a moment, or it is over.
     "running",
     "nothing",
     "done",
@@ -85,11 +85,11 @@ def no_earlier(eta: Eta, at_ms: int, *, at_least: bool = False) -> Eta:
 
 @dataclass(frozen=True, slots=True)
 class LaneWait:
-    """What waits on one lane: of a run where a run or a job was asked for, of all runs where the lane was.
+    """What waits on one lane: jobs of one run if the target is a run or a job, of all runs if it is a lane.
 
-    ``not_ready`` are evaluations without an output yet; ``unfed`` items that are not handed out, at about.
-    ``share`` is the team's part of a lane that several teams want, 1 where none does. About ``ahead`` jobs go
-    before the last of these, or before the job asked for, and that one starts at ``eta``. Times are server
+    ``not_ready`` counts evaluations without an output yet, ``unfed`` about how many items are not fed.
+    ``share`` is the team's part of a lane that several teams want, 1 if none does. About ``ahead`` jobs start
+    before the last of these, or before the target job, and that one starts at ``eta``. Times are server
     milliseconds.
     """
 
@@ -129,7 +129,7 @@ class Waiting:
     ``constraint`` is what limits it now, ``sentence`` says so in words, ``until_ms`` is when that ends if
     time alone ends it. ``position`` is a job's place in its run's queue (1 is next). About ``ahead`` jobs
     start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
-    last job of the run or of the lane's queue. ``state`` is the run's or the job's; a lane is open or shut.
+    last job of the run or of the lane's queue. ``state`` is the lane's, the run's or the job's.
     ``unknown`` is what the answer leaves out, since this team's user may not read it. ``held_teams`` are
     those whose jobs wait on a lane for the end of a budget.
     """

@@ -18,7 +18,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.util.types import AttributeValue
 
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.presets import OF_PROTOCOL, PRESETS
+from fairlane.config.connections.presets import PRESETS, PROVIDER_OF_PROTOCOL
 from fairlane.config.sections import TracingSettings
 from fairlane.core.errors import TemplateError
 from fairlane.core.version import __version__
@@ -192,7 +192,7 @@ def provider_name(connection: Connection) -> str:
     """Who answers: the configured provider, else the one at that address, else whose protocol it is."""
     name = (
         connection.provider
-        or OF_PROTOCOL.get(connection.protocol)
+        or PROVIDER_OF_PROTOCOL.get(connection.protocol)
         or _OF_HOST.get(urlsplit(connection.base_url).hostname)
         or _FAMILIES.get(connection.protocol, connection.protocol)
     )

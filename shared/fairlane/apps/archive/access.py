@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 class Access:
     """Reads and writes finished runs of one deployment in a database. May be shared by threads.
 
-    ``stored`` raises `ConfigurationError` where SQLAlchemy or a driver is missing, or where the URL is none. No
-    error shows the URL.
+    ``stored`` raises `ConfigurationError` where SQLAlchemy or a driver is missing, or where the URL is none.
+    No error shows the URL.
     """
 
     def __init__(self, url: SecretStr, deployment: str) -> None:

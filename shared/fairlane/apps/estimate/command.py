@@ -9,19 +9,19 @@ import typer
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
 from fairlane.cli.runs.submitting.assignments import read_options
-from fairlane.cli.runs.submitting.inputs import Asked, LimitOption, open_dataset, portion_of
-from fairlane.cli.runs.submitting.options import MaxConcurrentOption, Scored
+from fairlane.cli.runs.submitting.inputs import LimitOption, TaskOptions, open_dataset, portion_of
+from fairlane.cli.runs.submitting.options import EvaluatorOptions, MaxConcurrentOption
 from fairlane.cli.runs.submitting.submit import MoreOption
 from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
 from fairlane.client.views.summary import dollars
 from fairlane.datasets.rows import read_rows
-from fairlane.why.reasons import IN_SHORT
+from fairlane.why.reasons import SHORT_WORDS
 
 app = typer.Typer()
 
 LONGEST = "the longest that the parameters allow"
-_LIMITS = IN_SHORT | {"places": "calls at once", "gap": "gap between calls"}
+_LIMITS = SHORT_WORDS | {"places": "calls at once", "gap": "gap between calls"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,8 @@ def estimate(
     *,
     dataset: Annotated[str, typer.Argument(metavar="FILE", help="Rows, as for submit.")],
     limit: LimitOption = None,
-    asked: Asked,
-    scored: Scored,
+    task_options: TaskOptions,
+    evaluator_options: EvaluatorOptions,
     max_concurrent: MaxConcurrentOption = None,
     option: MoreOption = None,
     expected: Expected,
@@ -53,7 +53,10 @@ def estimate(
 
     Takes what submit takes, and submits nothing. The prices in the settings give the cost.
     """
-    calls, evaluators = asked.calls(read_options(option or ())), scored.evaluators()
+    calls, evaluators = (
+        task_options.submit_arguments(read_options(option or ())),
+        evaluator_options.evaluators(),
+    )
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
             _Rows(portion_of(open_dataset(dataset), limit, None, 0)),

@@ -9,7 +9,7 @@ import typer
 from fairlane.apps.report.page import MOST_EXAMPLES
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
-from fairlane.cli.runs.conclusion import failing
+from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 
@@ -49,6 +49,6 @@ def report(
         other = None if page.against is None else find_ended(deployment, page.against)
         found = find_ended(deployment, run)
         path = page.html or Path(f"{found.id}.html")
-        with failing():
+        with fails_if_refused():
             count = found.report(path, examples=page.examples, against=other)
     say(f"the report on run {found.id} is in {path}: it sums up {counted(count, 'record')}")

@@ -14,12 +14,12 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="budgets")
 
-REMEDY = f'Give a number, or "{NO_LIMIT}" to take the budget away.'
+REMEDY = f'Give a number, or "{NO_LIMIT}" to remove the budget.'
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _STATES = {"open": "open", "nearly_used": "80 % used", "used_up": "used up"}
 
 TeamArgument = Annotated[str, typer.Argument(metavar="TEAM", help="Team that has the budget.")]
-Amount = Annotated[str | None, typer.Option(metavar="N", help='"none" takes the budget away.')]
+Amount = Annotated[str | None, typer.Option(metavar="N", help='"none" removes the budget.')]
 
 
 @group.callback(invoke_without_command=True)

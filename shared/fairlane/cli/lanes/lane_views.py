@@ -9,11 +9,11 @@ from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, 
 from fairlane.core.clock import span, until
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
-from fairlane.why.reasons import IN_SHORT, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
+from fairlane.why.reasons import SHORT_WORDS, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
 
 
 class Allowed(NamedTuple):
-    """Requests a minute, and who says so: a source of `AxisView`, or ``unlimited`` without a rate."""
+    """Requests a minute, and the source of this rate as in `AxisView`; ``unlimited`` without a rate."""
 
     per_minute: float | None
     source: str
@@ -53,7 +53,7 @@ class LaneReport:
         if hold.reason == "parked":
             again = f"; asks again {when(hold.until_ms, self.now_ms)}" if hold.until_ms is not None else ""
             return f"parked: {self.view.parked}{again}"
-        words = IN_SHORT.get(hold.reason, hold.reason)
+        words = SHORT_WORDS.get(hold.reason, hold.reason)
         if hold.reason == "blocked" and self.view.asked_to_wait:
             words = "blocked, as the provider asked"
         return words if hold.until_ms is None else f"{words}, until {when(hold.until_ms, self.now_ms)}"
@@ -135,7 +135,7 @@ def print_lane(report: LaneReport) -> None:
             ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
             ("granted", f"{view.granted:,}{returned}"),
-            ("ended", f"{view.succeeded:,} well, {view.failed:,} failed, {view.limited:,} with 429"),
+            ("ended", f"{view.succeeded:,} succeeded, {view.failed:,} failed, {view.limited:,} with 429"),
             ("errors", _errors_in_words(view)),
             ("circuit", view.circuit),
             ("ramp", f"{view.ramp:.0%} of its rate, after an outage" if view.ramp < 1 else None),
@@ -190,7 +190,7 @@ def _axis_document(axis: AxisView) -> dict[str, Any]:
 
 
 def limits_in_words(limits: LaneLimits) -> str:
-    """What an operator has said of a lane, in one line."""
+    """The limits that an operator has configured, in one line."""
     said = []
     if limits.requests_per_minute:
         said.append(f"{limits.requests_per_minute:,g} requests/min")
@@ -218,11 +218,11 @@ def limits_in_words(limits: LaneLimits) -> str:
         said.append(f"{limits.min_gap_ms:,} ms apart")
     if "longest_wait_seconds" in limits.model_fields_set:
         said.append(f"held beyond waits of {limits.longest_wait_seconds:g} s")
-    return ", ".join(said) or "none stated"
+    return ", ".join(said) or "no limits"
 
 
 def _charges_in_words(limits: LaneLimits) -> list[str]:
-    """How the provider charges tokens, where that is not what most do."""
+    """How the provider charges tokens, where that differs from most providers."""
     said = []
     if limits.charge == "reserved":
         said.append("reserved tokens charged")
@@ -234,17 +234,17 @@ def _charges_in_words(limits: LaneLimits) -> list[str]:
 
 
 def axis_in_words(name: str, axis: AxisView, now_ms: int) -> str:
-    """What an axis keeps to and by whose word, then what each source says, what is left, and its shape."""
+    """The rate in force and its source, then each source's rate, what is left, and the limit's shape."""
     said = []
     if axis.configured and axis.source != "configured":
         said.append(f"{per_minute(axis.configured)} configured")
     if axis.reported is not None:
         when = f", {ago(axis.reported_ms, now_ms)}" if axis.reported_ms is not None else ""
-        said.append(f"headers say {per_minute(axis.reported)}{when}")
+        said.append(f"headers report {per_minute(axis.reported)}{when}")
     if axis.probed is not None:
         doubt = f" ± {axis.uncertainty:,.0f}" if axis.uncertainty and axis.uncertainty < axis.probed else ""
         when = f", {ago(axis.probed_ms, now_ms)}" if axis.probed_ms is not None else ""
-        said.append(f"refusals say {per_minute(axis.probed)}{doubt}{when}")
+        said.append(f"429s show {per_minute(axis.probed)}{doubt}{when}")
     if axis.level is not None and axis.allowed is not None:
         said.append(f"{per_minute(axis.level)} left")
     if axis.shape == "window" and axis.renews_ms is not None:

@@ -16,18 +16,18 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="lanes")
 
-REMEDY = f'Give a number, or "{NO_LIMIT}" to take the limit away.'
+REMEDY = f'Give a number, or "{NO_LIMIT}" to remove the limit.'
 _IN_WORDS = ("exact", "charge", "cache_reads")
 
 Limit = str | None
-"""A limit as it is written: a number or a word, or "none"."""
+"""A limit as the user writes it: a number, a word, or "none"."""
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
 
 
 @dataclass(frozen=True, slots=True)
 class NewLimits:
-    """The limits to change, each as it is written; ``None`` stays as it is."""
+    """The limits to change, each as the user writes it; ``None`` keeps the present one."""
 
     requests_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
     """0: no limit; none: detected."""
@@ -99,9 +99,9 @@ def lanes(invocation: Invocation, as_json: JsonOption = False) -> None:
 def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False) -> None:
     """Show all about one lane."""
     with invocation.deployment() as deployment:
-        meant = _meant(deployment, lane, quiet=as_json)
-        _require(deployment, meant)
-        report = read_lanes(deployment, [meant])[0]
+        found = _find_lane(deployment, lane, quiet=as_json)
+        _require(deployment, found)
+        report = read_lanes(deployment, [found])[0]
         emit(report.document(), lambda: print_lane(report), as_json=as_json)
 
 
@@ -120,7 +120,7 @@ def set_limits(
         options = ", ".join(_option(name) for name in given)
         raise typer.BadParameter(f"say which limit to set: {options}")
     with invocation.deployment() as deployment:
-        lane = _meant(deployment, lane)
+        lane = _find_lane(deployment, lane)
         _require(deployment, lane, new=new)
         deployment.lanes.limit(lane, changes)
         say(f"{lane}: {limits_in_words(deployment.lanes.view(lane).limits)}")
@@ -132,7 +132,7 @@ def set_limits(
 def pause(invocation: Invocation, lane: LaneArgument) -> None:
     """Start no new call on a lane; calls in flight end normally."""
     with invocation.deployment() as deployment:
-        lane = _meant(deployment, lane)
+        lane = _find_lane(deployment, lane)
         deployment.lanes.pause(lane)
     say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
 
@@ -142,7 +142,7 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
 def resume(invocation: Invocation, lane: LaneArgument) -> None:
     """Resume a lane: end its pause, or else every wait; a parked lane sends a single call first."""
     with invocation.deployment() as deployment:
-        lane = _meant(deployment, lane)
+        lane = _find_lane(deployment, lane)
         parked = deployment.lanes.view(lane).parked
         deployment.lanes.resume(lane)
         report = LaneReport(deployment.lanes.view(lane), 0)
@@ -160,8 +160,8 @@ def read_lanes(deployment: Deployment, names: list[str]) -> list[LaneReport]:
     return [LaneReport(view, queued.get(view.lane, 0)) for view in deployment.lanes.views(names)]
 
 
-def _meant(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
-    """The lane of that name; if there is none, the lane that its calls use. Says where they use another."""
+def _find_lane(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
+    """The lane of that name, else the one that carries its calls. Prints a note if another carries them."""
     carrier = deployment.directory().carrier(lane)
     if carrier != lane and not quiet:
         say(f"calls of {lane} use {carrier}: they share its limit")
@@ -169,7 +169,7 @@ def _meant(deployment: Deployment, lane: str, *, quiet: bool = False) -> str:
 
 
 def _limit(name: str, text: str) -> float | int | str | None:
-    """``None`` for "none". Raises `ConfigurationError` for no number; `Lanes.limit` checks the rest."""
+    """``None`` for "none". Raises `ConfigurationError` for a wrong number; `Lanes.limit` checks the rest."""
     word = text.strip().lower()
     if name in _IN_WORDS and word != NO_LIMIT:
         return word
@@ -181,7 +181,7 @@ def _option(name: str) -> str:
 
 
 def _require(deployment: Deployment, lane: str, *, new: bool = False) -> None:
-    """Raises `LaneNotFound`; a ``new`` one only has to belong to a connection, where these are known."""
+    """Raise `LaneNotFound`, or `ConfigurationError` for a ``new`` lane without a known connection."""
     names = deployment.lanes.names()
     if lane in names:
         return
@@ -199,4 +199,4 @@ def _mention_file(deployment: Deployment, lane: str, changed: set[str]) -> None:
     stated = deployment.settings.lanes.get(lane)
     again = sorted(changed & stated.model_fields_set) if stated else []
     if again:
-        say(f"this stays until the settings, which state {', '.join(again)} too, are changed there")
+        say(f"this lasts until somebody changes {', '.join(again)} in the settings, which have it, too")

@@ -1,4 +1,4 @@
-"""``fairlane workers`` and ``capacity``: who is alive, with how many slots, and whether more would help."""
+"""``fairlane workers`` and ``capacity``: live workers, their slots, and whether more would help."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -33,14 +33,14 @@ def workers(invocation: Invocation, as_json: JsonOption = False) -> None:
 
 def _print(found: Sequence[tuple[Beat, str]], now_ms: int) -> None:
     if not found:
-        say("no worker is there: `fairlane worker` starts one, `fairlane up` starts everything")
+        say("no worker is connected: `fairlane worker` starts one, `fairlane up` starts everything")
         return
     columns = ["worker", "host", ">pid", ">busy", ">slots", ">lanes", "version", "state", "last beat"]
     print_table(columns, (_row(beat, state, now_ms) for beat, state in found))
 
 
 def worker_state(beat: Beat, now_ms: int, silent_ms: float) -> str:
-    """``alive``, ``draining``, ``drained``, ``stopping``, or ``silent``: the scheduler takes it for dead."""
+    """``alive``, ``draining``, ``drained``, ``stopping``, or ``silent``: the scheduler counts it as dead."""
     if now_ms - beat.beat_ms > silent_ms:
         return "silent"
     if beat.info.draining:
@@ -64,7 +64,7 @@ def busy_in_words(info: WorkerInfo) -> str:
 
 
 def worker_document(beat: Beat, state: str) -> dict[str, Any]:
-    """Every field of a worker that people ask for, times in ISO 8601."""
+    """A worker as JSON, times in ISO 8601."""
     info = beat.info
     return {
         "worker": beat.worker,
@@ -90,9 +90,9 @@ def capacity(invocation: Invocation, as_json: JsonOption = False) -> None:
 
 
 def measure(deployment: Deployment) -> dict[str, object]:
-    """Slots of workers that take work, those that are free, those that lanes could fill, in all and by lane.
+    """Slots of workers that take work, how many are free, and how many lanes could fill: in all and by lane.
 
-    What a run's own bounds hold back counts as waiting here; `fairlane_slots_needed` leaves it out.
+    Jobs that a run's own bounds delay count as waiting here; the metric `fairlane_slots_needed` omits them.
     """
     now_ms, bounds = deployment.now_ms(), deployment.settings.scheduler
     silent_ms = bounds.worker_timeout_seconds * 1000

@@ -16,7 +16,7 @@ COMMANDS = (
         OPERATIONS,
         ROOM,
         {
-            "teams": "Give each team a user of its own on the server.",
+            "teams": "Give each team its own Redis user; set weights and shares.",
             "connections": "List the connections to providers and what each lacks in this environment; "
             "test one.",
             "config": "Show the settings in force, each with its source; secrets are masked.",

@@ -41,7 +41,7 @@ def audit(
             _print(entry, deployment, as_json=as_json)
             printed = True
     if not (printed or as_json):
-        say("nothing is in the log")
+        say("the audit log has no such entry")
 
 
 def _entries(log: AuditLog, from_ms: int, team: str | None, *, follow: bool) -> Iterator[Audited]:
@@ -55,7 +55,7 @@ def _entries(log: AuditLog, from_ms: int, team: str | None, *, follow: bool) -> 
 
 
 _AS_SET = {"burst_ms": "burst_seconds"}
-"""Limits of lanes that have another name in Redis than in the settings."""
+"""The settings' names of limits that have another name in Redis."""
 
 
 def _place(identity: str) -> tuple[int, int]:
@@ -74,7 +74,7 @@ def _print(entry: Audited, deployment: Deployment, *, as_json: bool) -> None:
 
 
 def document(entry: Audited) -> dict[str, Any]:
-    """An entry as programs read it."""
+    """An audit entry as JSON."""
     return {
         "id": entry.id,
         "at": iso(entry.at_ms),
@@ -98,7 +98,7 @@ def in_words(detail: Mapping[str, Any]) -> str:
 
 
 def _limit(name: str, value: object) -> str:
-    """A value as it is set: Redis has bursts in milliseconds, and yes as 1."""
+    """A value as users set it: Redis has bursts in milliseconds, and true as 1."""
     if name == "burst_ms" and value is not None:
         return f"{float(str(value)) / 1000:g}"
     return {"1": "true", "0": "false"}.get(str(value), _value(value)) if name == "exact" else _value(value)
@@ -111,5 +111,5 @@ def _value(value: object) -> str:
 def _age_ms(text: str) -> int:
     found = _AGE.fullmatch(text.strip())
     if found is None:
-        raise typer.BadParameter(f"{text!r} is no age: give one as 90s, 30min, 1h or 7d")
+        raise typer.BadParameter(f"{text!r} is no age: write it as 90s, 30min, 1h or 7d")
     return int(found[1]) * _SECONDS[found[2]] * 1000

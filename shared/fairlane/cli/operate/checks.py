@@ -1,4 +1,4 @@
-"""What `fairlane doctor` holds against a deployment: pure questions to what it has seen of it."""
+"""The checks of `fairlane doctor`: pure functions of what it has read of a deployment."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -42,10 +42,12 @@ def examine(seen: Seen) -> list[Finding]:
 
 
 def _explained(finding: Finding, refusing: Refusal) -> Finding:
-    """Roles that cannot write their signs of life seem dead: the remedy is Redis, not to start another."""
+    """Processes that cannot write heartbeats seem dead: the remedy is to correct Redis, not to start more."""
     if finding.grade is Grade.OK or finding.check not in ("scheduler", "workers"):
         return finding
-    return replace(finding, remedy=f"{refusing.problem}, so nobody can report. Mend that first, see above.")
+    return replace(
+        finding, remedy=f"{refusing.problem}, so no process can report. Correct that first, see above."
+    )
 
 
 def check_leader(leader: LeaderView | None, now_ms: int) -> Finding:
@@ -65,12 +67,12 @@ def check_specs(seen: Seen) -> Iterator[Finding]:
     leads = leader is not None and leader.until_ms > seen.clocks.server_ms
     if leader is not None and leads and leader.specs < SPEC_VERSION:
         detail = f"{leader.identity}, which leads, reads specs up to version {leader.specs} of {SPEC_VERSION}"
-        remedy = "Upgrade the schedulers: it refuses later ones, and leaves such runs alone."
+        remedy = "Upgrade the schedulers: this one refuses later versions, and ignores runs that have them."
         yield warn("versions", detail, remedy)
     for info in _alive(seen):
         if info.specs < SPEC_VERSION:
             detail = f"worker {info.name} reads specs up to version {info.specs} of {SPEC_VERSION}"
-            remedy = "Upgrade the workers: it puts the jobs of later ones back, again and again."
+            remedy = "Upgrade the workers: this one requeues jobs of later versions, again and again."
             yield warn("versions", detail, remedy)
 
 
@@ -89,7 +91,7 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
         yield _check_slots(alive)
     for beat in by_state.get("silent", []):
         detail = f"{beat.info.name} on {beat.info.host} has been silent for {span(now_ms - beat.beat_ms)}"
-        yield warn("workers", detail, "Its jobs are put back; start it again if it is meant to run.")
+        yield warn("workers", detail, "The scheduler requeues its jobs; start it again if it should run.")
     for beat in alive:
         if beat.info.shortage:
             remedy = (
@@ -107,7 +109,7 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
     others = sorted({beat.info.version for beat in alive} - {seen.version})
     if others:
         detail = f"some run {', '.join(others)}, this is {seen.version}"
-        yield warn("versions", detail, "Finish the upgrade: neighbouring versions only are tried.")
+        yield warn("versions", detail, "Finish the upgrade: only neighbouring versions are tested together.")
 
 
 def check_messages(seen: Seen) -> Iterator[Finding]:
@@ -134,25 +136,25 @@ def check_connections(seen: Seen) -> Iterator[Finding]:
     yield from _check_awaited(seen, there)
     unknown = sorted(here - there) if there is not None else []
     if unknown:
-        remedy = "Start the scheduler and the workers anew with these settings."
+        remedy = "Restart the scheduler and the workers with these settings."
         yield warn("connections", f"the scheduler does not know {', '.join(unknown)}", remedy)
     else:
         yield ok("connections", ", ".join(sorted(there or here)))
 
 
 def _check_awaited(seen: Seen, known: frozenset[str] | None) -> Iterator[Finding]:
-    """Do the scheduler and live workers have the same connections? Rows wait for one that a side lacks."""
+    """Do the leader and live workers have the same connections? Items wait for one that a side lacks."""
     alive = _alive(seen)
     if known is None or not alive or not all(info.connections for info in alive):
         return
     held = {name for info in alive for name in info.connections}
     for name in sorted(held - known):
-        detail = f"workers have {name}, and the scheduler that leads does not: its rows wait"
-        remedy = "Start the schedulers anew with [connections] of the workers."
+        detail = f"workers have {name}, and the scheduler that leads does not: items that call it wait"
+        remedy = "Restart the schedulers with [connections] of the workers."
         yield warn("connections", detail, remedy)
     for name in sorted(known - held):
-        detail = f"no live worker has {name}: its rows wait"
-        yield warn("connections", detail, "Add it where workers start, and start them anew.")
+        detail = f"no live worker has {name}: items that call it wait"
+        yield warn("connections", detail, "Add it to the workers' settings, and restart them.")
 
 
 def _alive(seen: Seen) -> list[WorkerInfo]:
@@ -168,31 +170,31 @@ def _by_state(seen: Seen) -> dict[str, list[Beat]]:
 
 
 def check_keys(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
-    """Are keys where the settings say? Only workers need them, and none may run here."""
+    """Does this machine have the keys that the settings name? Only workers need them."""
     for name, connection in sorted(settings.connections.items()):
         place = connection.key_place
         if place is None:
             continue
         if name in secrets.missing:
-            remedy = f"Only workers need it: {'see to' if place.changes else 'set'} it where they run."
+            remedy = f"Only workers need it: {'provide' if place.changes else 'set'} it where they run."
             yield warn("keys", f"{name}: {place.name} {place.absence} here", remedy)
         else:
             yield ok("keys", f"{name}: {place.name} is {'here' if place.changes else 'set here'}")
 
 
 def check_needs(settings: Settings, secrets: WorkerSecrets) -> Iterator[Finding]:
-    """Is there what connections need besides their keys: files, extras, what a proxy wants to see?"""
+    """Does this machine have what connections need besides keys: files, extras, proxy credentials?"""
     for name, connection in sorted(settings.connections.items()):
         for what in lacks_besides_key(name, connection, secrets):
             remedy = f"Only workers need it; `fairlane connections test {name}` tries it where they run."
-            yield warn("connections", f"{name}: {what} is not here", remedy)
+            yield warn("connections", f"{name}: {what} is missing here", remedy)
 
 
 def check_credentials(seen: Seen) -> Iterator[Finding]:
     """Do workers hold the keys that calls need, and the same ones? Lanes use the key reported last."""
     alive = _alive(seen)
     yield from _check_lacking_keys(seen.settings, [info for info in alive if info.version == seen.version])
-    remedy = "Start the others anew with the key that is to stay."
+    remedy = "Restart the other workers with the key that should stay."
     for connection in sorted({name for info in alive for name in info.credentials}):
         held: dict[str, list[str]] = {}
         for info in alive:
@@ -204,7 +206,7 @@ def check_credentials(seen: Seen) -> Iterator[Finding]:
 
 
 def _check_lacking_keys(settings: Settings, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
-    """Connections whose key none of the workers has that have the connection."""
+    """Connections that live workers have, none of them with the key."""
     for name, connection in sorted(settings.connections.items()):
         place = connection.needed_key
         having = [info for info in alive if name in info.connections and name not in info.unusable]
@@ -214,25 +216,25 @@ def _check_lacking_keys(settings: Settings, alive: Sequence[WorkerInfo]) -> Iter
 
 
 def check_tables(seen: Seen) -> Iterator[Finding]:
-    """Whose limits count where connections share a lane?"""
+    """Which table of [lanes] applies where connections share a lane?"""
     order = list(seen.settings.connections)
     for table, lane in sorted(seen.carriers.items()):
         tables = [name for name in seen.settings.lanes if seen.carriers.get(name, name) == lane]
         counts = lane if lane in tables else min(tables, key=lambda name: order.index(name.partition(":")[0]))
         if counts == table:
-            yield ok("limits", f"[lanes.{table!r}] counts for {lane}, which carries its calls")
+            yield ok("limits", f"[lanes.{table!r}] applies to {lane}, which carries its calls")
         else:
-            detail = f"calls of {table} go on {lane}, where [lanes.{counts!r}] counts"
-            yield warn("limits", detail, f"Take [lanes.{table!r}] out of the settings.")
+            detail = f"calls of {table} use {lane}, where [lanes.{counts!r}] applies"
+            yield warn("limits", detail, f"Remove [lanes.{table!r}] from the settings.")
 
 
 def check_lanes(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding]:
-    """Is a lane shut that only a person can open, or that a provider keeps shut?"""
+    """Is a lane parked or paused, or is its provider down?"""
     shut = list(_shut(reports, settings))
     yield from shut
     yield from (_narrowed(report.view, report.view.late) for report in reports if report.view.late)
     if not shut and reports:
-        yield ok("lanes", f"{len(reports)}, none of them shut")
+        yield ok("lanes", f"{len(reports)}, none of them parked, paused or down")
 
 
 def _narrowed(view: LaneView, late: LateCalls) -> Finding:
@@ -251,7 +253,7 @@ def _shut(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding
                 connection = settings.connections.get(lane.partition(":")[0])
                 place = None if connection is None else connection.needed_key
                 key = place.remedy if place is not None and place.changes else "Give workers a new key"
-                remedy = f"{key}; for a quota, mend that and `fairlane lanes resume {lane}`."
+                remedy = f"{key}; for a quota, raise it and run `fairlane lanes resume {lane}`."
                 yield fail("lanes", f"{lane} is {report.hold_in_words}", remedy)
             case "paused":
                 remedy = f"`fairlane lanes resume {lane}` opens it."

@@ -25,7 +25,7 @@ app = typer.Typer()
 def config(
     invocation: Invocation,
     prefix: Annotated[
-        str, typer.Argument(metavar="KEY", help="Only this key, or those that begin with it: redis.")
+        str, typer.Argument(metavar="KEY", help="Only keys that begin with this, such as redis.")
     ] = "",
     changed: Annotated[bool, typer.Option("--changed", help="Only what is not a default.")] = False,
     as_json: JsonOption = False,
@@ -42,7 +42,7 @@ def config(
         if each.key.startswith(prefix) and not (changed and each.source == DEFAULT)
     ]
     if not found:
-        say(f"no setting begins with {prefix!r}" if prefix else "nothing but defaults is in force")
+        say(f"no setting begins with {prefix!r}" if prefix else "all settings have their defaults")
     documents = [each._asdict() for each in found]
     emit(
         documents,
@@ -71,7 +71,7 @@ class Effective(NamedTuple):
 def effective(settings: Settings, layers: Sequence[Layer]) -> Iterator[Effective]:
     """Each setting of ``settings``, which `load_settings` made of ``layers``.
 
-    The source is the layer that says it, "preset" for what a connection's provider brings, or "default".
+    The source is the layer that sets it, "preset" for a value of a connection's provider, or "default".
     """
     for path, value, stated in _walk(settings, ()):
         layer = next((each.origin for each in layers if depth_of(path, each.data) == len(path)), None)
@@ -97,7 +97,7 @@ def _walk(section: BaseModel, above: tuple[str, ...]) -> Iterator[tuple[tuple[st
 
 
 def _shown(name: str, value: Any) -> Any:
-    """Ready for JSON, and without secrets: the name of a key's variable is none."""
+    """A value ready for JSON, without secrets. The name of a key's variable is not secret."""
     if isinstance(value, BaseModel):
         return {field: _shown(field, inner) for field, inner in value}
     if name == "api_key_command":  # its arguments may hold a key

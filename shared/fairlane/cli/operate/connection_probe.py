@@ -1,4 +1,4 @@
-"""One call on a connection, made by a process of the workers' package, and what it showed in words."""
+"""Makes one test call on a connection, in a process of the workers' package, and describes its result."""
 
 import json
 import subprocess
@@ -16,9 +16,9 @@ REFUSED = 2
 SHOWN_CHARS = 200
 
 _KNOWN_BY = {
-    "headers": "these headers are its alone",
-    "host": "known by the host",
-    "provider": "as its provider does",
+    "headers": "recognized by these headers",
+    "host": "recognized by the host",
+    "provider": "as the provider's preset says",
     "limit_headers": "as limit_headers says",
 }
 _OUTCOMES = {
@@ -28,11 +28,11 @@ _OUTCOMES = {
     "ServerError": "an error of the server",
     "NetworkFailure": "not reached",
     "TimedOut": "a time-out",
-    "InvalidResponse": "no answer that can be read",
-    "FlawedAnswer": "an answer of another form",
-    "PermanentFailure": "refused for good",
+    "InvalidResponse": "an answer that cannot be read",
+    "FlawedAnswer": "an answer in the wrong form",
+    "PermanentFailure": "rejected for good",
     "UnsupportedParameter": "a parameter that the model does not support",
-    "AccessDenied": "access refused, which parks the lane",
+    "AccessDenied": "access denied, which parks the lane",
 }
 
 
@@ -40,12 +40,12 @@ class ProbeRefusedError(Exception):
     """No call was made; the text says why, and what to do."""
 
 
-def probe_apart(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
-    """The report of `fairlane_workers.probe`, made by a process of its own that ends with this one.
+def run_probe(arguments: Sequence[str], environment: Mapping[str, str]) -> dict[str, Any]:
+    """Run `fairlane_workers.probe` in a child process that ends with this one, and return its report.
 
     Raises `ProbeRefusedError` where no call could be made, `LocalStackError` where the process failed.
     """
-    # -P as for a console script: what lies in the working directory is no module of ours.
+    # -P as for a console script: no file of the working directory hides a module.
     command = [sys.executable, "-P", "-m", MODULE, *arguments]
     ended = subprocess.run(
         command,
@@ -54,7 +54,7 @@ def probe_apart(arguments: Sequence[str], environment: Mapping[str, str]) -> dic
         text=True,
         check=False,
         env=child_environment(environment),
-        start_new_session=True,  # Ctrl-C is for us, and so ends it
+        start_new_session=True,  # Ctrl-C reaches this process alone, which then ends the child
     )
     said = ended.stderr.strip()
     if ended.returncode == REFUSED:
@@ -71,7 +71,7 @@ def succeeded(report: Mapping[str, Any]) -> bool:
 
 
 def probe_fields(report: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    """What was learned, one name and value a line."""
+    """The report as names and values, one pair a line."""
     status = f", HTTP {report['status']}" if report["status"] is not None else ""
     yield "outcome", f"{report['outcome']}: {_OUTCOMES.get(report['outcome'], '')}{status}"
     yield "message", report.get("message")
@@ -84,7 +84,7 @@ def probe_fields(report: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
             yield "left out", f"{', '.join(report['left_out'])}: the model does not support it"
     limits = report["limits"]
     dialect = limits["dialect"]
-    yield "rate limits", f"like {dialect}: {_KNOWN_BY[limits['known_by']]}" if dialect else "by no header"
+    yield "rate limits", f"like {dialect}: {_KNOWN_BY[limits['known_by']]}" if dialect else "in no header"
     for axis, hint in limits["axes"].items():
         yield f"  {axis}", _axis(axis, hint)
     if limits["exhausted"]:

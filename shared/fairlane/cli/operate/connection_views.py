@@ -1,4 +1,4 @@
-"""Connections and providers as documents and as rows: what each is, what it needs and what it lacks here."""
+"""Connections and providers as JSON and as rows: their settings, what each needs and what it lacks here."""
 
 import json
 from collections.abc import Iterator, Mapping
@@ -23,7 +23,7 @@ _AMBIENT = {"sigv4": "AWS credentials", "google": "Google credentials"}
 
 
 def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -> dict[str, Any]:
-    """A connection without anything secret; ``lacks`` is what keeps calls from being made here."""
+    """A connection as JSON without secrets; ``lacks`` is what this environment needs to make its calls."""
     connection = settings.connections[name]
     return {
         "name": name,
@@ -48,7 +48,7 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
 
 
 def provider_document(name: ProviderName) -> dict[str, Any]:
-    """What is known of a provider, and which fields a connection to it needs."""
+    """A provider's preset as JSON, and which fields a connection to it needs."""
     preset = PRESETS[name]
     return {
         "provider": name,
@@ -63,8 +63,8 @@ def provider_document(name: ProviderName) -> dict[str, Any]:
 
 
 def needs_of(preset: Preset) -> list[str]:
-    """What must be given beside ``provider``: fields, a key, the workers' own credentials, an extra."""
-    fields = preset.places if preset.base_url else ("base_url",)
+    """What a connection needs beside ``provider``: fields, a key, the workers' own credentials, an extra."""
+    fields = preset.address_fields if preset.base_url else ("base_url",)
     ambient = {_EXTRA_OF_SCHEME[scheme]: words for scheme, words in _AMBIENT.items()}
     key = preset.api_key_env or ambient.get(preset.protocol)
     extra = f"fairlane[{preset.protocol}]" if preset.protocol in _EXTRAS else None
@@ -90,7 +90,7 @@ def connection_row(document: Mapping[str, Any]) -> tuple[object, ...]:
 
 
 def key_in_words(document: Mapping[str, Any]) -> str:
-    """Where its credential comes from, and whether it is there."""
+    """The place of a connection's key, and whether this environment has the key."""
     state = "set", "not set"
     for field in KEY_FIELDS:
         if document.get(field) is not None:
@@ -100,7 +100,7 @@ def key_in_words(document: Mapping[str, Any]) -> str:
 
 
 def connection_fields(document: Mapping[str, Any]) -> list[tuple[str, object]]:
-    """All about one connection, one name and value a line."""
+    """One connection in full, as names and values."""
     limits = ", ".join(f"{name} = {value}" for name, value in document["limits"].items())
     shown: dict[str, object] = {
         "connection": document["name"],
@@ -110,8 +110,8 @@ def connection_fields(document: Mapping[str, Any]) -> list[tuple[str, object]]:
         "key": key_in_words(document),
         "authentication": document["auth"],
         "lanes by": ", ".join(document["lane_by"]),
-        "known of its lanes": limits or "nothing: Fairlane detects all limits",
-        "limit headers": document["limit_headers"] or "its host and headers show",
+        "known limits": limits or "none: Fairlane detects all limits",
+        "limit headers": document["limit_headers"] or "recognized by host and headers",
         "streams": "yes" if document["stream"] else "no",
         "structured output": {True: "yes", False: "no", "tool": "by a tool"}[document["structured_output"]],
         "headers": ", ".join(document["headers"]) or "none of its own",
@@ -123,20 +123,20 @@ def connection_fields(document: Mapping[str, Any]) -> list[tuple[str, object]]:
 
 
 def _limits(connection: Connection, settings: Settings, name: str) -> dict[str, Any]:
-    """What is known of all its lanes, or of its one lane."""
+    """The known limits of all its lanes, or of its one lane."""
     stated = settings.limits_of(name) if connection.scope == "connection" else None
     return stated.model_dump(exclude_unset=True) if stated else connection.lane_defaults("")
 
 
 def lacks_of(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
-    """What keeps calls of a connection from being made in this environment, its key first."""
+    """What this environment lacks to make a connection's calls, the key first."""
     place = connection.key_place
     key = [place.title] if place is not None and name in secrets.missing else []
     return [*key, *lacks_besides_key(name, connection, secrets)]
 
 
 def lacks_besides_key(name: str, connection: Connection, secrets: WorkerSecrets) -> list[str]:
-    """What a connection needs of this machine besides its key, and does not find."""
+    """What this environment lacks to make a connection's calls, besides the key."""
     found = []
     if connection.proxy_credentials_env and name not in secrets.proxies:
         found.append(f"the variable {connection.proxy_credentials_env}")
@@ -154,7 +154,7 @@ def _extras(connection: Connection) -> list[str]:
 
 
 def snippet(provider: str, preset: Preset, name: str) -> str:
-    """Valid TOML; what the provider's preset says already stands in comments."""
+    """A connection to a provider as TOML; values of its preset are comments."""
     return "\n".join(_snippet_lines(provider, preset, name))
 
 
@@ -163,7 +163,7 @@ def _snippet_lines(provider: str, preset: Preset, name: str) -> Iterator[str]:
     yield f"provider = {json.dumps(provider)}"
     if preset.base_url is None:
         yield f"base_url = {json.dumps(preset.example)}    # yours"
-    for place in preset.places:
+    for place in preset.address_fields:
         yield f"{place} = {json.dumps(example_of(provider, place))}    # yours"
     known = {"base_url": preset.base_url, "api_key_env": preset.api_key_env}
     for field, value in known.items():

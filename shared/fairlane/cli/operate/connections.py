@@ -1,4 +1,4 @@
-"""``fairlane connections``: the ways to providers, what each needs, and one call to see whether it works."""
+"""``fairlane connections``: lists connections, shows what each needs, and tests one with a call."""
 
 from typing import Annotated
 
@@ -6,7 +6,7 @@ import typer
 
 from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.operate.connection_probe import ProbeRefusedError, probe_apart, probe_fields, succeeded
+from fairlane.cli.operate.connection_probe import ProbeRefusedError, probe_fields, run_probe, succeeded
 from fairlane.cli.operate.connection_views import (
     connection_document,
     connection_fields,
@@ -26,7 +26,7 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="connections")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As [connections.NAME] has it.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As in [connections.NAME].")]
 ProviderArgument = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="As `fairlane connections --providers` lists it.")
 ]
@@ -89,8 +89,8 @@ def try_out(
 ) -> None:
     """Make one call with this environment's key, and report what it shows of the provider.
 
-    A process like a worker makes it, without Redis; no lane counts it. Ends with 0 if there is an
-    answer, with 1 if there is none, with 2 if no call could be made.
+    A separate process makes it as a worker would, without Redis; no lane counts it. Ends with 0 if there is
+    an answer, with 1 if there is none, with 2 if no call could be made.
     """
     settings = invocation.settings()
     chosen = model or _first_model(name, _require(settings, name), settings)
@@ -103,7 +103,7 @@ def try_out(
     }
     given = [f"--{option}={value}" for option, value in options.items() if value is not None]
     try:
-        report = probe_apart([*given, "--", name], invocation.environment())
+        report = run_probe([*given, "--", name], invocation.environment())
     except ProbeRefusedError as refused:
         complain(str(refused))
         raise typer.Exit(MISUSED) from refused

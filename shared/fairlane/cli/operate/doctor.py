@@ -36,7 +36,7 @@ from fairlane.store.write.runs.inbox import Inbox
 app = typer.Typer()
 
 LATE_MS = 15 * 60_000
-"""Longer than an archive that works leaves a run that is due."""
+"""A run that has been due for the archive for longer is late: a working archive moves it sooner."""
 
 MARKS = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "bold red"}
 
@@ -48,20 +48,20 @@ def doctor(invocation: Invocation, as_json: JsonOption = False) -> None:
 
     Ends with 1 if a check fails; a warning is no failure.
     """
-    findings = list(_visit(invocation))
+    findings = list(_run_checks(invocation))
     emit([asdict(finding) for finding in findings], lambda: _print(findings), as_json=as_json)
     if any(finding.grade is Grade.FAIL for finding in findings):
         raise typer.Exit(FAILED)
 
 
-def _visit(invocation: Invocation) -> Iterator[Finding]:
-    """Check step by step; the first step that fails ends it."""
+def _run_checks(invocation: Invocation) -> Iterator[Finding]:
+    """Check step by step, up to the first step that fails."""
     try:
         settings = invocation.settings()
     except ConfigurationError as error:
         yield fail("settings", str(error), "Correct that; `fairlane --config FILE` names another.")
         return
-    yield ok("settings", settings.config_file or "no file: what is built in, and FAIRLANE_*")
+    yield ok("settings", settings.config_file or "no file: defaults, and FAIRLANE_* variables")
     try:
         with invocation.deployment() as deployment:
             yield ok("redis", _answers(settings.redis))
@@ -72,11 +72,11 @@ def _visit(invocation: Invocation) -> Iterator[Finding]:
             yield from _incomplete(deployment)
             yield from examine(look(deployment))
     except StoreUnavailable as error:
-        yield fail("redis", str(error), "Every role needs it.")
+        yield fail("redis", str(error), "Every process needs it.")
 
 
 def _answers(redis: RedisSettings) -> str:
-    """Where, and of several servers which one."""
+    """The address that answers, and the primary of several servers."""
     shown, topology = f"answers at {without_password(redis.url)}", topology_of(redis.url)
     if topology is None:
         return shown
@@ -85,7 +85,7 @@ def _answers(redis: RedisSettings) -> str:
 
 
 def _misfits(deployment: Deployment) -> Iterator[Finding]:
-    """What the roles would end with. A team's own user has few rights, and needs no more."""
+    """Faults of Redis with which no process starts; the rights of a team's own user are not checked."""
     settings, redis, url = deployment.settings, deployment.redis, deployment.settings.redis.url
     if topology_of(url) is None and is_clustered(redis):
         yield fail("redis cluster", CLUSTERED.problem, f"{CLUSTERED.remedy}.")
@@ -104,14 +104,14 @@ def _mistyped(deployment: Deployment) -> list[Finding]:
 
 
 def _incomplete(deployment: Deployment) -> Iterator[Finding]:
-    """Runs that cannot end, as a part of them is gone; none for a team's user, who may not look."""
+    """Runs that cannot end, since a part of them is gone; none for a team's user, who may not look."""
     for key, state in if_allowed(lambda: incomplete_runs(deployment.redis, deployment.keys), []):
         remedy = f"Drop the run: redis-cli DEL '{state}'. Then submit its rows again."
         yield fail("runs", f"a part of {key} is gone, so the run cannot end", remedy)
 
 
 def look(deployment: Deployment, clock: Clock | None = None) -> Seen:
-    """Everything that the checks ask about. Raises `RedisError`."""
+    """Read everything that the checks need. Raises `RedisError`."""
     settings, lanes, carrier = deployment.settings, deployment.lanes, deployment.directory().carrier
     leases = Leases(deployment.redis, deployment.keys)
     return Seen(
@@ -154,7 +154,7 @@ def _unmoved(deployment: Deployment) -> Unmoved | None:
 
 
 def _archive_problem(deployment: Deployment) -> str:
-    """Why the archive cannot be read from here; "" if it can. It is asked for a run that nobody has."""
+    """Why the archive cannot be read from here; "" if it can. Asks it for a run that does not exist."""
     try:
         with suppress(RunNotFound):
             deployment.runs.overview(RunRef("doctor", "none"))
@@ -170,13 +170,13 @@ def _clocks(deployment: Deployment, clock: Clock) -> Clocks:
 
 
 def _broker(settings: Settings) -> BrokerView | None:
-    """What there is besides the state's Redis, or should be."""
+    """The broker; ``None`` if it is the Redis with the state."""
     if settings.celery.broker_url is None and not _is_on_cluster(settings):
         return None
     # Celery takes longer to import than all the rest.
-    from fairlane.cli.operate.broker_look import look_at_broker
+    from fairlane.cli.operate.broker_inspection import inspect_broker
 
-    return look_at_broker(settings)
+    return inspect_broker(settings)
 
 
 def _is_on_cluster(settings: Settings) -> bool:

@@ -40,7 +40,7 @@ def drain(
             metavar="[WORKER]...", help="Names, patterns of names, or ids; `fairlane workers` lists them."
         ),
     ] = None,
-    host: Annotated[str | None, typer.Option(help="All workers of this host, or of a pattern.")] = None,
+    host: Annotated[str | None, typer.Option(help="All workers of this host or pattern of hosts.")] = None,
     everyone: Annotated[bool, typer.Option("--all", help="All workers.")] = False,
     stop: Annotated[bool, typer.Option("--stop", help="End each process once it is idle.")] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Have them take work again.")] = False,
@@ -68,10 +68,10 @@ def drain(
 
 
 def choose(beats: Sequence[Beat], names: Sequence[str], host: str | None, *, everyone: bool) -> list[Beat]:
-    """The workers that are meant. Raises `WorkerNotFound`, and `ConfigurationError` where none was named."""
+    """The selected workers. Raises `WorkerNotFound`, and `ConfigurationError` if nothing selects any."""
     if not (names or host or everyone):
         remedy = "Name workers, or give --host or --all."
-        raise ConfigurationError("WORKER", "", "says nobody", remedy)
+        raise ConfigurationError("WORKER", "", "names no worker", remedy)
     known = sorted(beat.info.name for beat in beats)
     for name in names:
         if not any(_is_called(beat, name) for beat in beats):
@@ -96,7 +96,7 @@ class Drained:
         self._left = {beat.worker: beat.info.name for beat in asked}
         self._silent_ms, self._report = silent_ms, report
         self._since_ms: int | None = None
-        self._deaf: set[str] = set()
+        self._late: set[str] = set()
 
     def look(self, beats: Sequence[Beat], now_ms: int) -> bool:
         """Whether all are idle, gone or silent."""
@@ -108,9 +108,9 @@ class Drained:
             if state in ("gone", "silent", "drained"):
                 self._report(f"{name} is {state}")
                 del self._left[worker]
-            elif state == "alive" and now_ms - self._since_ms > self._silent_ms and worker not in self._deaf:
-                self._report(f"{name} does not listen: it may be of an earlier version, which SIGTERM stops")
-                self._deaf.add(worker)
+            elif state == "alive" and now_ms - self._since_ms > self._silent_ms and worker not in self._late:
+                self._report(f"{name} does not respond: it may be of an earlier version, which SIGTERM stops")
+                self._late.add(worker)
         return not self._left
 
 

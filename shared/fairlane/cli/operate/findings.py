@@ -13,7 +13,7 @@ from fairlane.store.write.workers import Beat
 
 
 class Grade(StrEnum):
-    """How a check came out. Only ``fail`` keeps jobs from being done, or puts them at risk."""
+    """The result of a check. Only ``fail`` stops jobs or puts them at risk."""
 
     OK = "ok"
     WARN = "warn"
@@ -36,12 +36,12 @@ def ok(check: str, detail: str) -> Finding:
 
 
 def warn(check: str, detail: str, remedy: str) -> Finding:
-    """A check that found what does no harm to jobs."""
+    """A check that found a problem which does not harm jobs."""
     return Finding(check, Grade.WARN, detail, remedy)
 
 
 def fail(check: str, detail: str, remedy: str) -> Finding:
-    """A check that found what keeps jobs from being done, or puts them at risk."""
+    """A check that found a problem which stops jobs or puts them at risk."""
     return Finding(check, Grade.FAIL, detail, remedy)
 
 
@@ -67,7 +67,7 @@ class Clocks:
 
 @dataclass(frozen=True, slots=True)
 class BrokerView:
-    """A broker that is not the state's Redis: ``problem`` and what to do about it, else what it is."""
+    """A broker that is not the Redis with the state: what it is, or its ``problem`` and the remedy."""
 
     summary: str = "it answers"
     problem: str | None = None
@@ -75,9 +75,9 @@ class BrokerView:
 
 
 class Unmoved(NamedTuple):
-    """Finished runs that should have been moved to the archive, and when the first of them ended.
+    """Number of finished runs that are late for the archive, and when the first of them ended.
 
-    ``due``: all that are due, most of them for a moment. ``problem``: why the archive does not answer.
+    ``due``: all that are due, late or not. ``problem``: why the archive does not answer.
     """
 
     runs: int
@@ -88,12 +88,11 @@ class Unmoved(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A deployment as the doctor finds it; ``catalog`` holds the connections that its scheduler knows.
+    """What the doctor reads of a deployment; ``catalog`` holds the connections that its scheduler knows.
 
-    ``carriers`` are the lanes that calls of configured lanes go on, where those are others.
-    ``frees_in_background``: whether Redis does that with expired runs; ``None`` where it does not say.
-    ``unmoved``: runs that are long due to be archived; ``None`` without an archive. ``untaken``: permits that
-    no worker has taken.
+    ``carriers``: the lane that carries the calls of a configured lane, if it is another one.
+    ``frees_in_background``: whether Redis frees expired runs so; ``None`` if unknown. ``unmoved``: runs that
+    are late for the archive; ``None`` without one. ``untaken``: permits that no worker has taken.
     """
 
     settings: Settings

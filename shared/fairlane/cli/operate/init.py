@@ -69,11 +69,11 @@ def init(
             file.write(text)
     except FileExistsError:
         remedy = "--force replaces it, --output - prints the text."
-        raise ConfigurationError("--output", str(output), "is there already", remedy) from None
+        raise ConfigurationError("--output", str(output), "exists already", remedy) from None
     named = ", ".join(name for name in found if not _is_incomplete(name)) or "none"
     say(f"wrote {output}; connections: {named}")
     for name in filter(_is_incomplete, found):
-        say(f"{name} needs an address or a place of yours: fill in its section")
+        say(f"{name} needs an address or a region of yours: fill in its section")
     say("next: `fairlane connections test NAME --model MODEL`, then `fairlane up`")
 
 
@@ -92,11 +92,11 @@ def _section(name: ProviderName) -> str:
     text = snippet(name, PRESETS[name], name)
     if not _is_incomplete(name):
         return text
-    return f"# Fill in what is yours, and take away the #:\n{_commented(text)}"
+    return f"# Fill in your values, and remove the #:\n{_commented(text)}"
 
 
 def _is_incomplete(name: ProviderName) -> bool:
-    return PRESETS[name].base_url is None or bool(PRESETS[name].places)
+    return PRESETS[name].base_url is None or bool(PRESETS[name].address_fields)
 
 
 def _commented(text: str) -> str:

@@ -1,4 +1,4 @@
-"""What `fairlane doctor` holds against Redis, the broker and this machine's clock."""
+"""The checks of `fairlane doctor` on Redis, the broker, the archive and this machine's clock."""
 
 from collections.abc import Iterator
 
@@ -38,7 +38,7 @@ def check_server(server: ServerView | None) -> Iterator[Finding]:
 
 
 def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
-    """Does Redis go on serving while it frees a run that has expired? Nothing where that is not known."""
+    """Does Redis continue to serve while it frees an expired run? Yields nothing if that is unknown."""
     if frees_in_background:
         yield ok("redis expiry", "expired runs are freed in the background")
     elif frees_in_background is False:
@@ -47,11 +47,11 @@ def check_expiry(frees_in_background: bool | None) -> Iterator[Finding]:
 
 
 def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
-    """Do finished runs get into the archive?"""
+    """Does the archive receive finished runs?"""
     if unmoved is None:
         return
     if unmoved.problem:
-        remedy = "Finished runs stay in Redis until archive.hold_seconds after their end. Mend it by then."
+        remedy = "Finished runs stay in Redis until archive.hold_seconds after their end. Correct it by then."
         yield warn("archive", f"it cannot be read from here: {unmoved.problem}", remedy)
     elif not unmoved.runs:
         waiting = f"{unmoved.due:,} finished runs are" if unmoved.due > 1 else "1 finished run is"
@@ -66,7 +66,7 @@ def check_archive(unmoved: Unmoved | None, now_ms: int) -> Iterator[Finding]:
 
 
 def check_broker(seen: Seen) -> Iterator[Finding]:
-    """Does the broker answer, and take our queues, where it is not the state's Redis?"""
+    """Does the broker answer and take our queues, if it is not the Redis with the state?"""
     broker = seen.broker
     if broker is None:
         return
@@ -77,22 +77,22 @@ def check_broker(seen: Seen) -> Iterator[Finding]:
 
 
 def check_clocks(clocks: Clocks) -> Finding:
-    """Decisions use the server's clock; a difference only misleads who reads times."""
+    """Do the clocks agree? Decisions use the server's clock; a difference only misleads readers of logs."""
     apart = clocks.apart_ms
     if clocks.ahead_ms >= CLOCKS_APART_MS:
         detail = f"Redis's clock has stepped back; Fairlane's time is {span(clocks.ahead_ms)} ahead of it"
-        remedy = "Nothing has to be done: it runs 1 % slow until they agree. Dates of runs are ahead, too."
+        remedy = "Do nothing: it runs 1 % slow until they agree. Dates of runs are ahead, too."
         return warn("clock", detail, remedy)
     if abs(apart) < CLOCKS_APART_MS:
         return ok("clock", f"this machine and Redis agree within {clocks.round_trip_ms + 1} ms")
     side = "ahead of" if apart > 0 else "behind"
-    remedy = "Nothing is decided by it, but logs mislead: let both keep time by NTP."
+    remedy = "No decision uses this clock, but logs mislead: synchronize both by NTP."
     return warn("clock", f"this machine is {span(abs(apart))} {side} Redis", remedy)
 
 
 def _check_persistence(server: ServerView) -> Finding:
     if server.append_failed:
-        remedy = "See the server's log: the disk is full, perhaps."
+        remedy = "See the server's log: its disk may be full."
         return fail("redis persistence", "the last write to the append-only file failed", remedy)
     if server.append_only:
         return ok("redis persistence", "append-only file")
@@ -103,7 +103,7 @@ def _check_persistence(server: ServerView) -> Finding:
 def _check_memory(server: ServerView) -> Finding:
     used, limit = server.memory_used, server.memory_limit
     if server.evicts:
-        remedy = "Set `maxmemory-policy noeviction`: what is evicted are runs."
+        remedy = "Set `maxmemory-policy noeviction`: eviction deletes runs."
         return (fail if limit else warn)("redis memory", f"maxmemory-policy is {server.eviction}", remedy)
     if server.refusing is FULL:
         return fail("redis memory", FULL.problem, f"{FULL.remedy}.")

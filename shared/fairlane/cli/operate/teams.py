@@ -1,4 +1,4 @@
-"""``fairlane teams``: a user of its own for each team."""
+"""``fairlane teams``: a Redis user for each team, its weight and its shares."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -18,7 +18,7 @@ from fairlane.store.write.audit import Act
 from fairlane.store.write.registry import TeamRecord
 
 app = typer.Typer()
-group = typer.Typer(no_args_is_help=True, help="Give each team a user of its own on the server.")
+group = typer.Typer(no_args_is_help=True, help="Give each team its own Redis user; set weights and shares.")
 app.add_typer(group, name="teams")
 
 NAME_CHARS = 64
@@ -67,15 +67,15 @@ def add(
     percentage "none" restores the configured value.
     """
     given = {"--lendable": lendable, "--borrowing-limit": borrowing_limit, "--max": most}
-    changes = {option: percent(option, text) for option, text in given.items() if text is not None}
-    with _opened(invocation, name) as deployment:
+    changes = {option: read_percent(option, text) for option, text in given.items() if text is not None}
+    with _deployment_for(invocation, name) as deployment:
         before = deployment.registry.get(name)
         if before is None:
             stated = deployment.settings.teams.get(name, TeamSettings()).weight
             before = TeamRecord(weight=stated, added_ms=deployment.now_ms())
         record = with_changes(before, weight, changes)
-        keys, whole = deployment.keys, deployment.settings.redis.deployment
-        access = acl.team_access(keys, whole, name, database=acl.database_of(deployment.redis))
+        keys, deployment_name = deployment.keys, deployment.settings.redis.deployment
+        access = acl.team_access(keys, deployment_name, name, database=acl.database_of(deployment.redis))
         users = acl.Users(deployment.redis)
         if only_print:
             _print_rules(deployment, access)
@@ -83,10 +83,10 @@ def add(
             users.require_selectors()
             if users.exists(access.user):
                 users.renew(access)
-                _tell_saved(users)
+                _save_users(users)
                 say(f"team {name} has its user; `fairlane teams rotate {name}` gives it another password")
             else:
-                _make(deployment, users, access)
+                _add_user(deployment, users, access)
         deployment.registry.put_audited(name, record, Act.TEAM_ADDED, deployment.auditor)
     claim = record.over(deployment.settings.teams.get(name, TeamSettings()))
     say(f"team {name} has the weight {claim.weight:g}{bounds_in_words(claim)}")
@@ -125,9 +125,9 @@ def _print_teams(found: Sequence[Mapping[str, Any]]) -> None:
         (
             team["team"],
             f"{team['weight']:g}",
-            part(team["lendable_percent"]),
-            part(team["borrowing_limit_percent"]),
-            part(team["max_percent"]),
+            percent_in_words(team["lendable_percent"]),
+            percent_in_words(team["borrowing_limit_percent"]),
+            percent_in_words(team["max_percent"]),
             _user(team),
             _yes(team["dashboard"]),
         )
@@ -149,7 +149,7 @@ def rotate(
     ] = False,
 ) -> None:
     """Give a team's user a second password; the first works until --finish."""
-    with _opened(invocation, name) as deployment:
+    with _deployment_for(invocation, name) as deployment:
         users = acl.Users(deployment.redis)
         name_of = acl.dashboard_name if dashboard else acl.user_name
         user = name_of(deployment.settings.redis.deployment, name)
@@ -159,20 +159,19 @@ def rotate(
             raise ConfigurationError("NAME", name, "has no user on this server", f"`{make}` makes one.")
         if finish:
             dropped = users.drop_older(user)
-            _tell_saved(users)
+            _save_users(users)
             _audit(deployment, name, Act.TEAM_ROTATED, finished=True)
-            say(f"{dropped} older {'password is' if dropped == 1 else 'passwords are'} dropped")
+            say(f"{dropped} older {'password is' if dropped == 1 else 'passwords are'} removed")
             return
         if held > 1:
-            problem = "has two passwords already: one of them is on its way out"
-            raise ConfigurationError(
-                "NAME", name, problem, f"`fairlane teams rotate {name} --finish` drops it."
-            )
+            problem = "has two passwords already"
+            remedy = f"`fairlane teams rotate {name} --finish` removes the older one."
+            raise ConfigurationError("NAME", name, problem, remedy)
         password = acl.new_password()
         users.add_password(user, password)
-        _tell_saved(users)
+        _save_users(users)
         _audit(deployment, name, Act.TEAM_ROTATED, finished=False)
-        with after(f"user {user} has another password"):
+        with after(f"user {user} has a second password"):
             print_line(acl.url_of(deployment.settings.redis.url, user, password))
     say(f"both passwords work; once every client has this URL: `fairlane teams rotate {name} --finish`")
 
@@ -181,15 +180,14 @@ def rotate(
 @with_settings
 def remove(invocation: Invocation, name: NameArgument) -> None:
     """Remove a team and its users. Its runs continue, and stay until they expire."""
-    with _opened(invocation, name) as deployment:
-        users, whole = acl.Users(deployment.redis), deployment.settings.redis.deployment
-        gone = [users.remove(user) for user in (acl.user_name(whole, name), acl.dashboard_name(whole, name))]
+    with _deployment_for(invocation, name) as deployment:
+        users, deployment_name = acl.Users(deployment.redis), deployment.settings.redis.deployment
+        gone = [users.remove(of(deployment_name, name)) for of in (acl.user_name, acl.dashboard_name)]
         known = deployment.registry.remove(name)
         if not (known or any(gone)):
-            raise ConfigurationError(
-                "NAME", name, "is no team that was added", "`fairlane teams list` names them."
-            )
-        _tell_saved(users)
+            remedy = "`fairlane teams list` names them."
+            raise ConfigurationError("NAME", name, "was not added as a team", remedy)
+        _save_users(users)
         _audit(deployment, name, Act.TEAM_REMOVED)
     say(f"team {name} is removed; its clients are disconnected")
 
@@ -198,9 +196,9 @@ def remove(invocation: Invocation, name: NameArgument) -> None:
 @with_settings
 def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOption = False) -> None:
     """Add a Redis user that can only read a team's runs. Prints its URL once."""
-    with _opened(invocation, name) as deployment:
-        keys, whole = deployment.keys, deployment.settings.redis.deployment
-        access = acl.dashboard_access(keys, whole, name, database=acl.database_of(deployment.redis))
+    with _deployment_for(invocation, name) as deployment:
+        keys, deployment_name = deployment.keys, deployment.settings.redis.deployment
+        access = acl.dashboard_access(keys, deployment_name, name, database=acl.database_of(deployment.redis))
         if only_print:
             _print_rules(deployment, access)
             return
@@ -208,13 +206,13 @@ def dashboard(invocation: Invocation, name: NameArgument, only_print: PrintOptio
         users.require_selectors()
         if users.exists(access.user):
             remedy = f"`fairlane teams rotate {name} --dashboard` gives it another password."
-            raise ConfigurationError("NAME", name, "has its dashboard's user", remedy)
-        _make(deployment, users, access)
+            raise ConfigurationError("NAME", name, "has a dashboard user already", remedy)
+        _add_user(deployment, users, access)
         _audit(deployment, name, Act.TEAM_ADDED, dashboard=True)
 
 
 @contextmanager
-def _opened(invocation: Invocation, name: str) -> Iterator[Deployment]:
+def _deployment_for(invocation: Invocation, name: str) -> Iterator[Deployment]:
     if not (
         0 < len(name) <= NAME_CHARS and name.isascii() and name.replace("-", "").replace("_", "x").isalnum()
     ):
@@ -223,14 +221,14 @@ def _opened(invocation: Invocation, name: str) -> Iterator[Deployment]:
         yield deployment
 
 
-def _make(deployment: Deployment, users: acl.Users, access: acl.Access) -> None:
+def _add_user(deployment: Deployment, users: acl.Users, access: acl.Access) -> None:
     password = acl.new_password()
     users.make(access, password)
-    _tell_saved(users)
+    _save_users(users)
     with after(f"user {access.user} was added, and `fairlane teams rotate` gives it a password"):
         print_line(acl.url_of(deployment.settings.redis.url, access.user, password))
     if users.is_open():
-        say("the server's default user needs no password: whoever reaches it may still do anything")
+        say("the server's default user needs no password: anybody who reaches the server can do anything")
 
 
 def _print_rules(deployment: Deployment, access: acl.Access) -> None:
@@ -240,9 +238,9 @@ def _print_rules(deployment: Deployment, access: acl.Access) -> None:
     say(f"once that is done, clients connect to {url}")
 
 
-def _tell_saved(users: acl.Users) -> None:
+def _save_users(users: acl.Users) -> None:
     if not users.save():
-        say("the server keeps its users in memory alone: give it an aclfile, or they go when it restarts")
+        say("the server keeps users in memory alone: configure its aclfile, or a restart removes them")
 
 
 def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
@@ -251,9 +249,10 @@ def _audit(deployment: Deployment, name: str, act: Act, **detail: bool) -> None:
 
 def _users_of(deployment: Deployment, name: str) -> tuple[int | None, bool | None]:
     """How many passwords a team's user has, and whether its dashboard has one; ``None``: no access."""
-    users, whole = acl.Users(deployment.redis), deployment.settings.redis.deployment
+    users, deployment_name = acl.Users(deployment.redis), deployment.settings.redis.deployment
+    user, dashboard_user = (of(deployment_name, name) for of in (acl.user_name, acl.dashboard_name))
     try:
-        return len(users.passwords(acl.user_name(whole, name))), users.exists(acl.dashboard_name(whole, name))
+        return len(users.passwords(user)), users.exists(dashboard_user)
     except ConfigurationError:
         return None, None
 
@@ -268,8 +267,9 @@ def _yes(value: object) -> str:
 
 
 def with_changes(before: TeamRecord, weight: float | None, changes: Mapping[str, float | None]) -> TeamRecord:
-    """What is said of a team, after what was said before: a weight, and percentages by option. Raises
-    `ConfigurationError` for one that is out of range.
+    """A team's record with a new weight (``None``: the old one), and new percentages by option.
+
+    Raises `ConfigurationError` for a percentage out of range.
     """
     said = {_FIELDS[option]: value for option, value in changes.items()}
     if weight is not None:
@@ -282,7 +282,7 @@ def with_changes(before: TeamRecord, weight: float | None, changes: Mapping[str,
         raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
 
 
-def percent(option: str, text: str) -> float | None:
+def read_percent(option: str, text: str) -> float | None:
     """A percentage, or ``None`` for "none". Raises `ConfigurationError`."""
     if text.strip().lower() == NO_LIMIT:
         return None
@@ -293,15 +293,17 @@ def percent(option: str, text: str) -> float | None:
 
 
 def bounds_in_words(claim: TeamSettings) -> str:
-    """What is said of a team's shares beside its weight, to follow on it."""
+    """A team's bounds as the end of a sentence: ``", lends 50 %"``; empty without bounds."""
     said = {
         "lends": claim.lendable_percent if claim.lendable_percent < ALL else None,
         "borrows at most": claim.borrowing_limit_percent,
         "never has more of a lane than": claim.max_percent,
     }
-    return "".join(f", {words} {part(value)}" for words, value in said.items() if value is not None)
+    return "".join(
+        f", {words} {percent_in_words(value)}" for words, value in said.items() if value is not None
+    )
 
 
-def part(percent: object) -> str:
-    """A percentage, or that there is none."""
+def percent_in_words(percent: object) -> str:
+    """``"50 %"``; ``"any"`` for ``None``."""
     return "any" if percent is None else f"{percent:g} %"

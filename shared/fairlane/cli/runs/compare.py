@@ -33,7 +33,7 @@ def compare(
 
 
 def print_comparison(compared: Comparison) -> None:
-    """What was compared, then a line for each score; what no difference includes goes to standard error."""
+    """Print both runs, then a line for each score. Standard error names what no difference includes."""
     alone = f"{compared.only_first:,} in the first alone, {compared.only_second:,} in the second alone"
     print_fields(
         [

@@ -43,7 +43,7 @@ FailOnErrorOption = Annotated[
 
 
 class FailingCommand(TyperCommand):
-    """A command that waits for a run: ``--fail-on-error`` may stand without a share."""
+    """A command that waits for a run. ``--fail-on-error`` without a share means 0."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments; a share that is left out is 0."""
@@ -82,7 +82,7 @@ def conclude(status: RunStatus, allowed: float = 0.0) -> None:
 
 
 @contextmanager
-def failing() -> Iterator[None]:
+def fails_if_refused() -> Iterator[None]:
     """Say why a run has no results, and end with 1, where reading them raises `SubmissionError`."""
     try:
         yield
@@ -99,7 +99,7 @@ def say_held(status: RunStatus) -> None:
 
 
 def failed_share(status: RunStatus) -> float:
-    """Failed jobs for each item, 1 at most: an item whose task fails has one, for nothing else is tried."""
+    """Failed jobs per item, 1 at most. A failed task counts once, since nothing evaluates its item."""
     return min(1.0, status.failed / status.items) if status.items else 0.0
 
 

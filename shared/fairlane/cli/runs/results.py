@@ -11,7 +11,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, lines_out, say
-from fairlane.cli.runs.conclusion import failing
+from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
 from fairlane.client.outputs import Run, stored_records
 from fairlane.core.errors import UnknownFormat
@@ -72,22 +72,22 @@ def results(
     chosen = _format(output, "jsonl" if as_json and stated is None else stated)
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
-        with failing():
+        with fails_if_refused():
             count = _write(found, output, chosen, follow=follow, raw=raw)
     if output != STANDARD_OUTPUT:
         say(f"{count:,} records of run {found.id} are in {output}")
 
 
 def _send(run: Run, exporter: str, output: Path) -> None:
-    with failing():
+    with fails_if_refused():
         run.wait(progress=True)
         sent = run.export_to(exporter, "" if output == STANDARD_OUTPUT else str(output))
     say(f"{sent.count:,} records of run {run.id} are in {exporter}: {sent.where}")
 
 
 def _format(output: Path, stated: str | None) -> Format:
-    """Raises ``typer.BadParameter`` where that is not clear, or cannot be."""
-    # To write to a folder is refused where it is tried.
+    """The format to write. Raises ``typer.BadParameter`` if it is unknown or cannot go to ``output``."""
+    # The writer refuses a folder.
     nameless = output == STANDARD_OUTPUT or output.is_dir()
     try:
         chosen = format_of(output, "jsonl" if nameless and stated is None else stated)
@@ -99,7 +99,7 @@ def _format(output: Path, stated: str | None) -> Format:
 
 
 def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -> int:
-    """How many records there were. Raises `SubmissionError` if the run was refused."""
+    """Write the records; returns their number. Raises `SubmissionError` if the run was refused."""
     records: Iterable[Record] = run.stream() if follow else _at_the_end(run)
     if output != STANDARD_OUTPUT:
         return export_records(records, output, chosen, raw=raw)
@@ -109,7 +109,7 @@ def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -
 
 
 def _at_the_end(run: Run) -> StoredRecords:
-    """Records in item order, shown to be waited for once the first is asked for."""
+    """Records in item order. Reading the first waits for the run's end, and shows progress."""
 
     def portions() -> Iterator[Iterable[Record]]:
         await_end(run)

@@ -1,4 +1,4 @@
-"""A run's status as people read it, and as programs do."""
+"""A run's status as text and as JSON."""
 
 from collections.abc import Mapping
 from dataclasses import asdict
@@ -62,14 +62,14 @@ def print_run(status: RunStatus, now_ms: int) -> None:
 
 
 def share(status: RunStatus) -> str:
-    """How much of the run is over, rounded down: 100 % is said when nothing is left."""
+    """The share of finished jobs, rounded down: 100 % only if none is left."""
     if not status.jobs:
         return "100 %" if status.state.finished else "0 %"
     return _percent(status.jobs_done, status.jobs)
 
 
 def state_in_a_word(status: RunStatus) -> str:
-    """Its state, or that it is paused."""
+    """``"paused"`` for a paused run, else its state."""
     return "paused" if status.paused is not None else str(status.state)
 
 
@@ -82,7 +82,7 @@ def pause_in_words(status: RunStatus, now_ms: int) -> str | None:
 
 
 def ending(status: RunStatus) -> str:
-    """How a run that is over ended: the rest of a sentence that begins with its name."""
+    """How a finished run ended, as the end of a sentence: ``"completed: 5 jobs"``."""
     if status.state is RunState.REFUSED:
         return f"was refused: {status.reason}"
     lost: dict[JobState, int] = {

@@ -34,7 +34,7 @@ def runs(
     with invocation.deployment() as deployment:
         found, now_ms = Client.over(deployment).runs(limit), deployment.now_ms()
     if not (found or as_json):
-        say(f"team {deployment.settings.team} has no run; `fairlane submit` makes one")
+        say(f"team {deployment.settings.team} has no run; `fairlane submit` submits one")
         return
     documents = [run_document(status) for status in found]
     emit(documents, lambda: print_runs(found, now_ms), as_json=as_json)
@@ -82,7 +82,7 @@ def cancel(
         found.cancel()
         if not wait:
             say(f"run {found.id}: asked to cancel it")
-            caution_if_unled(deployment)
+            warn_without_leader(deployment)
             return
         say(f"run {found.id} {ending(found.wait())}")
 
@@ -98,7 +98,7 @@ def pause(invocation: Invocation, run: RunArgument) -> None:
             return
         found.pause()
         say(f"run {found.id}: asked to pause it; `fairlane resume {found.id}` resumes it")
-        caution_if_unled(deployment)
+        warn_without_leader(deployment)
 
 
 @app.command(cls=RunCommand)
@@ -113,15 +113,15 @@ def resume(invocation: Invocation, run: RunArgument) -> None:
         _unfinished(found)
         found.resume()
         say(f"run {found.id}: asked to resume it")
-        caution_if_unled(deployment)
+        warn_without_leader(deployment)
 
 
 def conclude_submission(
     deployment: Deployment, run: Run, *, wait: bool, allowed: float, as_json: bool, note: str = ""
 ) -> None:
-    """Show a run that was just submitted, wait for it where asked, and end as `conclude` does.
+    """Show a run that was just submitted. With ``wait``, wait for its end and end as `conclude` does.
 
-    ``note`` stands behind the numbers of items and jobs.
+    ``note`` follows the numbers of items and jobs.
     """
     with after(f"run {run.id} was submitted"):
         if not as_json:
@@ -130,11 +130,11 @@ def conclude_submission(
     if not as_json:
         say(f"{counted(status.items, 'item')}, {counted(status.jobs, 'job')}{note}")
         if run.serial:
-            say("items go one at a time: each is over before the next begins")
+            say("its items run one at a time: each ends before the next begins")
     if wait:
         status = wait_for(deployment, run)
     elif not as_json:
-        caution_if_unled(deployment)
+        warn_without_leader(deployment)
     if as_json:
         with after(f"run {run.id} was submitted"):
             print_json(run_document(status))
@@ -144,7 +144,7 @@ def conclude_submission(
 
 def wait_for(deployment: Deployment, run: Run) -> RunStatus:
     """Show a run's progress until it finishes; an interrupt says that the run continues."""
-    caution_if_unled(deployment)
+    warn_without_leader(deployment)
     try:
         return run.wait(progress=True, until_held=True)
     except KeyboardInterrupt:
@@ -175,7 +175,7 @@ def _follow(run: Run) -> RunStatus:
         waiter.wait(LOOK_EVERY_S)
 
 
-def caution_if_unled(deployment: Deployment) -> None:
-    """Say so where a run would wait for a scheduler."""
+def warn_without_leader(deployment: Deployment) -> None:
+    """Print a warning if no scheduler leads, since runs then wait for one."""
     if not deployment.is_led():
         say("no scheduler leads now: nothing starts until one does (see `fairlane doctor`)")

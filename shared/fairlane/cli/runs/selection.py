@@ -1,4 +1,4 @@
-"""Which run is meant: its id, the beginning of it, its name, or the latest."""
+"""Finds the run that an argument names: by its id, the beginning of it, its name, or "latest"."""
 
 from typing import Annotated, Any
 
@@ -14,8 +14,8 @@ from fairlane.core.errors import AmbiguousRun, FairlaneError, RunNotFound
 
 LATEST = "latest"
 
-RUNS_NAMED = 1000
-"""Runs whose names are looked through, newest first."""
+NAMES_SEARCHED = 1000
+"""The newest runs, whose names `find_run` searches."""
 
 RunArgument = Annotated[
     str,
@@ -26,7 +26,7 @@ RunArgument = Annotated[
 
 
 class RunCommand(TyperCommand):
-    """A command about a run: ``-1`` is no option of it, but the latest run."""
+    """A command about a run. It reads ``-1`` as the latest run, not as an option."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         """Parse arguments with ``-1`` read as the latest run."""
@@ -42,7 +42,7 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
     if wanted == LATEST:
         newest = client.runs(limit=1)
         if not newest:
-            raise FairlaneError(f"team {client.team} has no run; `fairlane submit` makes one")
+            raise FairlaneError(f"team {client.team} has no run; `fairlane submit` submits one")
         return client.run(newest[0].run)
     try:
         return client.run(wanted)
@@ -52,25 +52,25 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
         raise AmbiguousRun(wanted, matches)
     if matches:
         return client.run(matches[0])
-    named = (status.run for status in client.runs(RUNS_NAMED) if wanted and status.name == wanted)
+    named = (status.run for status in client.runs(NAMES_SEARCHED) if wanted and status.name == wanted)
     return client.run(next(named, wanted))
 
 
-def find_ended(deployment: Deployment, wanted: str, sooner: str = "") -> Run:
-    """The run that `find_run` finds, once it has ended; waits for that and shows progress.
+def find_ended(deployment: Deployment, wanted: str, hint: str = "") -> Run:
+    """The run that `find_run` finds, once it has ended; waits for its end and shows progress.
 
-    ``sooner``: a sentence on what needs no such wait.
+    ``hint``: a sentence to print before the wait.
     """
     run = find_run(deployment, wanted)
-    await_end(run, sooner)
+    await_end(run, hint)
     return run
 
 
-def await_end(run: Run, sooner: str = "") -> None:
-    """Wait for the end of a run that has not ended, and show its progress. ``sooner``: see `find_ended`."""
+def await_end(run: Run, hint: str = "") -> None:
+    """Wait for the end of a run that has not ended, and show its progress. ``hint``: see `find_ended`."""
     status = run.status()
     if not status.state.finished:
         say(f"run {run.id} is {status.state}, {share(status)} done; waiting for its end")
-        if sooner:
-            say(sooner)
+        if hint:
+            say(hint)
         run.wait(progress=True)

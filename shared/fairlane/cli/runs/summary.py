@@ -7,7 +7,7 @@ import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, emit, figure, print_fields, print_line, print_table
-from fairlane.cli.runs.conclusion import failing
+from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.run_views import states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended, find_run
 from fairlane.client.views.summary import Spending, Summary, dollars
@@ -18,7 +18,7 @@ app = typer.Typer()
 
 FAILURES_SHOWN = 10
 LONGEST_ERROR = 160
-SOONER = "with --so-far it sums up what has ended, and waits for nothing"
+HINT = "--so-far sums up the items that have ended, without waiting"
 
 
 @app.command(cls=RunCommand)
@@ -36,14 +36,14 @@ def summary(
     The prices in the settings give the cost. Ends with 1 if the run was refused.
     """
     with invocation.deployment() as deployment:
-        found = find_run(deployment, run) if so_far else find_ended(deployment, run, SOONER)
-        with failing():
+        found = find_run(deployment, run) if so_far else find_ended(deployment, run, HINT)
+        with fails_if_refused():
             summed = found.summary(so_far=so_far)
     emit(summed.to_dict(), lambda: print_summary(summed), as_json=as_json)
 
 
 def print_summary(summary: Summary) -> None:
-    """The run; then tables of scores, of tokens and of failures, where there are any."""
+    """Print the run, then tables of scores, tokens and failures, if there are any."""
     print_fields(_fields(summary))
     if summary.scores:
         columns = ["evaluator", "model", ">count", ">missing", ">mean", ">± s.e.", ">min", ">max"]

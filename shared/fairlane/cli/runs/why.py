@@ -132,7 +132,7 @@ def _lane_document(part: LaneWait) -> dict[str, Any]:
 
 
 def _whole_id(deployment: Deployment, target: str) -> str:
-    """The target with the run's whole id in it; as it is where it names a lane or nothing."""
+    """The target with its run's full id; unchanged if it names a lane or nothing."""
     if target in deployment.lanes.names():
         return target
     run, slash, rest = target.partition("/")

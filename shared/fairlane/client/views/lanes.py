@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, overload
 from fairlane.client.views.html import Cell, table
 from fairlane.core.errors import LaneNotFound
 from fairlane.store.write.lanes.lane_view import LaneView
-from fairlane.why.reasons import IN_SHORT
+from fairlane.why.reasons import SHORT_WORDS
 
 if TYPE_CHECKING:
     from fairlane.client.deployment import Deployment
@@ -89,7 +89,7 @@ def _lane(view: LaneView, queued: int) -> Lane:
     elif hold.reason == "parked":
         limited_by = f"parked: {view.parked}"
     else:
-        limited_by = IN_SHORT.get(hold.reason, hold.reason)
+        limited_by = SHORT_WORDS.get(hold.reason, hold.reason)
     return Lane(
         lane=view.lane,
         state=view.state,

@@ -9,9 +9,9 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from fairlane.config.connections.presets import ALSO_CALLED, PRESETS, PROTOCOLS, Preset
+from fairlane.config.connections.presets import OTHER_NAMES, PRESETS, PROTOCOLS, Preset
 from fairlane.core.redaction import MASK, is_secret_name
-from fairlane.core.section import Mistake, Section, refusal
+from fairlane.core.section import Mistake, Section, validation_error
 
 _SECRET_HEADERS = frozenset({"x-auth-token", "x-amz-security-token", "ocp-apim-subscription-key"})
 _SECRET_SCHEMES = ("bearer ", "basic ", "api-key ", "token ")
@@ -21,7 +21,7 @@ _FRAMING_HEADERS = frozenset(
     | {"transfer-encoding", "upgrade"}
 )
 _PLACES = {("bedrock", "region"): "us-east-1", ("vertex", "region"): "us-central1"}
-_LEAST_ALIKE = 0.7
+_LEAST_SIMILARITY = 0.7
 
 PROTOCOL_GROUP = "fairlane.protocols"
 """The entry points that name protocols. Workers load them: `fairlane_workers.providers.registry`."""
@@ -35,18 +35,18 @@ def example_of(provider: str, place: str) -> str:
 def unknown_provider(name: str) -> Mistake:
     """The error for an unknown provider, with the one that was probably meant."""
     folded = name.lower()
-    also = [ALSO_CALLED[folded]] if folded in ALSO_CALLED else []
-    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_ALIKE)]
+    also = [OTHER_NAMES[folded]] if folded in OTHER_NAMES else []
+    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_SIMILARITY)]
     meant = f"Did you mean {near[0]!r}? " if near else ""
     listed = "`fairlane connections --providers` lists them"
     remedy = f"{meant}{listed}; for any other, give protocol and base_url."
-    return Mistake(("provider",), "is no provider that is known by name", remedy, name)
+    return Mistake(("provider",), "is no known provider", remedy, name)
 
 
 def _is_provided(name: str) -> str:
-    """A protocol that Fairlane or an installed package provides. The error for another names the nearest.
+    """Return a protocol of Fairlane or of an installed package. The error for another names the nearest.
 
-    Entry points are read only for a name that is not Fairlane's own, and nothing is imported.
+    It reads entry points only for a name that is not Fairlane's own, and imports nothing.
     """
     if name in PROTOCOLS:
         return name
@@ -57,13 +57,13 @@ def _is_provided(name: str) -> str:
     near = difflib.get_close_matches(name.lower(), known, n=1)
     meant = f"Did you mean {near[0]!r}? " if near else ""
     remedy = f"{meant}Known here: {', '.join(known)}; another comes with a package that adds it."
-    raise refusal(Section, Mistake((), "is no protocol that is known here", remedy, name))
+    raise validation_error(Section, Mistake((), "is no known protocol", remedy, name))
 
 
 ProtocolName = Annotated[str, AfterValidator(_is_provided)]
 
 
-def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
+def missing_address_fields(name: str, preset: Preset, given: Mapping[str, Any]) -> list[Mistake]:
     """The fields that a preset's address needs and the configuration lacks."""
     if preset.base_url is None:
         problem = f"is missing: {preset.title} has no address that all share"
@@ -71,23 +71,23 @@ def missing_places(name: str, preset: Preset, given: Mapping[str, Any]) -> list[
     problem = f"is missing: {preset.title} needs it"
     return [
         Mistake((part,), problem, f'Write {part} = "{example_of(name, part)}", or a base_url.')
-        for part in preset.places
+        for part in preset.address_fields
         if given.get(part) in (None, "")
     ]
 
 
 def _hold_no_key(headers: dict[str, str]) -> dict[str, str]:
-    """Headers of which none would carry a key, nor is set by the HTTP client. No value of a key is shown."""
+    """Return headers. Raises for one that carries a key, without its value, or that the HTTP client sets."""
     found = []
     for name, value in headers.items():
         folded = name.lower()
         if folded in _FRAMING_HEADERS:
-            found.append(Mistake((name,), "is set by whoever sends the request", "Leave it out.", value))
+            found.append(Mistake((name,), "is set by the HTTP client", "Leave it out.", value))
         elif is_secret_name(name) or folded in _SECRET_HEADERS or value.lower().startswith(_SECRET_SCHEMES):
-            remedy = "Name the key's variable in api_key_env; `auth` says how it goes."
+            remedy = "Name the key's variable in api_key_env; `auth` chooses its header."
             found.append(Mistake((name,), "would carry a key", remedy, MASK))
     if found:
-        raise refusal(Section, *found)
+        raise validation_error(Section, *found)
     return headers
 
 
@@ -97,10 +97,10 @@ Headers = Annotated[dict[HeaderName, HeaderValue], AfterValidator(_hold_no_key)]
 
 
 def _holds_no_password(proxy: str) -> str:
-    """A proxy's URL without a user or a password, neither of which an error shows."""
+    """Return a proxy's URL. Raises for a user or password in it, without showing them."""
     if "@" in urlsplit(proxy).netloc:
         remedy = 'Write "http://host:port", and the variable of user:password in proxy_credentials_env.'
-        raise refusal(Section, Mistake((), "holds a user or password", remedy, MASK))
+        raise validation_error(Section, Mistake((), "holds a user or password", remedy, MASK))
     return proxy
 
 
@@ -110,7 +110,7 @@ ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no
 def _at_home(path: Path) -> Path:
     try:
         return path.expanduser()
-    except RuntimeError:  # "~nobody" has no home: whoever opens the file says that it is not there
+    except RuntimeError:  # "~nobody" has no home: opening the file reports it as missing
         return path
 
 
@@ -118,9 +118,9 @@ UserPath = Annotated[Path, AfterValidator(_at_home)]
 
 
 def _absolute(path: Path) -> Path:
-    """No key that was pasted in place of a path is one: nobody quotes it as a file that is not there."""
+    """Return an absolute path. A key that was pasted in its place is none, so no later error quotes it."""
     if not path.is_absolute():
-        raise ValueError("must be a whole path, from / or ~ on")
+        raise ValueError("must be an absolute path, from / or ~")
     return path
 
 

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, model_validator
 from fairlane.config.connections import checks, presets
 from fairlane.config.connections.endpoint import HttpEndpoint, misplaced
 from fairlane.config.connections.key_place import KEY_FIELDS, KeyCommand, KeyPlace, key_place, misplaced_keys
-from fairlane.core.section import Mistake, Section, refusal
+from fairlane.core.section import Mistake, Section, validation_error
 from fairlane.model.lane import Charge, LaneScope
 
 LimitHeaders: TypeAlias = Literal[
@@ -68,13 +68,13 @@ EFFORTS: Mapping[str, tuple[str, ...]] = {
     "gemini": _GOOGLES_EFFORTS,
     "vertex": _GOOGLES_EFFORTS,
 }
-"""The ``reasoning_effort`` that a protocol can say; those that are not here pass it on."""
+"""The values of ``reasoning_effort`` that a protocol accepts. Other protocols pass any value on."""
 
 PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex"})
-"""Protocols that cannot say ``parallel_tool_calls = false``."""
+"""Protocols without ``parallel_tool_calls = false``."""
 
 AMBIENT = frozenset({"sigv4", "google"})
-"""Credentials that workers find around them: one for all connections."""
+"""Schemes whose credentials come from the workers' environment: one for all connections."""
 
 _SCHEMES: Mapping[str, Authentication] = {
     "anthropic": "x-api-key",
@@ -145,7 +145,7 @@ class Connection(Section):
 
     models_at_once: int | None = Field(default=None, ge=1, le=100)
     """Models that the server holds at once, such as 1 for a single GPU. All models then share one lane, which
-    calls them in turn. A lane's own `models_at_once` comes before it. Default: any number."""
+    calls them in turn. A lane's own `models_at_once` overrides it. Default: any number."""
 
     limit_headers: LimitHeaders | None = None
     """Dialect of the provider's rate-limit headers. Default: detected from the host. Headers that only one
@@ -161,8 +161,8 @@ class Connection(Section):
     reasoning parser send it. `false` keeps it in the output."""
 
     stream: bool | Literal["auto"] = "auto"
-    """Stream calls. auto: those of a run that somebody listens to, and those to a model whose latest calls
-    took long or were cut in silence. A model of which no call has ended yet counts as slow."""
+    """Stream calls. auto: those of a run that somebody listens to, and those to a slow model, whose latest
+    calls took long or were cut in silence. A model of which no call has ended yet counts as slow."""
 
     structured_output: checks.StructuredOutput | None = None
     """What holds judges and agents to a JSON schema. `true`: structured output. `"tool"`: the arguments of a
@@ -194,7 +194,7 @@ class Connection(Section):
             return {"base_url": ANYWHERE, **given} if sdk else given
         preset = presets.preset_of(name)
         if preset is None:
-            raise refusal(cls, checks.unknown_provider(name))
+            raise validation_error(cls, checks.unknown_provider(name))
         known = preset.defaults()
         if any(given.get(field) for field in KEY_FIELDS):
             known.pop("api_key_env", None)
@@ -202,9 +202,9 @@ class Connection(Section):
         if isinstance(given.get("error_map"), Mapping):
             merged["error_map"] = {**known.get("error_map", {}), **given["error_map"]}
         if "base_url" not in given:
-            missing = checks.missing_places(name, preset, given)
+            missing = checks.missing_address_fields(name, preset, given)
             if missing:
-                raise refusal(cls, *missing)
+                raise validation_error(cls, *missing)
             merged["base_url"] = preset.address(given)
         return merged
 
@@ -217,13 +217,13 @@ class Connection(Section):
             remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
             wrong.append(Mistake(("models_at_once",), problem, remedy, self.models_at_once))
         if wrong := wrong or list(misplaced_keys(given, self.scheme, self.protocol)):
-            raise refusal(type(self), *wrong)
+            raise validation_error(type(self), *wrong)
         return self
 
     @property
     def preset(self) -> presets.Preset | None:
         """The preset of its provider; without one, that of the only provider that speaks its protocol."""
-        name = self.provider or presets.OF_PROTOCOL.get(self.protocol)
+        name = self.provider or presets.PROVIDER_OF_PROTOCOL.get(self.protocol)
         return None if name is None else presets.PRESETS[name]
 
     @property
@@ -266,7 +266,7 @@ class Connection(Section):
 
     @property
     def lane_parts(self) -> tuple[presets.LanePart, ...]:
-        """What its limits depend on."""
+        """What two calls must have in common to share its limits."""
         usual = presets.lane_of_protocol(self.protocol) if self.preset is None else self.preset.lane
         if self.lane_scope == "endpoint" or (self.lane_scope is None and self.models_at_once is None):
             return usual

@@ -11,7 +11,7 @@ from jmespath.exceptions import JMESPathError
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from fairlane.core.errors import TemplateError
-from fairlane.core.section import Mistake, Section, refusal
+from fairlane.core.section import Mistake, Section, validation_error
 from fairlane.templates.shapes import JsonTemplate, PathTemplate, names_in
 
 NAMES = frozenset({"model", "messages", "prompt", "system", "params", "stream"})
@@ -52,7 +52,9 @@ class EndpointStream(Section):
     def _has_an_end(self) -> EndpointStream:
         if self.end is None and self.done is None:
             problem = "says neither `end` nor `done`: a stream that was cut would be taken for an answer"
-            raise refusal(type(self), Mistake((), problem, 'Write how a stream ends: end = "[DONE]".'))
+            raise validation_error(
+                type(self), Mistake((), problem, 'Write how a stream ends: end = "[DONE]".')
+            )
         return self
 
 
@@ -140,27 +142,27 @@ class HttpEndpoint(Section):
     def _agrees(self) -> HttpEndpoint:
         if self.method == "GET" and self.body is not None:
             wrong = Mistake(("body",), "is not sent with GET", 'Leave it out, or write method = "POST".')
-            raise refusal(type(self), wrong)
+            raise validation_error(type(self), wrong)
         if self.method != "GET" and self.body is None:
             remedy = 'Write a table, such as {prompt = "{{ prompt }}"}.'
-            raise refusal(type(self), Mistake(("body",), f"is missing: {self.method} sends one", remedy))
+            raise validation_error(
+                type(self), Mistake(("body",), f"is missing: {self.method} sends one", remedy)
+            )
         return self
 
 
 def misplaced(protocol: str, endpoint: HttpEndpoint | None) -> Iterator[Mistake]:
     """The mistakes of a connection that has an endpoint, or lacks the one it needs."""
     if protocol == "http" and endpoint is None:
-        problem = 'is missing: what protocol "http" is stands there'
-        yield Mistake(
-            ("endpoint",), problem, "Describe the endpoint in a table: at least `body` and `output`."
-        )
+        remedy = "Describe the endpoint in a table: at least `body` and `output`."
+        yield Mistake(("endpoint",), 'is missing: protocol "http" needs it', remedy)
     elif protocol != "http" and endpoint is not None:
         remedy = 'Leave the table out, or write protocol = "http".'
         yield Mistake(("endpoint",), f'is not for protocol "{protocol}"', remedy)
 
 
 def read_body(body: Any) -> Any:
-    """A template's document: a table as it is, a text as the JSON that it is. Raises `TemplateError`."""
+    """The body template as a document: a table unchanged, a text parsed as JSON. Raises `TemplateError`."""
     if isinstance(body, Mapping):
         return body
     if not isinstance(body, str):
@@ -168,7 +170,7 @@ def read_body(body: Any) -> Any:
     try:
         return json.loads(body)
     except (ValueError, RecursionError) as error:
-        raise TemplateError("body", f"is not JSON: {error}; templates stand within its texts") from error
+        raise TemplateError("body", f"is not JSON: {error}; templates go inside its texts") from error
 
 
 def _checked_path(text: str, known: frozenset[str]) -> str:
@@ -186,4 +188,4 @@ def _checked(field: str, make: Callable[[], T]) -> T:
 
 def _known(used: frozenset[str], known: frozenset[str]) -> None:
     for name in sorted(used - known):
-        raise ValueError(f"there is no {name!r} here; there is {', '.join(sorted(known))}")
+        raise ValueError(f"there is no variable {name!r} here; known are {', '.join(sorted(known))}")

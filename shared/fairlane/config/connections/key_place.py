@@ -12,7 +12,7 @@ from typing import Annotated, Any
 from pydantic import BeforeValidator, Field
 
 from fairlane.config.reachable import FORBIDDEN, unreadable
-from fairlane.core.section import Mistake, Section, refusal
+from fairlane.core.section import Mistake, Section, validation_error
 
 KEY_FIELDS = ("api_key_env", "api_key_file", "api_key_command")
 """The fields of a connection that say where its key is. One of them is given, or none."""
@@ -39,12 +39,12 @@ class KeyPlace:
 
     @property
     def title(self) -> str:
-        """It in words: ``the file /run/secrets/openai``."""
+        """The place in words: ``the file /run/secrets/openai``."""
         return f"the {self.kind} {self.name}"
 
     @property
     def absence(self) -> str:
-        """What is wrong here, where it is missing."""
+        """Why this process finds no key there, to follow the name."""
         if self.field == "api_key_file":
             problem = unreadable(Path(self.name))
             return FORBIDDEN if problem == FORBIDDEN else "cannot be read" if problem else "is empty"
@@ -54,10 +54,10 @@ class KeyPlace:
     def remedy(self) -> str:
         """What gives workers the key, without a full stop."""
         if not self.changes:
-            return f"Set {self.title} where workers start, and start them anew"
+            return f"Set {self.title} where workers start, and restart them"
         if self.kind == "file":
             return f"Put the key into {self.title} where workers run, and let their user read it"
-        return f"Run {self.title} by hand where workers run: it has to print the key and to end with 0"
+        return f"Run {self.title} by hand where workers run: it must print the key and end with 0"
 
     def is_missing(self, environ: Mapping[str, str]) -> bool:
         """Whether this process finds no key there. No command is run for the answer."""
@@ -84,12 +84,12 @@ def key_place(variable: str | None, file: Path | None, command: Sequence[str]) -
 
 
 def _is_in_words(command: object) -> object:
-    """A command that is no text. The error does not show it: it may hold a key."""
+    """Return a command. Raises for a single text, without showing it: it may hold a key."""
     if isinstance(command, str):
         remedy = (
             'Write the program and each argument as a word of its own: ["az", "account", "get-access-token"].'
         )
-        raise refusal(Section, Mistake((), "must be a list of words", remedy, "(hidden)"))
+        raise validation_error(Section, Mistake((), "must be a list of words", remedy, "(hidden)"))
     return command
 
 
@@ -97,10 +97,10 @@ KeyCommand = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeVa
 
 
 def misplaced_keys(given: Mapping[str, Any], scheme: str, protocol: str) -> Iterator[Mistake]:
-    """More than one place of a key, and places that nobody would read. ``given``: by field."""
+    """Mistakes: two places of a key, or a place that is never read. ``given``: values by field."""
     found = [field for field in KEY_FIELDS if given.get(field)]
     if len(found) > 1:
-        yield Mistake((found[1],), f"stands beside {found[0]}", "Give one of them.", "(hidden)")
+        yield Mistake((found[1],), f"conflicts with {found[0]}", "Give one of them.", "(hidden)")
         return
     changing = [field for field in found if field != "api_key_env"]
     for field in changing:

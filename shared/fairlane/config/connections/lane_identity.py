@@ -1,4 +1,4 @@
-"""What calls have in common, whatever their connection is named: a provider's limit, or the server itself."""
+"""Finds out which connections share a provider's limit, and which have the same server."""
 
 import hashlib
 import json
@@ -16,9 +16,9 @@ _ACCOUNT_HEADERS = ("openai-organization", "openai-project", "x-goog-user-projec
 def lane_identity(connection: Connection, model: str, credential: str | None = None) -> str:
     """The scope of the limit on a model's calls: ``credential=0123456789ab base_url=https://… model=gpt-4o``.
 
-    ``credential`` is the fingerprint of its key, which workers report. Until then its key's place stands for
-    it: equal places, equal keys. For a connection without a key its base URL does. The provider is named only
-    where no URL does that. The text is the same in every process and on every machine.
+    ``credential`` is the fingerprint of its key, which workers report. Until then the place of the key stands
+    for it, and for a connection without a key its base URL. The text names the provider only if it has no
+    URL. It is the same in every process and on every machine.
     """
     if connection.scope == "endpoint":
         return endpoint_id(connection.base_url)
@@ -41,24 +41,24 @@ def lane_identity(connection: Connection, model: str, credential: str | None = N
     return " ".join(f"{part}={quote(value, safe='/:@+,$')}" for part, value in values.items())
 
 
-def servers_of(connections: Mapping[str, Connection]) -> dict[str, str]:
-    """A digest of all that decides who answers a connection's calls, and how they are asked, by connection.
+def server_digests(connections: Mapping[str, Connection]) -> dict[str, str]:
+    """By connection, a digest of the settings that answers depend on: server, protocol, headers and so on.
 
-    Calls to equal ones have equal answers. It has no credential, no limit, and nothing of the network.
+    The answer cache shares answers between equal ones. Credentials, limits and network settings do not count.
     """
     return {name: _server(connection) for name, connection in connections.items()}
 
 
-def share_lanes(
+def lane_owners(
     identities: Mapping[str, str],
     before: Mapping[str, str],
     may_join: Callable[[str, str], bool] = lambda one, other: True,
 ) -> dict[str, str]:
-    """Whose name the lanes of each connection carry: those with one identity share the lanes of one of them.
+    """For each connection, the one whose lanes it uses: connections with one identity use those of one.
 
-    ``identities`` are in the order of the configuration, ``before`` is the last choice. A connection that
-    gave its name keeps doing so while it shares the lanes; otherwise the first one gives its own. A lane's
-    name therefore changes only for connections that join others or leave them. ``may_join`` is asked of
+    ``identities`` are in the order of the configuration, ``before`` is the last choice. The owner of the
+    lanes keeps them while it shares them; otherwise the first connection becomes the owner. So a lane's name
+    changes only for connections that join others or leave them. ``may_join(name, owner)`` is called for
     connections that do not share lanes yet.
     """
     groups: dict[str, list[str]] = {}
@@ -67,17 +67,17 @@ def share_lanes(
     chosen: dict[str, str] = {}
     for names in groups.values():
         own = [name for name in names if before.get(name) == name] or names
-        giver = max(own, key=lambda each: sum(before.get(name) == each for name in names))
+        owner = max(own, key=lambda each: sum(before.get(name) == each for name in names))
         for name in names:
-            shares = name == giver or before.get(name) == giver or may_join(name, giver)
-            chosen[name] = giver if shares else name
+            shares = name == owner or before.get(name) == owner or may_join(name, owner)
+            chosen[name] = owner if shares else name
     return {name: chosen[name] for name in identities}
 
 
-def credentials_by_variable(
+def credentials_by_connection(
     connections: Mapping[str, Connection], reported: Mapping[str, str]
 ) -> dict[str, str | None]:
-    """The fingerprint of each connection's credential: its own, or that of another with its key's place."""
+    """The fingerprint of each connection's key: the reported one, or that of another with the same place."""
     known = {
         place: reported[name]
         for name, connection in connections.items()
@@ -98,10 +98,10 @@ def lane_under(lane: str, connection: str) -> str:
 def _server(connection: Connection) -> str:
     url = _plain(connection.base_url)
     decides = {"protocol", "region", "project", "api_version", "headers", "endpoint"}
-    told = connection.model_dump(mode="json", include=decides)
+    fields = connection.model_dump(mode="json", include=decides)
     if not connection.reasoning_tags:
-        told["reasoning_tags"] = False
-    text = json.dumps([url, told], sort_keys=True)
+        fields["reasoning_tags"] = False
+    text = json.dumps([url, fields], sort_keys=True)
     return hashlib.sha256(text.encode()).hexdigest()
 
 

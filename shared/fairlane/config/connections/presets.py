@@ -38,12 +38,12 @@ LanePart: TypeAlias = Literal["credential", "base_url", "region", "model"]
 
 @dataclass(frozen=True, slots=True)
 class Preset:
-    """What a connection to a provider is where its configuration does not say otherwise.
+    """The defaults of connections to one provider.
 
     ``base_url`` may hold ``{region}`` and ``{project}``. It is ``None`` where every account has its own, as
-    ``example`` shows. ``elsewhere`` are the regions that lie at another. ``lane``: see `LanePart`.
+    ``example`` shows. ``elsewhere`` has the URLs of regions with another one. ``lane``: see `LanePart`.
     ``settings`` are further fields of a connection, ``limits`` fields of a lane's limits besides ``charge``.
-    ``statuses`` gives the class of an error by its HTTP status, where its names and words say no more.
+    ``statuses`` gives the class of an error by its HTTP status, if its code and message do not give one.
     ``output_factors`` are patterns of models (as `fnmatch` has them) whose output tokens count several times.
     """
 
@@ -62,7 +62,7 @@ class Preset:
     output_factors: tuple[tuple[str, float], ...] = ()
 
     def defaults(self) -> dict[str, Any]:
-        """The fields of a connection, as configuration has them."""
+        """Defaults for the fields of a connection."""
         fields = {
             "protocol": self.protocol,
             "base_url": self.base_url,
@@ -73,15 +73,15 @@ class Preset:
         return {name: value for name, value in fields.items() if value is not None}
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """The fields of a connection that its address is made of."""
+    def address_fields(self) -> tuple[str, ...]:
+        """The fields of a connection that its base URL contains."""
         named = (part for _, part, _, _ in string.Formatter().parse(self.base_url or "") if part)
         return tuple(dict.fromkeys(named))
 
     def address(self, given: Mapping[str, Any]) -> str:
-        """Where it is. Raises ``KeyError`` where one of `places` is not given."""
+        """The base URL for these fields. Raises ``KeyError`` if one of `address_fields` is missing."""
         url = self.elsewhere.get(str(given.get("region")), self.base_url or "")
-        return url.format(**{part: given[part] for part in self.places})
+        return url.format(**{part: given[part] for part in self.address_fields})
 
     def output_factor(self, model: str) -> float:
         """How many tokens an output token of a model counts as in the token limits."""
@@ -91,9 +91,9 @@ class Preset:
 _ACCOUNT: tuple[LanePart, ...] = ("credential",)
 _MODEL: tuple[LanePart, ...] = ("credential", "model")
 
-# Caching does not change what counts towards OpenAI's limits: they are judged before a cache is looked at.
+# OpenAI checks its limits before it looks into a cache, so cached input counts.
 _CACHE_COUNTS = {"cache_reads": "counted"}
-# A 429 is for calls in flight, or never comes: no rate is to be sought.
+# These send 429s for calls in flight, or none: there is no rate to detect.
 _NO_RATE = {"requests_per_minute": 0}
 # Some of their models refuse a JSON schema, or all do.
 _NO_SCHEMA = {"structured_output": False}
@@ -232,7 +232,7 @@ PRESETS: Mapping[ProviderName, Preset] = {
     "vllm": Preset("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
 
-ALSO_CALLED: Mapping[str, ProviderName] = {
+OTHER_NAMES: Mapping[str, ProviderName] = {
     "aistudio": "gemini",
     "alibaba": "qwen",
     "aws": "bedrock",
@@ -244,12 +244,12 @@ ALSO_CALLED: Mapping[str, ProviderName] = {
     "gpt": "openai",
     "vertex_ai": "vertex",
 }
-"""What people may write for a provider; only ever a suggestion."""
+"""Other names of providers, which error messages correct."""
 
-OF_PROTOCOL: Mapping[str, ProviderName] = {
+PROVIDER_OF_PROTOCOL: Mapping[str, ProviderName] = {
     name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"
 }
-"""The protocols that one provider alone speaks: whose habits a connection has that names none."""
+"""The protocols of a single provider, whose preset applies to a connection that names no provider."""
 
 PROTOCOLS = (
     *("openai", "openai_responses", "azure_openai", "anthropic", "gemini", "vertex", "bedrock"),
@@ -259,10 +259,10 @@ PROTOCOLS = (
 
 
 def lane_of_protocol(protocol: str) -> tuple[LanePart, ...]:
-    """What a limit depends on at a connection without a preset: everything that may tell two limits apart."""
+    """What a limit of a connection without a preset depends on: everything that may separate two limits."""
     return ("base_url",) if protocol == "http" else ("credential", "base_url", "model")
 
 
 def preset_of(provider: str) -> Preset | None:
-    """The preset of a provider by any text; ``None`` if there is no such provider."""
+    """The preset of a provider; ``None`` if there is no provider of this name."""
     return next((preset for name, preset in PRESETS.items() if name == provider), None)

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say, took
-from fairlane.cli.runs.submitting.inputs import Asked, open_dataset, prompt_option
+from fairlane.cli.runs.submitting.inputs import TaskOptions, open_dataset, prompt_option
 from fairlane.client.submitting.submission import build_spec
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
@@ -62,7 +62,7 @@ def rehearse(
         str | None,
         typer.Argument(metavar="FILE", help="Rows, as for submit; or give --jobs.", show_default=False),
     ] = None,
-    asked: Asked,
+    task_options: TaskOptions,
     jobs: Annotated[
         int | None, prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
     ] = None,
@@ -119,15 +119,17 @@ def rehearse(
     This runs the real scheduler. It knows the limits in your settings, and detects all others.
     """
     settings = invocation.settings()
-    params = asked.params()
+    params = task_options.params()
     if (dataset is None) == (jobs is None):
         raise typer.BadParameter("give one of FILE and --jobs N")
     if dataset is not None:
-        if not asked.model:
+        if not task_options.model:
             raise typer.BadParameter("give --model MODEL")
-        work = _work_of_dataset(dataset, asked.prompts(), asked.model, params, asked.repetitions)
+        work = _work_of_dataset(
+            dataset, task_options.prompts(), task_options.model, params, task_options.repetitions
+        )
     else:
-        work = [_counted(name, jobs or 0, input_tokens, params) for name in asked.model or [NO_MODEL]]
+        work = [_counted(name, jobs or 0, input_tokens, params) for name in task_options.model or [NO_MODEL]]
     options = {
         "requests_per_minute": rpm,
         "tokens_per_minute": tpm,

@@ -14,7 +14,7 @@ from fairlane.model.evaluators import EvaluatorSpec
 
 EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
 
-OF_THEIR_OWN: Mapping[str, str] = {
+OWN_OPTIONS: Mapping[str, str] = {
     "prompt": "--prompt",
     "messages": "--messages-file",
     "prompts": "--prompt, once for each",
@@ -33,7 +33,7 @@ OF_THEIR_OWN: Mapping[str, str] = {
 }
 """Arguments of `Client.submit` that have options of their own on the command line."""
 
-OPTIONS = frozenset(SubmitOptions.__annotations__) - OF_THEIR_OWN.keys()
+OPTIONS = frozenset(SubmitOptions.__annotations__) - OWN_OPTIONS.keys()
 
 _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
     "exact_match": builders.exact_match,
@@ -44,7 +44,7 @@ _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
     "similarity": builders.similarity,
 }
 
-# A text without quotes is taken as it is, unless it begins like JSON or is how another language spells it.
+# A value without quotes is a text, unless it begins like JSON, or spells a word of JSON as Python does.
 _LIKE_JSON = re.compile(r'[\[{"\d-]')
 _MISSPELT = {"True": "true", "False": "false", "None": "null"}
 
@@ -77,10 +77,10 @@ def read_options(given: Iterable[str]) -> dict[str, Any]:
 
 
 def _no_option(name: str, given: str) -> SubmissionError:
-    own = OF_THEIR_OWN.get(name)
+    own = OWN_OPTIONS.get(name)
     if own is not None:
         return SubmissionError(OPTION, given, f"{name} has an option of its own", f"Write {own}.")
-    near = did_you_mean(name, sorted(OPTIONS | OF_THEIR_OWN.keys()))
+    near = did_you_mean(name, sorted(OPTIONS | OWN_OPTIONS.keys()))
     remedy = near[:1].upper() + near[1:] or f"There are {', '.join(sorted(OPTIONS))}."
     return SubmissionError(OPTION, given, f"there is no option {name!r}", remedy)
 
@@ -131,7 +131,7 @@ def _value(option: str, given: str, text: str) -> Any:
             remedy = f"JSON writes {_MISSPELT[text]}."
             raise SubmissionError(option, given, f"{text} is not JSON", remedy) from None
         if _LIKE_JSON.match(text):
-            remedy = "Put quotes around a text that begins so."
+            remedy = "Put double quotes around a text that begins like JSON."
             raise SubmissionError(option, given, f"the value is not JSON: {error}", remedy) from None
     return text
 
@@ -159,11 +159,11 @@ def _number(given: str, text: str) -> float:
     try:
         return float(text)
     except ValueError:
-        raise SubmissionError(EVALUATOR, given, f"{text!r} is no number", "Write 0.01, say.") from None
+        raise SubmissionError(EVALUATOR, given, f"{text!r} is no number", "Write one, like 0.01.") from None
 
 
 def _words(given: str, text: str) -> list[str]:
-    """``a,b``, ``a+b`` or a list in JSON, which names with these signs need. Raises `SubmissionError`."""
+    """Names from ``a,b``, ``a+b``, or a JSON list, which names with , or + need. Raises `SubmissionError`."""
     if not text.lstrip().startswith("["):
         return [word.strip() for word in _BETWEEN_WORDS.split(text) if word.strip()]
     words = _value(EVALUATOR, given, text)

@@ -1,4 +1,4 @@
-"""What ``fairlane submit`` reads itself: prompts, chats, and a dataset or a part of it."""
+"""Reads the prompts, chats and dataset of ``fairlane submit``."""
 
 import json
 import random
@@ -18,7 +18,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.datasets.lines import MalformedFile, numbered_lines
 from fairlane.datasets.rows import read_rows
 
-prompt_option = partial(typer.Option, rich_help_panel="What is asked")
+prompt_option = partial(typer.Option, rich_help_panel="Models and prompts")
 
 STANDARD_INPUT = "-"
 Dataset = Path | Iterator[dict[str, Any]]
@@ -37,7 +37,7 @@ def read_text(option: str, path: Path) -> str:
 
 
 def read_messages(option: str, path: Path) -> Messages:
-    """A chat: a JSON array of messages; what is in them is checked at submit. Raises `SubmissionError`."""
+    """A chat: a JSON array of messages, which ``submit`` checks. Raises `SubmissionError`."""
     remedy = 'Write an array of messages, like [{"role": "user", "content": "…"}].'
     try:
         messages = json.loads(read_text(option, path))
@@ -51,8 +51,8 @@ def read_messages(option: str, path: Path) -> Messages:
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
-    """The options that say what is asked of which models, as ``submit`` takes them."""
+class TaskOptions:
+    """Options for the task calls of a run: models, prompts, parameters, repetitions."""
 
     model: Annotated[list[str] | None, prompt_option("--model", "-m", metavar="MODEL")] = None
     """"<connection>:<model>", or a template for it. Repeatable."""
@@ -76,15 +76,15 @@ class Asked:
         """The provider's parameters. Raises `SubmissionError`."""
         return read_params("--param", self.param or ())
 
-    def prompts(self, *, needless: bool = False) -> dict[str, Any]:
+    def prompts(self, *, optional: bool = False) -> dict[str, Any]:
         """The prompts as an argument of ``submit``. Raises `SubmissionError`.
 
-        Raises ``typer.BadParameter`` if there is none, unless that is ``needless``.
+        Raises ``typer.BadParameter`` if there is none, unless prompts are ``optional``.
         """
         texts = [*(self.prompt or ()), *(read_text("--prompt-file", path) for path in self.prompt_file or ())]
         chats = [read_messages("--messages-file", path) for path in self.messages_file or ()]
         match texts, chats:
-            case [], [] if needless:
+            case [], [] if optional:
                 return {}
             case [], []:
                 raise typer.BadParameter("give --prompt TEXT, --prompt-file FILE or --messages-file FILE")
@@ -94,17 +94,17 @@ class Asked:
                 return {"messages": chat}
         return {"prompts": [*texts, *chats]}
 
-    def calls(self, more: Mapping[str, Any]) -> dict[str, Any]:
-        """All of it as arguments of ``submit``, beside ``more`` of them. Raises `SubmissionError`.
+    def submit_arguments(self, more: Mapping[str, Any]) -> dict[str, Any]:
+        """These options as arguments of ``submit``, with ``more`` of them. Raises `SubmissionError`.
 
-        Raises ``typer.BadParameter`` where these options say of no model what it is asked.
+        Raises ``typer.BadParameter`` without a model, unless ``more`` has a task or existing outputs.
         """
         models = self.model or []
         if not (models or "task" in more or "output" in more):
             raise typer.BadParameter("give --model MODEL, or --option task=… or output=FIELD")
-        needless = any(name in more for name in ("output", "request", "task"))
+        optional = any(name in more for name in ("output", "request", "task"))
         return {
-            **self.prompts(needless=needless),
+            **self.prompts(optional=optional),
             "model": models[0] if len(models) == 1 else None,
             "models": models if len(models) > 1 else None,
             "params": self.params(),
@@ -114,9 +114,9 @@ class Asked:
 
 
 def open_dataset(name: str) -> Dataset:
-    """What ``submit`` takes as a dataset.
+    """The dataset that an argument names, as ``submit`` takes it.
 
-    ``-`` is JSON lines on standard input, and so is a pipe or device whose name tells no other format.
+    ``-`` means JSON lines on standard input. A pipe or device without a suffix has JSON lines, too.
     """
     path = Path(name)
     if name == STANDARD_INPUT:
@@ -132,7 +132,7 @@ def _read_pipe(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def read_json_lines(file: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
-    """A row a line. Raises `SubmissionError` at the one that is no JSON; it calls the file ``name``."""
+    """One row per line. Raises `SubmissionError` for a line that is not JSON; ``name`` is for its message."""
     row = 0
     try:
         for number, line in numbered_lines(file):
@@ -169,9 +169,9 @@ Row = dict[str, Any]
 def portion_of(
     dataset: Path | Iterator[Row], limit: int | None, sample: int | None, seed: int
 ) -> Path | Iterator[Row]:
-    """The part of ``dataset`` that the options ask for; all of it is read only for a sample.
+    """The first ``limit`` rows, or a random ``sample`` of these. Only a sample is read in full at once.
 
-    ``limit`` counts before ``sample``. Raises `SubmissionError`.
+    Raises `SubmissionError`.
     """
     if limit is None and sample is None:
         return dataset
@@ -180,7 +180,7 @@ def portion_of(
 
 
 def sample_of(rows: Iterable[Row], count: int, seed: int) -> list[Row]:
-    """``count`` of the rows, each as likely as another, in their order; no more are held at a time."""
+    """``count`` random rows in their order, each equally likely. Holds at most so many in memory."""
     kept: list[tuple[int, Row]] = []
     draw = random.Random(seed)
     for seen, row in enumerate(rows):  # reservoir sampling (Vitter 1985, algorithm R)

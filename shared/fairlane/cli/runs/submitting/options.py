@@ -13,14 +13,14 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.run import OnRefusal
 
-call_option = partial(typer.Option, rich_help_panel="How it is done")
+call_option = partial(typer.Option, rich_help_panel="Execution")
 
 CheckOption = Annotated[
     bool,
     typer.Option(
         "--check/--no-check",
-        help="Try templates and evaluators on the first rows, and look at parameters, models and keys, "
-        "before anything is written.",
+        help="Before anything is written, try templates and evaluators on the first rows, and check "
+        "parameters, models and keys.",
     ),
 ]
 
@@ -60,23 +60,23 @@ MaxAttemptsOption = Annotated[
 OnRefusalOption = Annotated[
     OnRefusal,
     call_option(
-        help="Where a model rejects the first five calls alike: fail the other jobs for it uncalled, or hold "
-        "them until `fairlane resume`."
+        help="If a model rejects the first five calls alike: fail its other jobs uncalled, or hold them "
+        "until `fairlane resume`."
     ),
 ]
 
 
 def retry_of(max_attempts: int | None) -> RetryPolicy | None:
-    """The policy that the option asks for; ``None`` where it was left out."""
+    """The policy with this option; ``None`` without it."""
     return None if max_attempts is None else RetryPolicy(max_attempts=max_attempts)
 
 
-_score_option = partial(typer.Option, rich_help_panel="What is scored")
+_score_option = partial(typer.Option, rich_help_panel="Evaluators")
 
 
 @dataclass(frozen=True, slots=True)
-class Scored:
-    """The options that say what scores the outputs."""
+class EvaluatorOptions:
+    """Options for the evaluators of a run."""
 
     evaluator: Annotated[list[str] | None, _score_option(metavar="SPEC")] = None
     """exact_match:expected=FIELD, numeric_match:expected=FIELD, contains:text=TEXT, regex:pattern=PATTERN,

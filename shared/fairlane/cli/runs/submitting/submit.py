@@ -38,8 +38,8 @@ def submit(
     limit: inputs.LimitOption = None,
     sample: inputs.SampleOption = None,
     seed: inputs.SeedOption = 0,
-    asked: inputs.Asked,
-    scored: options.Scored,
+    task_options: inputs.TaskOptions,
+    evaluator_options: options.EvaluatorOptions,
     name: Annotated[str | None, options.call_option(metavar="TEXT", help="Name of the run.")] = None,
     priority: options.PriorityOption = 0,
     interactive: Annotated[
@@ -63,7 +63,10 @@ def submit(
     With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
     left.
     """
-    calls, evaluators = asked.calls(read_options(option or ())), scored.evaluators()
+    calls, evaluators = (
+        task_options.submit_arguments(read_options(option or ())),
+        evaluator_options.evaluators(),
+    )
     with invocation.deployment() as deployment:
         run = Client.over(deployment).submit(
             inputs.portion_of(inputs.open_dataset(dataset), limit, sample, seed),

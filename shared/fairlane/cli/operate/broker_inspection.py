@@ -1,4 +1,4 @@
-"""What `fairlane doctor` finds where attempts are handed to the workers."""
+"""The check of `fairlane doctor` on the broker that carries attempts to the workers."""
 
 from typing import Any
 
@@ -18,16 +18,16 @@ ACCESS_REFUSED = 403
 
 RIGHTS = r"^(amq\.default|fairlane\.|.*celery).*"
 ALLOW = f"Let this user configure, write and read {RIGHTS} in that virtual host."
-MAKE_ANEW = "Delete that queue while nothing runs: lanes' queues are quorum queues, and are made anew."
+MAKE_ANEW = "Delete that queue while nothing runs: Fairlane creates it again, as a quorum queue."
 
 
-def look_at_broker(settings: Settings) -> BrokerView:
-    """Connect to it as the roles do; on RabbitMQ, also ask for a queue as workers do."""
+def inspect_broker(settings: Settings) -> BrokerView:
+    """Connect as scheduler and workers do; on RabbitMQ, also declare a queue as workers do. Never raises."""
     try:
         app = make_app(settings, "fairlane-doctor")
     except ConfigurationError as error:
         return BrokerView(
-            problem="none is named, and Celery's queues cannot be on a cluster", remedy=error.remedy
+            problem="none is configured, and Celery's queues cannot be on a cluster", remedy=error.remedy
         )
     connection = app.connection(connect_timeout=TIMEOUT_S)
     try:
