@@ -78,7 +78,7 @@ class Terminal:
         if not (sys.stdin.isatty() and sys.stdout.isatty()) or sys.platform == "win32":
             raise NoTerminal
         made = cls(enter, leave)
-        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, _RESIZED, _STOPPED)
+        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, _RESIZED, _STOPPED)
         before = {number: signal.signal(number, made._note) for number in handled}
         made._take()
         try:
@@ -93,7 +93,8 @@ class Terminal:
     def keys(self, seconds: float) -> list[str] | None:
         """Keys that come within that time, at once where some are there; ``None`` where the size has changed.
 
-        Raises `Interrupted` for Ctrl-C, SIGTERM and SIGHUP, and where nobody holds the terminal any more.
+        Raises `Interrupted` for SIGINT, SIGQUIT, SIGTERM and SIGHUP, and where nobody holds the terminal
+        any more.
         """
         ready, _, _ = select.select([self._input, self._woken], [], [], max(0.0, seconds))
         if self._woken in ready:
