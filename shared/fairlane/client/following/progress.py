@@ -50,7 +50,7 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Unfa
     if screen.is_jupyter:
         yield Unfailing(NotebookProgress(clock, Cell(clock)))
         return
-    if not screen.is_terminal:
+    if not screen.is_terminal or screen.is_dumb_terminal:
         yield Unfailing(PlainProgress(clock, screen))
         return
     drawn = Bars(
