@@ -143,7 +143,8 @@ class Shown:
             titles[place] = f"{column.title}{mark}"
             cells = (_cell(column, line, self.snapshot.now_ms).cell_len for line in lines)
             widths[place] = min(most, max(len(titles[place]), *cells))
-        while (left := width + GAP - sum(widths[place] + GAP for place, _ in found)) < 0:
+        # Rich before 14 gives the first column a cell more than it may have.
+        while (left := width - 1 + GAP - sum(widths[place] + GAP for place, _ in found)) < 0:
             found.remove(max(found, key=lambda each: (each[1].spare, each[0])))
         widths[0] += left
         return [(column, titles[place], widths[place]) for place, column in found]
