@@ -16,6 +16,7 @@ from fairlane.cli.main import app
 from fairlane.config.connections.presets import PRESETS
 from fairlane.config.loader import load_settings
 from tests.support.command_line import CommandLine
+from tests.support.full_disk import full_disk
 
 
 @pytest.fixture(autouse=True)
@@ -55,6 +56,16 @@ def test_a_file_that_is_there_is_kept_without_force(here: Path) -> None:
     assert (here / "fairlane.toml").read_text() == "# mine"
     assert run("init", "--force").exit_code == 0
     assert (here / "fairlane.toml").read_text() != "# mine"
+
+
+def test_a_full_disk_leaves_no_part_of_a_file_and_is_named(here: Path) -> None:
+    (here / "fairlane.toml").write_text("# mine")
+    with full_disk():
+        results = [run("init", "--force"), run("init", "-o", "other.toml")]
+    assert [result.exit_code for result in results] == [1, 1]
+    assert "other.toml: " in results[1].stderr
+    assert [path.name for path in here.iterdir()] == ["fairlane.toml"]
+    assert (here / "fairlane.toml").read_text() == "# mine"
 
 
 def shown(*arguments: str, **variables: str) -> dict[str, tuple[Any, str]]:

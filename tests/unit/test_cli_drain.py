@@ -47,6 +47,14 @@ def test_workers_are_meant_by_name_pattern_id_host_or_all() -> None:
     assert chosen("w3@b", host="a") == chosen(everyone=True) == ["w1@a", "w2@a", "w3@b"]
 
 
+def test_workers_of_two_machines_with_one_name_are_told_apart_by_the_host() -> None:
+    """As those of ``fairlane up`` and of ``fairlane up --join`` on another machine are."""
+    both = [Beat(f"id{host}", 0, info("worker-1", host=host)) for host in "ab"]
+    assert [beat.info.host for beat in choose(both, ["worker-1@b"], None, everyone=False)] == ["b"]
+    assert [beat.info.host for beat in choose(both, ["*@a"], None, everyone=False)] == ["a"]
+    assert len(choose(both, ["worker-1"], None, everyone=False)) == 2
+
+
 @pytest.mark.parametrize(("names", "host"), [(["w9"], None), (["w1@a", "w9"], None), ([], "c")])
 def test_an_unknown_worker_is_an_error_and_no_worker_is_asked(names: list[str], host: str | None) -> None:
     with pytest.raises(WorkerNotFound, match="w1@a, w2@a, w3@b"):

@@ -6,15 +6,18 @@ import io
 import os
 import signal
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import pytest
 from redis import Redis
+from rich.cells import cell_len
 from rich.console import Console
 from rich.screen import Screen
 
 from fairlane.client.deployment import Deployment
 from fairlane.config.settings import Settings
+from fairlane.core.errors import NoTerminal
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.workers import WorkerInfo
@@ -24,7 +27,7 @@ from fairlane.top.frame import KEYS
 from fairlane.top.panes import LANES, PANES, RUNS, sorted_lines
 from fairlane.top.reading import LINGER_MS, MOST_RUNS, Reader, Snapshot
 from fairlane.top.screen import Top
-from fairlane.top.terminal import NAMED, keys_in
+from fairlane.top.terminal import NAMED, Terminal, keys_in
 from tests.support.command_line import CommandLine
 from tests.support.documents import ROOT, coded, table
 from tests.support.fences import member_of
@@ -115,6 +118,26 @@ def test_any_size_is_filled_and_never_exceeded(snapshot: Snapshot, width: int, h
     lines = drawn(Controls(), snapshot, width, height)
     assert len(lines) == height
     assert all(len(line) <= width for line in lines)
+
+
+@pytest.mark.parametrize("width", [30, 40, 80, 200])
+@pytest.mark.parametrize(
+    "name", ["x" * 70, "名" * 40, "two\nlines\tand a tab"], ids=["long", "wide", "lines"]
+)
+def test_a_long_text_takes_no_other_columns_place_and_one_line(
+    snapshot: Snapshot, width: int, name: str
+) -> None:
+    fast, judge = snapshot.lanes
+    view = replace(fast.report.view, lane=name, last_error=name)
+    fast = fast._replace(report=replace(fast.report, view=view, queued=12_345))
+    named = replace(snapshot, lanes=(fast, judge))
+    controls = Controls(message=name)
+    lines = drawn(controls, named, width)
+    assert (len(lines), max(map(cell_len, lines))) == (24, width)
+    assert lines[3].split()[:2] == ["lane", "limit/min"]
+    assert "sim:judge" in lines[4], lines
+    assert "…" not in lines[3] + lines[4]
+    assert ("12,345" in lines[5]) == (width >= 80)
 
 
 def test_the_chosen_line_stays_chosen_while_lines_move(snapshot: Snapshot) -> None:
@@ -219,8 +242,12 @@ def test_an_empty_deployment_says_so(real_redis: Redis) -> None:
     assert found.runs == ()
 
 
-def test_without_a_terminal_it_says_what_to_do(cli: CommandLine) -> None:
+def test_without_a_terminal_it_says_what_to_do(cli: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "--once or --json" in cli.refused("top")
+    monkeypatch.setenv("TERM", "dumb")  # it cannot place its cursor
+    monkeypatch.setattr(Terminal, "opened", lambda *_: pytest.fail("it drew"))
+    with pytest.raises(NoTerminal):
+        Top(opened(cli), 2.0, Console(file=io.StringIO(), force_terminal=True)).run()
 
 
 @pytest.fixture
@@ -254,7 +281,8 @@ def test_it_is_used_by_keys_in_a_terminal(cli: CommandLine, terminal: PseudoTerm
 
 
 @pytest.mark.parametrize(
-    ("number", "code"), [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129)]
+    ("number", "code"),
+    [(signal.SIGINT, 0), (signal.SIGTERM, 143), (signal.SIGHUP, 129), (signal.SIGQUIT, 131)],
 )
 @pytest.mark.slow
 def test_a_signal_leaves_the_terminal_as_it_was(terminal: PseudoTerminal, number: int, code: int) -> None:

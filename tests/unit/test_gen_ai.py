@@ -85,6 +85,7 @@ def test_a_refused_call_has_its_request_alone() -> None:
         ({"provider": "openrouter"}, "openrouter"),
         ({"protocol": "openai", "base_url": "https://api.deepseek.com/v1"}, "deepseek"),
         ({"protocol": "openai", "base_url": "http://vllm:8000/v1"}, "openai"),
+        ({"protocol": "openai", "base_url": "http://127.0.0.1:9000/v1"}, "openai"),
         ({"protocol": "openai_responses", "base_url": "http://x/v1"}, "openai"),
     ],
 )

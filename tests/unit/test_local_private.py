@@ -11,6 +11,7 @@ import pytest
 from fairlane.embedded.private import make_private
 from fairlane.embedded.server import start_embedded
 from fairlane.local.planning import hide_data_dir
+from tests.support.full_disk import full_disk
 
 
 @pytest.fixture(autouse=True)
@@ -40,6 +41,14 @@ def test_a_data_directory_is_private_also_one_of_an_earlier_start(tmp_path: Path
     data.chmod(0o755)
     hide_data_dir(data)
     assert mode(data) == 0o700
+
+
+def test_a_full_disk_leaves_no_empty_mark(tmp_path: Path) -> None:
+    """Nothing would write it again: version control would see prompts and answers."""
+    with full_disk(), pytest.raises(OSError, match="gitignore"):
+        hide_data_dir(tmp_path)
+    hide_data_dir(tmp_path)
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "*\n"
 
 
 def test_a_directory_of_somebody_else_keeps_its_mode(tmp_path: Path) -> None:

@@ -64,6 +64,18 @@ def test_a_narrow_stream_ends_no_wait(stage: Stage, monkeypatch: pytest.MonkeyPa
     assert run.wait(progress=True).state is RunState.COMPLETED
 
 
+def test_a_terminal_that_cannot_place_its_cursor_gets_lines(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As those of Emacs and of some CI services are: nothing was drawn there."""
+    monkeypatch.setenv("TERM", "dumb")
+    console = Console(file=io.StringIO(), force_terminal=True)
+    run = submit(stage, 4)
+    with open_progress(stage.clock, console) as view:
+        view.show(run.status())
+        assert "0/4" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
 def test_an_error_of_the_waiter_is_not_taken_for_one_of_the_picture() -> None:
     for terminal in (True, False):
         console = Console(file=io.StringIO(), force_terminal=terminal)

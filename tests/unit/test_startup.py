@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -64,3 +65,19 @@ def test_a_process_of_ours_keeps_what_it_has_imported(module: str) -> None:
 
 def test_a_program_that_imports_the_package_collects_as_it_likes() -> None:
     assert _kept_after("import fairlane; fairlane.Client") == 0
+
+
+INTERRUPTED = """
+import signal, sys
+class AtTheMain:
+    def find_spec(self, name, *_):
+        if name == "fairlane.cli.main":
+            signal.raise_signal(signal.SIGINT)
+sys.meta_path.insert(0, AtTheMain())
+import fairlane.cli.__main__
+"""
+
+
+def test_ctrl_c_during_the_imports_of_a_command_shows_no_traceback() -> None:
+    done = subprocess.run([sys.executable, "-c", INTERRUPTED], capture_output=True, check=False, timeout=60)
+    assert (done.returncode, done.stderr) == (-signal.SIGINT, b"")

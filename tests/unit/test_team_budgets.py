@@ -300,6 +300,16 @@ def test_the_command_sets_and_lists_budgets(real_redis: Redis) -> None:
         )
 
 
+def test_a_configured_budget_of_a_lane_that_nobody_has_used_can_be_changed(real_redis: Redis) -> None:
+    command, keys = CommandLine(real_redis), Deployment(real_redis).keys
+    lane, change = "openai:gpt-4o", ("budgets", "set", "search", "--per", "month", "--lane", "openai:gpt-4o")
+    Budgets(real_redis, keys).set("search", "month", {"usd": 200}, lane)
+    command.out(*change, "--usd", "100")
+    assert [(each["lane"], each["most"]) for each in command.json("budgets")] == [(lane, 100)]
+    command.out(*change, "--usd", "none")
+    assert command.json("budgets") == []
+
+
 def test_a_change_is_in_the_audit_log_and_a_restart_of_the_scheduler_is_not(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     budgets = Budgets(real_redis, d.keys)

@@ -332,7 +332,7 @@ class MissingExtra(FairlaneError, ImportError):
 
 
 class NoTerminal(FairlaneError):
-    """Standard input or output is no terminal."""
+    """Standard input or output is no terminal, or one that cannot place its cursor."""
 
     def __init__(self) -> None:
         super().__init__("there is no terminal to draw in and read keys from: use --once or --json")

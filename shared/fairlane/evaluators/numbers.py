@@ -19,7 +19,7 @@ _TOKEN = re.compile(
     rf"|(?:{surroundings.WORD})"
 )
 _GAP = re.compile(r"\s")
-_BOX = r"\\(?:boxed|fbox)\s?\{(?P<boxed>(?:[^{}]|\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\})*+)\}"
+_BOX = r"\\(?:boxed|fbox)\s?\{(?P<boxed>(?>(?:[^{}]|\{(?>(?:[^{}]|\{(?>(?:[^{}]|\{[^{}]*+\})*)\})*)\})*))\}"
 _MARK = re.compile(rf"####(?P<marked>[^\n#][^\n]*+)|{_BOX}")
 _ANSWER = re.compile(
     r"[\s*_$\\(\[]*(?:(?:the\s)?(?:final\s)?(?:answer|result)(?:\sis)?\s*:?[\s*_$\\(\[]*)?"

@@ -8,6 +8,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, StoreRefuses
 from fairlane.embedded.private import PRIVATE, make_private
 from fairlane.embedded.server import ping
+from fairlane.export.files import whole_file
 from fairlane.local.plan import SIMULATED, address_of, connection_variables
 from fairlane.local.stack import Stack
 
@@ -103,4 +104,5 @@ def hide_data_dir(data_dir: Path) -> None:
         data_dir.chmod(PRIVATE)
     make_private(data_dir)
     if not mark.exists():
-        mark.write_text(EVERYTHING, encoding="utf-8")
+        with whole_file(mark) as file:
+            file.write(EVERYTHING)

@@ -11,10 +11,10 @@ from rich.text import Text
 
 from fairlane.cli.output import at_local_time, cell_of
 from fairlane.core.terminal_text import visible, visible_line
-from fairlane.top.panes import PANES, Column, Pane
+from fairlane.top.panes import PANES, Column
 from fairlane.top.reading import Snapshot
 
-HEADER, FOOTER = 3, 2
+HEADER, FOOTER, GAP = 3, 2, 2
 LEAST = (30, 8)
 KEYS = {
     "1-4, Tab": "another pane",
@@ -59,7 +59,7 @@ class Shown:
         yield from body[:room]
         for _ in range(room - len(body)):
             yield Text("")
-        yield _fitted(cell_of(self.message, "bold yellow" if self.urgent else "yellow"), width)
+        yield _fitted(cell_of(visible_line(self.message), "bold yellow" if self.urgent else "yellow"), width)
         yield _fitted(Text(_SHORT, "reverse"), width, fill=True)
 
     def _header(self, width: int) -> Iterator[Text]:
@@ -109,40 +109,47 @@ class Shown:
             return
         first = max(0, min(self.chosen - room // 2, len(self.lines) - room))
         some = self.lines[first : first + room]
-        columns = _fitting(pane, some, self.snapshot.now_ms, width)
         table = Table(box=None, pad_edge=False, header_style="bold", expand=False)
-        for place, column in columns:
-            mark = "" if place != self.column else ("▲" if column.number is self.reverse else "▼")
+        columns = self._fitting(some, width)
+        for column, title, wide in columns:
             table.add_column(
-                f"{column.title}{mark}",
+                title,
                 justify="right" if column.number else "left",
                 no_wrap=True,
                 overflow="ellipsis",
+                max_width=wide,
             )
         for number, line in enumerate(some, start=first):
-            cells = (column.cell(line, self.snapshot.now_ms) for _, column in columns)
             table.add_row(
-                *(cell_of(cell) for cell in cells),
+                *(_cell(column, line, self.snapshot.now_ms) for column, _, _ in columns),
                 style="reverse" if number == self.chosen else "",
             )
         options = console.options.update(width=width, height=None)
         for segments in console.render_lines(table, options, pad=False):
             yield Text.assemble(*((segment.text, segment.style or "") for segment in segments), no_wrap=True)
 
+    def _fitting(self, lines: Sequence[Any], width: int) -> list[tuple[Column[Any], str, int]]:
+        """The columns that fit side by side, with titles and widths; spare ones are left out first.
 
-def _fitting(pane: Pane[Any], lines: Sequence[Any], now_ms: int, width: int) -> list[tuple[int, Column[Any]]]:
-    """The columns that fit; drops those of the highest ``spare`` first."""
-    found = list(enumerate(pane.columns))
-    widths = {
-        place: max(len(column.title) + 1, *(len(column.cell(line, now_ms)) for line in lines))
-        for place, column in found
-    }
-    while sum(widths[place] + 1 for place, _ in found) > width + 1:
-        spare = max(found, key=lambda each: each[1].spare)
-        if spare[1].spare == 0:
-            break
-        found.remove(spare)
-    return found
+        A long text is cut, so that it takes no other column's place. The first column has what is left over.
+        """
+        found, most = list(enumerate(PANES[self.pane].columns)), max(LEAST[0] // 2, width // 4)
+        titles, widths = {}, {}
+        for place, column in found:
+            mark = "" if place != self.column else ("▲" if column.number is self.reverse else "▼")
+            titles[place] = f"{column.title}{mark}"
+            cells = (_cell(column, line, self.snapshot.now_ms).cell_len for line in lines)
+            widths[place] = min(most, max(len(titles[place]), *cells))
+        # Rich before 14 gives the first column a cell more than it may have.
+        while (left := width - 1 + GAP - sum(widths[place] + GAP for place, _ in found)) < 0:
+            found.remove(max(found, key=lambda each: (each[1].spare, each[0])))
+        widths[0] += left
+        return [(column, titles[place], widths[place]) for place, column in found]
+
+
+def _cell(column: Column[Any], line: Any, now_ms: int) -> Text:
+    value = column.cell(line, now_ms)
+    return cell_of(value if isinstance(value, Text) else visible_line(value))
 
 
 def _fitted(text: Text, width: int, *, fill: bool = False) -> Text:

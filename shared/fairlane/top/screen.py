@@ -12,7 +12,7 @@ from rich.screen import Screen
 
 from fairlane.cli.runs.why import waiting_fields
 from fairlane.client.deployment import Deployment
-from fairlane.core.errors import FairlaneError
+from fairlane.core.errors import FairlaneError, NoTerminal
 from fairlane.model.run import RunRef
 from fairlane.store.write.audit import operator
 from fairlane.top.controls import Action, Controls
@@ -39,6 +39,8 @@ class Top:
 
     def run(self) -> None:
         """Run until the user quits. Raises `NoTerminal`, and `Interrupted` for a signal."""
+        if self._console.is_dumb_terminal:
+            raise NoTerminal
         snapshot, due_s = self._reader.read(), monotonic() + self._interval_s
         with Terminal.opened(self._enter, self._leave) as terminal:
             while not self._controls.left:

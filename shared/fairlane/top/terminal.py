@@ -78,7 +78,7 @@ class Terminal:
         if not (sys.stdin.isatty() and sys.stdout.isatty()) or sys.platform == "win32":
             raise NoTerminal
         made = cls(enter, leave)
-        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, _RESIZED, _STOPPED)
+        handled = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, _RESIZED, _STOPPED)
         before = {number: signal.signal(number, made._on_signal) for number in handled}
         made._set_up()
         try:
@@ -92,7 +92,7 @@ class Terminal:
 
     def keys(self, seconds: float) -> list[str] | None:
         """The next keys, within ``seconds``; ``None`` if the size has changed. Raises `Interrupted` for
-        Ctrl-C, SIGTERM and SIGHUP, and if the terminal is closed.
+        SIGINT, SIGQUIT, SIGTERM and SIGHUP, and if the terminal is closed.
         """
         ready, _, _ = select.select([self._input, self._woken], [], [], max(0.0, seconds))
         if self._woken in ready:

@@ -43,7 +43,7 @@ PROVIDER_NAMES: Mapping[str, str] = {
 }
 """Providers whose name in the conventions is another; a provider that they do not list keeps its own."""
 
-_OF_HOST = {urlsplit(preset.base_url).hostname: name for name, preset in PRESETS.items() if preset.base_url}
+_OF_HOST = {urlsplit(preset.base_url).netloc: name for name, preset in PRESETS.items() if preset.base_url}
 _FAMILIES = {"openai_responses": "openai"}
 
 _INTEGERS = {
@@ -193,7 +193,7 @@ def provider_name(connection: Connection) -> str:
     name = (
         connection.provider
         or PROVIDER_OF_PROTOCOL.get(connection.protocol)
-        or _OF_HOST.get(urlsplit(connection.base_url).hostname)
+        or _OF_HOST.get(urlsplit(connection.base_url).netloc)
         or _FAMILIES.get(connection.protocol, connection.protocol)
     )
     return PROVIDER_NAMES.get(name, name)

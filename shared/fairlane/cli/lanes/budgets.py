@@ -58,15 +58,14 @@ def set_budget(
     if not _TEAM.fullmatch(name):
         raise ConfigurationError("TEAM", name, "is no name of a team", "Letters, digits, - and _.")
     with invocation.deployment() as deployment:
+        found, now_ms = deployment.budgets, deployment.now_ms()
         if lane != ALL_LANES:
             lane = deployment.directory().carrier(lane)
-            if lane not in (known := deployment.lanes.names()):
+            budgeted = {each.lane for each in found.of([name], now_ms)}
+            if lane not in (known := deployment.lanes.names()) and lane not in budgeted:
                 raise LaneNotFound(lane, known)
-        found = deployment.budgets
         found.set(name, per, limits, lane)
-        now = [
-            each for each in found.of([name], deployment.now_ms()) if each.lane == lane and each.per == per
-        ]
+        now = [each for each in found.of([name], now_ms) if each.lane == lane and each.per == per]
         for each in now:
             say(f"{name}: {each.name}, {amount_in_words(each.unit, each.used)} used")
         if not now:

@@ -37,7 +37,8 @@ def drain(
     workers: Annotated[
         list[str] | None,
         typer.Argument(
-            metavar="[WORKER]...", help="Names, patterns of names, or ids; `fairlane workers` lists them."
+            metavar="[WORKER]...",
+            help="Names, NAME@HOST, patterns of either, or ids; `fairlane workers` lists them.",
         ),
     ] = None,
     host: Annotated[str | None, typer.Option(help="All workers of this host or pattern of hosts.")] = None,
@@ -61,7 +62,7 @@ def drain(
         chosen = choose(deployment.beats(), workers or [], host, everyone=everyone)
         asked = [beat for beat in chosen if deployment.workers.ask(deployment.redis, beat.worker, wish)]
         for beat in asked:
-            say(f"{beat.info.name} is asked to {_ASKED[wish]}")
+            say(f"{beat.info.name} on {beat.info.host} is asked to {_ASKED[wish]}")
         if wait and not _wait(deployment, asked, timeout, check):
             complain(f"not all workers were idle after {timeout:g} s; `fairlane workers` shows which")
             raise typer.Exit(FAILED)
@@ -133,4 +134,5 @@ def _wait(
 
 
 def _is_called(beat: Beat, name: str) -> bool:
-    return name == beat.worker or fnmatchcase(beat.info.name, name)
+    called = beat.info.name, f"{beat.info.name}@{beat.info.host}"
+    return name == beat.worker or any(fnmatchcase(each, name) for each in called)

@@ -12,6 +12,7 @@ from fairlane.config.connections.presets import PRESETS, PROVIDERS, ProviderName
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE
 from fairlane.core.errors import ConfigurationError
+from fairlane.export.files import whole_file
 
 app = typer.Typer()
 
@@ -64,12 +65,12 @@ def init(
     if output == STANDARD_OUTPUT:
         print_line(text.rstrip("\n"))
         return
-    try:
-        with output.expanduser().open("w" if force else "x", encoding="utf-8") as file:
-            file.write(text)
-    except FileExistsError:
+    target = output.expanduser()
+    if target.exists() and not force:
         remedy = "--force replaces it, --output - prints the text."
-        raise ConfigurationError("--output", str(output), "exists already", remedy) from None
+        raise ConfigurationError("--output", str(output), "exists already", remedy)
+    with whole_file(target) as file:
+        file.write(text)
     named = ", ".join(name for name in found if not _is_incomplete(name)) or "none"
     say(f"wrote {output}; connections: {named}")
     for name in filter(_is_incomplete, found):

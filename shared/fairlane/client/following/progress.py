@@ -50,7 +50,7 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Fail
     if screen.is_jupyter:
         yield FailSafeView(NotebookProgress(clock, Cell(clock)))
         return
-    if not screen.is_terminal:
+    if not screen.is_terminal or screen.is_dumb_terminal:
         yield FailSafeView(PlainProgress(clock, screen))
         return
     drawn = Bars(

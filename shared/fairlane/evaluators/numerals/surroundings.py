@@ -11,16 +11,16 @@ LETTER = rf"[^\W\d_{_CJK}]"
 _IN_WORD = rf"[^\W{_CJK}]"
 
 _FUNCTIONS = r"sqrt|cbrt|log|ln|lg|exp|(?:arc)?(?:sin|cos|tan|cot|sec|csc)h?|[dt]?binom"
-_ARGUMENT = r"(?:\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*+\})*+\})*+\}|\([^()\n]{0,80}\)|\[[^\[\]\n]{0,20}\])"
+_ARGUMENT = r"(?:\{(?>(?:[^{}]|\{(?>(?:[^{}]|\{[^{}]*+\})*)\})*)\}|\([^()\n]{0,80}\)|\[[^\[\]\n]{0,20}\])"
 FUNCTION = (
-    rf"(?:\\(?:{_FUNCTIONS})(?![A-Za-z])(?:[_^](?:\w|{_ARGUMENT}))*+\s?(?:{_ARGUMENT}++|-?[\w.]++)?"
-    rf"|\\[dtc]?frac(?![A-Za-z])(?:\s?{_ARGUMENT})*+"
+    rf"(?:\\(?:{_FUNCTIONS})(?![A-Za-z])(?>(?:[_^](?:\w|{_ARGUMENT}))*)\s?(?:(?>{_ARGUMENT}+)|-?[\w.]++)?"
+    rf"|\\[dtc]?frac(?![A-Za-z])(?>(?:\s?{_ARGUMENT})*)"
     rf"|(?<!\w)(?:{_FUNCTIONS})\([^()\n]{{0,80}}\)|√\s?(?:{_ARGUMENT}|-?[\w.]++)?)"
 )
 """A function of something, such as ``\\sqrt{2}``: a number that is not computed."""
 
 WORD = (
-    rf"\\[A-Za-z]++|[A-Z]{{2,8}}-[0-9]\w*+|{LETTER}(?:(?!_\{{){_IN_WORD})*+(?:_\{{[^{{}}]*\}}|(?<=[0-9])\.[0-9]++)*+"
+    rf"\\[A-Za-z]++|[A-Z]{{2,8}}-[0-9]\w*+|{LETTER}(?>(?:(?!_\{{){_IN_WORD})*)(?>(?:_\{{[^{{}}]*\}}|(?<=[0-9])\.[0-9]++)*)"
     r"(?P<raised>\^(?:\{[^{}]*\}|[-+]?\w++))?"
 )
 """A word or a name with its digits: ``GPT4``, ``GPT-4``, ``x_{1}``, ``x^2``."""
@@ -66,8 +66,8 @@ _NEGATED = re.compile(
 _LOOKED_BACK = 48
 
 REST = re.compile(
-    rf"(?:\s{{0,3}}(?i:(?:{_MULTIPLIERS})(?!\w))|\s{{0,2}}{FUNCTION}|\s?π|[\w°!√∞‰]++|\^|\{{[^{{}}]*+\}}"
-    rf"|[.,:'/_*+{DASH}-]++(?=[\w\\({{])|(?<=[\^*])\([^()\n]{{0,80}}\))*+"
+    rf"(?>(?:\s{{0,3}}(?i:(?:{_MULTIPLIERS})(?!\w))|\s{{0,2}}{FUNCTION}|\s?π|[\w°!√∞‰]++|\^|\{{[^{{}}]*+\}}"
+    rf"|[.,:'/_*+{DASH}-]++(?=[\w\\({{])|(?<=[\^*])\([^()\n]{{0,80}}\))*)"
 )
 """The rest of a number that cannot be read, so that no part of it is read as another number."""
 

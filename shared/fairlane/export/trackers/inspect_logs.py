@@ -74,7 +74,7 @@ def _log(run: ExportedRun, variant: Variant, records: Sequence[Record], created:
 def _sample(run: ExportedRun, record: Record) -> Any:
     log, model = library("inspect_ai.log", "", "inspect"), library("inspect_ai.model", "", "inspect")
     asked = run.messages(record) or []
-    messages = [_message(each) for each in asked]
+    question = [_message(each) for each in asked]
     output = model.ModelOutput(model=record.model)
     if record.output is not None:
         reason = openai_reason(record.finish_reason, calls=False)
@@ -82,7 +82,6 @@ def _sample(run: ExportedRun, record: Record) -> Any:
         output = model.ModelOutput.from_content(record.model, record.output, stop_reason=stop_reason)
         output.usage = _usage([record.usage])
         output.time = None if record.latency_ms is None else record.latency_ms / 1000
-        messages.append(output.choices[0].message)
     error = None
     if record.state is not JobState.SUCCEEDED:
         words = record.error or str(record.state)
@@ -92,8 +91,9 @@ def _sample(run: ExportedRun, record: Record) -> Any:
         epoch=record.repetition + 1,
         input=as_text(asked[-1]["content"]) if asked else as_text(plain(record.row)),
         target=run.expected(record) or "",
-        messages=messages,
+        messages=[*question, *(choice.message for choice in output.choices)],
         output=output,
+        events=[_call(run, question, output)],
         scores=_scores(record),
         error=error,
         metadata={
@@ -102,6 +102,20 @@ def _sample(run: ExportedRun, record: Record) -> Any:
             "attempts": record.attempts,
             **({"score_errors": dict(record.score_errors)} if record.score_errors else {}),
         },
+    )
+
+
+def _call(run: ExportedRun, question: Sequence[Any], output: Any) -> Any:
+    """The call as an event: ``messages_df`` reads events alone."""
+    event, model = library("inspect_ai.event", "", "inspect"), library("inspect_ai.model", "", "inspect")
+    return event.ModelEvent(
+        timestamp=datetime.fromtimestamp(run.spec.submitted_ms / 1000, UTC),
+        model=output.model,
+        input=list(question),
+        tools=[],
+        tool_choice="none",
+        config=model.GenerateConfig(),
+        output=output,
     )
 
 

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+from inspect_ai.analysis import messages_df
 from inspect_ai.log import list_eval_logs, read_eval_log, recompute_metrics
 
 from fairlane.export.trackers.exported import ExportedRun, find_exporter
@@ -54,4 +55,6 @@ if __name__ == "__main__":
     failed = (large.samples or [])[1]
     assert failed.error is not None
     assert failed.error.message == "400: refused"
+    said = messages_df(str(folder), quiet=True)
+    assert list(said["content"]) == ["France?", "Paris", "Größe?", "2", "France?", "Paris", "Größe?"], said
     check_repeated(Path(sys.argv[1]) / "repeated")
