@@ -220,7 +220,7 @@ def test_who_labels_everything_interactive_starves_nobody() -> None:
 
     counts = by_team(lane.grant(queued, 1000))
 
-    assert counts["greedy"] <= 100 + fairness.HURRIED_AHEAD + 1
+    assert counts["greedy"] <= 100 + fairness.INTERACTIVE_AHEAD + 1
 
 
 teams = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100), min_size=1)
