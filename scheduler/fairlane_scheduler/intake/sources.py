@@ -143,7 +143,7 @@ class Sources:
 def _following(
     source: Source, size: int, digest: Callable[[int], str | None], done: int, row_bytes: int, ended: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """The pages behind the first ``done``; none where the dataset had ``ended`` with those.
+    """The pages behind the first ``done``; none if the dataset had ``ended`` with those.
 
     It runs in a thread, which also reads each ``digest``: for a long dataset that takes longer than the
     leader's lease. Raises `DatasetChanged` where one of the first pages has other rows.

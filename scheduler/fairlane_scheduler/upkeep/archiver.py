@@ -140,7 +140,7 @@ class Archiver:
 
 
 def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) -> Archiver | None:
-    """A running archiver; ``None`` where no archive is configured. Raises `ConfigurationError`."""
+    """A running archiver; ``None`` if no archive is configured. Raises `ConfigurationError`."""
     archive = open_archive(settings)
     if archive is None:
         return None

@@ -81,7 +81,7 @@ class Capacity:
 def share_of_memory(root: Path = Path("/"), machine_bytes: Callable[[], int] | None = None) -> float:
     """Resident memory of this process ÷ the least of the limits of its cgroups and the machine's memory.
 
-    ``root`` has ``proc`` and ``sys``. 0 where the system does not say. A hardened unit of systemd shows no
+    ``root`` has ``proc`` and ``sys``. 0 if the system does not say. A hardened unit of systemd shows no
     ``/proc/meminfo``, so the machine's memory is asked of the kernel.
     """
     with suppress(OSError, ValueError, IndexError):

@@ -333,7 +333,7 @@ def _instead(expected: str, value: object) -> str:
 
 
 def within(value: object, *names: str) -> Any:
-    """What stands in a JSON value below these names; ``None`` where a part of the way is missing."""
+    """What stands in a JSON value below these names; ``None`` if a part of the way is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value

@@ -22,7 +22,7 @@ class Echo:
         self.ahead += text
 
     def new_of(self, piece: str) -> str:
-        """The part of ``piece`` that no snapshot has given; empty where it repeats one.
+        """The part of ``piece`` that no snapshot has given; empty if it repeats one.
 
         Pieces that do not repeat what is ahead go on after it, together with those that seemed to repeat it.
         """

@@ -80,7 +80,7 @@ _CAN_AFFORD = re.compile(
 def affordable_tokens(error: ErrorBody) -> int:
     """Tokens that an account still pays for, where it says that one request asks for more: OpenRouter's 402.
 
-    0 where it does not say so.
+    0 if it does not say so.
     """
     found = _CAN_AFFORD.match(error.message or "")
     return int(found[1]) if found else 0

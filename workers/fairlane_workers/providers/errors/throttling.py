@@ -47,7 +47,7 @@ class Throttled:
 
 
 def throttled(error: BaseException, now_ms: int) -> Throttled | None:
-    """How a service throttles the caller, if that is why ``error`` was raised; ``None`` where it is not.
+    """How a service throttles the caller, if that is why ``error`` was raised; ``None`` if it is not.
 
     Reads the error and what it was raised ``from``. A class, a code or a status is believed first, then the
     service's answer by the rules of `is_rate_limit`. Any words of the text count only where the error has no
@@ -177,7 +177,7 @@ def _text(error: BaseException) -> str | None:
 
 
 def texts_of(headers: Any) -> dict[str, str]:
-    """Headers by lower-case name; none where ``headers`` are no mapping."""
+    """Headers by lower-case name; none if ``headers`` are no mapping."""
     try:
         return {str(name).lower(): str(value) for name, value in dict(headers or {}).items()}
     except Exception:  # noqa: BLE001 - any object may have that name

@@ -48,7 +48,7 @@ def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) ->
 def asked_wait_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
     """The wait that an answer asks for which is no rejection; ``wait_ms`` is its Retry-After.
 
-    It is none where Retry-After only repeats when a limit renews of which some is left: SlowAPI and
+    It is none if Retry-After only repeats when a limit renews of which some is left: SlowAPI and
     Flask-Limiter send that with every answer.
     """
     axes = hints.axes.values() if hints else ()

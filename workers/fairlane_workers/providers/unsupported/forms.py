@@ -72,7 +72,7 @@ class FormTrials:
         self._forms: Lru[tuple[str, int], _Known] = Lru(MOST_FORMS)
 
     def begin(self, request: Request) -> Trial | None:
-        """How to make this call; ``None`` where Fairlane added no form to it."""
+        """How to make this call; ``None`` if Fairlane added no form to it."""
         names = tuple(sorted((request.optional & request.params.keys()) - {"stream"}))
         if not names:
             return None

@@ -59,7 +59,7 @@ class LaneMeasure(_Numbers):
 
 
 class Measure(_Numbers):
-    """A whole rehearsal; ``meets_bar`` is ``None`` where the scenario sets none."""
+    """A whole rehearsal; ``meets_bar`` is ``None`` if the scenario sets none."""
 
     scenario: str
     workers: int

@@ -1,6 +1,6 @@
--- Detects from 429s whether a provider limits concurrent calls or a rate. Under a limit of concurrency the provider
--- rejects every call that meets as many calls in flight as a rejected one did. Under a limit of rate some calls go
--- through at more. Where the number in flight never varies, both look alike, and the lane assumes a rate.
+-- Detects from 429s whether a provider limits concurrent calls or a rate. A concurrency limit rejects every call that
+-- meets as many calls in flight as a rejected one did. Under a rate limit, some calls go through at more. If the number
+-- in flight never varies, both look alike, and the lane assumes a rate.
 -- GIVES: served_suspect_concurrency suspects_concurrency
 -- USES: concurrency/concurrency_floor concurrency/concurrency_trial concurrency/detector_constants lane/state
 --       rate/constants rate/curve reported/window_detector
@@ -12,8 +12,8 @@ local function agreeing(row)
   return (row.floors or 0) + 1
 end
 
--- How many epochs must agree: more where our number in flight is blurred, so that they agree by chance, and where a
--- steady rate explains the 429s.
+-- How many epochs must agree. More if our number in flight is uncertain, as they may agree by chance, and if a steady
+-- rate explains the 429s.
 local function wanted_floors(row)
   local steady = row.requests_steady == 1 and STEADY_FLOORS or 1
   return steady * math.max(row.floors_wanted or FLOORS, 2 * in_flight_blur(row))
@@ -37,9 +37,9 @@ function suspects_concurrency(row, lease, new)
   return try_concurrency(row)
 end
 
--- Whether calls that went through make the lane try a concurrency limit before the next 429: many at fewer in flight
--- than where two 429s agree, none at more, while no rate is measured. The first trial follows the first
--- 429, once as many calls went through as were in flight at it: that number is the limit, or the next 429 meets fewer.
+-- Whether answered calls make the lane try a concurrency limit before the next 429: many at fewer in flight than where
+-- two 429s agree, none at more, while no rate is measured. The first trial may follow the first 429, once as many calls
+-- went through as were in flight then: that number is the limit, or the next 429 meets fewer.
 function served_suspect_concurrency(row)
   if known(row.window) or not known(row.requests_age_ms) or known(row.shut) or has_window(row, 'requests') then
     return false

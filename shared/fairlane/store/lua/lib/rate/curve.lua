@@ -2,10 +2,10 @@
 -- beyond. Each axis of a lane keeps
 --   <axis>_est, _var   the estimate and its variance (a minute, and squared), learned from 429s; before the first
 --                      429, while `_age_ms` is '', the rate of slow start
---   <axis>_age_ms      for how long since the last 429 this rate was what limited jobs
---   <axis>_climb_ms    for how long it has grown since a rise was proved; `_back_ms`, `_slow` and
+--   <axis>_age_ms      for how many ms since the last 429 this rate limited jobs
+--   <axis>_climb_ms    for how many ms it has grown since a rise was proved; `_back_ms`, `_slow` and
 --                      `_window` are planned by lib/rate/refusal_budget.lua
---   <axis>_slope       the steepest growth, e-folds a minute, where a provider rejects a faster one
+--   <axis>_slope       the steepest growth in e-folds a minute, if the provider rejects a faster one
 -- GIVES: doubt is_unsure back_ms below_estimate curve
 -- USES: lane/counts lane/state rate/constants
 
@@ -19,7 +19,7 @@ function is_unsure(row, axis)
   return doubt(row, axis) > KNOWN_WITHIN
 end
 
--- The factor by which a lane hurries back to an estimate, and beyond it, that is not sure.
+-- The factor that shortens the way back to an unsure estimate, and beyond it.
 local function sooner(row, axis)
   return math.max(SOONEST, math.min(1, SURE / math.max(doubt(row, axis), 1e-9)))
 end
@@ -42,8 +42,8 @@ local function climb_ms(row, axis)
   return math.max(UNSURE_CLIMB_MS, calls_ms * sooner(row, axis))
 end
 
--- The factor by which a lane exceeds its estimate `past` ms after it was back: a little until it has had more than the
--- estimate allows, which proves a rise, and from then on ever more.
+-- The factor by which a lane exceeds its estimate `past` ms after it was back: a little, until more went through than
+-- the estimate allows. That proves a rise, and from then on the rate grows faster.
 local function excess(row, axis, past, back)
   local probe = CUT * (past / back) ^ 3
   if row[axis .. '_slow'] ~= 1 then
