@@ -158,13 +158,13 @@ class Engine:
         return self._thread is not None and self._health.lost
 
     def put_back(self) -> None:
-        """Put back on their queues the attempts that the loop has not begun; for the consumer's thread."""
+        """Requeue the attempts that the loop has not started; for the consumer's thread."""
         self._starter.put_back()
 
     def begin_stop(self) -> None:
-        """Stop warmly: take nothing new, requeue what has not finished within the grace period.
+        """Stop warmly: take no new calls, requeue those that have not finished within the grace period.
 
-        If Redis is away then, the engine waits a little longer; after that the leases lapse.
+        If Redis is unreachable then, the engine waits a little longer; after that the leases lapse.
         """
         if self._thread is None:
             return

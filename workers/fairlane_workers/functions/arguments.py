@@ -1,4 +1,4 @@
-"""Binds arguments to a user's function: it gets by name what its signature asks for."""
+"""Binds arguments to a user's function by the names of its parameters."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def _given_first(
 
 
 def _takes_anything(parameters: list[inspect.Parameter]) -> bool:
-    """Whether it has but ``*args, **kwargs``: a decorator that hides what its function asks for."""
+    """Whether it has only ``*args, **kwargs``, like a decorator that hides its function's parameters."""
     kinds = [each.kind for each in parameters]
     return kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 

@@ -1,4 +1,4 @@
-"""A pool of HTTP/1.1 connections, each with one call at a time. It hands out those that are young and sound.
+"""A pool of HTTP/1.1 connections, each with one call at a time. It reuses only young and sound ones.
 
 It wraps aiohttp's pool: httpx's own assigns connections in O(n²) and collapses at hundreds in flight.
 """
@@ -27,7 +27,7 @@ from fairlane_workers.transport.reply import Reply
 
 KEEPALIVE_S = 30.0  # how long an idle connection is kept; each costs a socket here and at the provider
 PIECE_BYTES = 256 * 1024  # a larger body is sent in such pieces, so the loop serves other calls in between
-HEADER_BYTES = 32 * 1024  # of one header: policies and cookies of gateways outgrow aiohttp's 8 KB
+HEADER_BYTES = 32 * 1024  # most of one header: policies and cookies of gateways exceed aiohttp's 8 KB
 MOST_HEADERS = 256
 
 SERVER_FAULT = 500
@@ -74,8 +74,8 @@ class Line:
         return monotonic() < self.end and not self.protocol.should_close
 
     def ended(self, lost: asyncio.Future[None]) -> None:
-        """End the body that nobody ends: aiohttp closes a connection at a malformed chunk, and says nothing
-        to whoever reads the body.
+        """End the body of a lost connection: aiohttp closes one at a malformed chunk without telling the
+        reader of the body.
         """
         lost_by = None if lost.cancelled() else lost.exception()
         body, self.body = self.body, None

@@ -23,9 +23,9 @@ LEAST_SLOTS = 16
 FULL = 0.8  # share of its slots in use from which a worker could use more
 GROWTH = 1.5
 SHRINKAGE = 0.8
-IN_TIME_S = 0.05  # the loop keeps up: a twentieth of a second is little beside any model's answer
-LATE_S = 0.25  # the loop does not: calls leave later than their permits are good
-SAMPLES = 5  # one pause, of the process or of its garbage collector, is not the load's
+IN_TIME_S = 0.05  # loop delay up to which it keeps up: little beside any model's answer
+LATE_S = 0.25  # loop delay from which it does not: calls leave after their permits have expired
+SAMPLES = 5  # delays that are judged together: a single pause does not come from load
 MOST_MEMORY = 0.8  # share of the memory that this process may use
 
 RESERVED_FILES = 48
@@ -91,7 +91,7 @@ def share_of_memory(root: Path = Path("/"), machine_bytes: Callable[[], int] | N
 
 
 def _machine_bytes() -> int:
-    """Raises ValueError where the system does not say."""
+    """Raises ``ValueError`` if the system does not report it."""
     pages = os.sysconf("SC_PHYS_PAGES")
     if pages <= 0:
         raise ValueError(pages)
@@ -137,7 +137,7 @@ def _raised(wanted: int) -> int:
     """The limit in force, after an attempt to have it at ``wanted`` at least."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _files(soft) < wanted:
-        with suppress(ValueError, OSError):  # macOS allows fewer than it says
+        with suppress(ValueError, OSError):  # macOS allows fewer than it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, _files(hard)), hard))
     return _files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 

@@ -57,7 +57,7 @@ class ServedLanes:
         return sorted(lane for lane in lanes if self._is_bound(lane) and self._is_named(lane))
 
     def _read_names(self, catalog: bytes | None = None) -> set[str]:
-        """What lanes are named after that it can serve: connections, or the whole lane of an endpoint."""
+        """First parts of names of lanes that it can serve: connections, or the lane of an endpoint."""
         directory = LaneDirectory.parse(catalog, self._connections)
         functions = {FUNCTIONS} if self._settings.modules else set[str]()
         return functions.union(*map(directory.lanes_of, self._connections))
@@ -81,7 +81,7 @@ class Drain:
         self._stop = self._ended = False
 
     def obey(self, wish: str) -> bool:
-        """Act on a request; true if the worker takes nothing new, as with a request of a later version."""
+        """Act on a request; true if the worker takes no new calls, also after an unknown request."""
         draining = wish != WorkerRequest.WORK
         self._stop = wish == WorkerRequest.STOP
         self._hold(draining)
@@ -208,7 +208,7 @@ class Heartbeat:
         self._hurry.set()
 
     def stopping(self) -> None:
-        """Report at once that this worker takes nothing new and ends."""
+        """Report at once that this worker takes no new calls and ends."""
         self._info = replace(self._info, stopping=True, draining=False)
         self._ending = True
         self._hurry.set()

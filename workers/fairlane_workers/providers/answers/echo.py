@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Echo:
-    """The text of snapshots that pieces have still to repeat (``ahead``), and how far they have (``at``).
+    """The text of snapshots that pieces may repeat (``ahead``), and how far they have (``at``).
 
     MiniMax begins a block with its text and then sends that text in pieces. Others begin a block with text
-    and go on after it. Which of both a server does shows with the first piece that differs: until then a
+    and go on after it. The first piece that differs shows which a server does: until then a
     piece counts as a repetition.
     """
 

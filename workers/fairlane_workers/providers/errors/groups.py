@@ -1,4 +1,4 @@
-"""Reads exception groups, as ``asyncio.TaskGroup`` raises them: what one was raised for are its leaves."""
+"""Reads exception groups, as ``asyncio.TaskGroup`` raises them; their leaves are the actual errors."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ MOST_LEAVES = 100
 _QUOTED = 3
 """Errors of a group that its message quotes."""
 
-# What decides where a group holds several kinds: what no retry mends, then what waits longest.
+# Which kind decides in a group of several: errors that no retry helps, then those with the longest wait.
 _WEIGHTS = (RateLimited, Overloaded, ServerError, TimedOut, NetworkFailure)
 
 

@@ -1,4 +1,4 @@
-"""Reads the wait that an answer asks for: Retry-After in every form that providers send, or its sentence."""
+"""Reads the wait that an answer names: Retry-After in every form that providers send, or its message."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Recognises errors that tell of the state of a server or a gateway, or that may pass a moment later."""
+"""Recognises errors that show the state of a server or a gateway, or that may pass a moment later."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reads images, recordings and files of a chat, by what they hold rather than by their labels."""
+"""Reads images, recordings and files of a chat, by their bytes rather than their labels."""
 
 from __future__ import annotations
 

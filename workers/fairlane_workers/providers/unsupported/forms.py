@@ -1,4 +1,4 @@
-"""Finds out by calls, and by no words, whether a model takes the form that Fairlane added to them."""
+"""Finds out by calls, not by error messages, whether a model takes the form that Fairlane added to them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported.wording import as_json
 
 MOST_FORMS, MOST_REQUESTS, MOST_WORDS = 256, 4096, 16
-"""A row's template may name any model, and a rejection hold any words: none fills the worker's memory."""
+"""Bounds of the worker's memory: a row's template may name any model, and a rejection have any words."""
 
 _OTHER_STATUSES = frozenset({401, 402, 403, 408, 429})
 """Rejections of a key, of an account and of a rate."""
@@ -39,7 +39,7 @@ class _Known:
     broke_until_ms: int = 0
     """A call with the form met a server error. Until then calls go without it, but for one that decides."""
     answered_without: bool = False
-    """One of them was answered, so the next call with the form decides."""
+    """A call without the form was answered meanwhile, so the next call with the form decides."""
     deciding: bool = False
 
 
@@ -89,7 +89,7 @@ class FormTrials:
         return Trial(request, names, known, digest=digest, decides=decides)
 
     def abandon(self, trial: Trial) -> None:
-        """The call was broken off, and says nothing."""
+        """Note that the call was aborted, and shows nothing."""
         if trial.decides:
             trial.known.deciding = False
 
