@@ -1,4 +1,4 @@
-"""Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure."""
+"""Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ NOT_JUDGED = "the row is not to be judged by it"
 class FinishedJob:
     """A job that is not tried again: it has an answer, or the ``error`` of its last attempt.
 
-    ``unkept`` are the answers to it that were not kept.
+    ``unkept``: its paid answers that were not kept.
     """
 
     answer: Success | None = None
@@ -187,7 +187,7 @@ def _end_batch(
 def _result(
     finished: FinishedJob, state: JobState, score: float | None, answer: str | None, error: str | None
 ) -> JudgeResult:
-    """A result with all that its calls used."""
+    """A result with the usage of its calls."""
     usage, left_out = Usage(), tuple[str, ...]()
     if finished.answer is not None:
         usage, left_out = finished.answer.usage, finished.answer.left_out

@@ -1,7 +1,7 @@
 """Decides which work takes time linear in small texts; all other work may last as long as a team likes. Pure.
 
-The first is done at once. The second is done in child processes (`fairlane.sandbox`): expressions, filters
-and loops of templates, regular expressions, JSON schemas, and everything about long texts.
+Linear work is done at once, other work in child processes (`fairlane.sandbox`): expressions, filters and
+loops of templates, regular expressions, JSON schemas, and everything about long texts.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.rendering import Rendering, RunItem
 
 LINEAR_CHARS = 1 << 18
-"""Characters of texts up to which linear work is done at once: it takes some milliseconds at most."""
+"""Most characters of texts on which linear work is done at once: that takes some milliseconds at most."""
 
 VERDICT_PAIRS = 1 << 19
-"""Characters of a judge's answer times those of its choices, for each choice is looked for at each word: some
-ten milliseconds."""
+"""Most characters of a judge's answer times those of its choices: searching each choice at each word takes
+some ten milliseconds."""
 
 FEW_ANSWERS = 20
-"""Accepted answers of a row up to which an output is compared with them at once."""
+"""Most accepted answers of a row with which an output is compared at once."""
 
 Row = Mapping[str, Any]
 
@@ -53,7 +53,7 @@ def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -
             return False
         try:
             names = recalled(item, memory)
-        except TemplateError:  # the call is none, which is known at once
+        except TemplateError:  # the call cannot be rendered, which is known at once
             return True
     return _few(item.rendering.task_chars(item.cell, item.row, names))
 

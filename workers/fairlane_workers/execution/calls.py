@@ -212,7 +212,7 @@ class Chunks:
 
 
 class Streaming:
-    """Decides which calls stream: by listeners, by how long a model's calls take, and by when calls are cut."""
+    """Decides which calls stream, by their listeners, their model's latency, and when calls were cut."""
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks

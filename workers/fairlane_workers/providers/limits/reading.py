@@ -46,9 +46,9 @@ def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) ->
 
 
 def asked_wait_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
-    """The wait that an answer asks for which is no rejection; ``wait_ms`` is its Retry-After.
+    """The wait that an answer other than a rejection asks for; ``wait_ms`` is its Retry-After.
 
-    It is none if Retry-After only repeats when a limit renews of which some is left: SlowAPI and
+    ``None`` if Retry-After only repeats when a limit renews that is not used up: SlowAPI and
     Flask-Limiter send that with every answer.
     """
     axes = hints.axes.values() if hints else ()

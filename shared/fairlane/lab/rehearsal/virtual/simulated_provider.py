@@ -46,7 +46,7 @@ ANSWER = "yes"
 
 
 class Arrival(NamedTuple):
-    """A call as the provider saw it; ``verdict`` is `ADMITTED`, or why not: an axis, or a constant above."""
+    """A call as the provider saw it; ``verdict`` is `ADMITTED` or why it was rejected: axis or constant."""
 
     at_ms: int
     team: str
@@ -102,7 +102,7 @@ class SimulatedProvider:
             events.after(round(at_s * 1000), partial(self._shed, count))
 
     def serve(self, attempt: Attempt, finish: Callable[[Outcome], None]) -> None:
-        """A worker starts a call; ``finish`` gets the outcome when it has travelled back."""
+        """A worker starts a call; ``finish`` gets the outcome when it reaches the worker."""
         pickup_ms = self._delay_ms(self._network.pickup_ms)
         way_ms = pickup_ms + self._delay_ms(self._network.median_ms)
         self._events.after(way_ms, lambda: self._arrive(self._load_of(attempt), finish))
@@ -167,7 +167,7 @@ class SimulatedProvider:
         return self.model.headers in ("retry_after", "full")
 
     def _hints(self, exhausted: Axis | None = None) -> Hints | None:
-        """The rate limit headers of an answer at this time; ``exhausted`` by a rejected call."""
+        """The rate-limit headers of an answer at this time; ``exhausted``: the axis of a rejected call."""
         if self.model.headers not in ("ratelimit", "full"):
             return None
         if self.model.headers_on == "rejected" and exhausted is None:
