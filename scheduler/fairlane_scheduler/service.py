@@ -178,7 +178,7 @@ class Scheduler:
         return mistyped(self._redis, self._keys)
 
     def store_came_back(self) -> None:
-        """Bid anew after a lost connection: the new term reads everything again."""
+        """Bid again after a lost connection: the new term reads everything again."""
         self.leader.deposed()
 
     def relieve(self) -> None:

@@ -37,7 +37,7 @@ FAILED = 2
 
 
 def essential(receiver: Callable[..., None]) -> Callable[..., None]:
-    """A receiver of a signal whose error ends the process: Celery itself would log it and go on."""
+    """A receiver of a signal whose error ends the process: Celery itself would log it and continue."""
 
     @wraps(receiver)
     def call(*args: Any, **given: Any) -> None:

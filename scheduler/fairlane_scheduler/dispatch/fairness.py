@@ -319,7 +319,7 @@ class _Team:
         return found[::-1]
 
     def served(self, ref: RunRef, now_ms: int) -> None:
-        """End a run's turn: it waits anew, behind other runs of its priority."""
+        """End a run's turn: it waits again, behind other runs of its priority."""
         if (place := self.places.get(ref)) is not None:
             self._wait(ref, place.priority, now_ms)
 

@@ -78,7 +78,7 @@ class PayloadLimits:
         self._rejected: dict[str, deque[RunRef]] = {}
 
     def begin(self) -> None:
-        """Count active runs anew when a check needs them."""
+        """Count active runs again when a check needs them."""
         self._active = None
 
     def count(self, ref: RunRef) -> None:
@@ -249,7 +249,7 @@ class Admission:
         self._checks.clear()
 
     def begin_tick(self) -> None:
-        """Count active runs anew when the limits need them."""
+        """Count active runs again when the limits need them."""
         self._limits.begin()
 
     def submit(self, ref: RunRef, moment: Moment) -> bool | None:

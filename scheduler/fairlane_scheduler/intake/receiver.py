@@ -65,7 +65,7 @@ class Receiver:
         self._relieved = ""  # the team that `relieve` served last
 
     def forget_all(self) -> None:
-        """Start anew, and search for inboxes that were announced to an earlier leader."""
+        """Start over, and search for inboxes that were announced to an earlier leader."""
         self._waiting.clear()
         self._awaited_ms.clear()
         self._admission.forget_all()

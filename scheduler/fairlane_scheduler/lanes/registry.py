@@ -277,7 +277,7 @@ class UnusedLanes:
         self._first_seen_ms: dict[str, int] = {}
 
     def forget_all(self) -> None:
-        """Start anew: another scheduler may have led."""
+        """Start over: another scheduler may have led."""
         self._first_seen_ms.clear()
         self._due_ms = 0
 

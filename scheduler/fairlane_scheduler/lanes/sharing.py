@@ -51,7 +51,7 @@ class LaneSharing:
         self._adopt(self._choose((), 0))
 
     def look(self, workers: Sequence[Beat], lanes: Callable[[], Sequence[str]], moment: Moment) -> bool:
-        """Choose anew from the credentials of live workers. True if connections start or stop sharing lanes.
+        """Choose again from the credentials of live workers. True if connections start or stop sharing lanes.
 
         A changed credential unparks the parked ones of its connection's ``lanes``, and so does a renewed one
         of the same fingerprint. Raises `NotLeader`.

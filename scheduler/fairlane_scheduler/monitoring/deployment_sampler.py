@@ -71,7 +71,7 @@ class RunTally:
         self._known: set[RunRef] = set()
 
     def forget_all(self) -> None:
-        """Start anew: another scheduler leads, and counts from now on."""
+        """Start over: another scheduler leads, and counts from now on."""
         self._seen.clear()
         self._known.clear()
         self._metrics.admitted.clear()

@@ -92,12 +92,12 @@ class ActiveRun:
 
     @property
     def by_turns(self) -> bool:
-        """Whether the items of a conversation go one at a time, beside those of others."""
+        """Whether the items of a conversation go one at a time, next to those of others."""
         return self.plan.spec.order.turns
 
     @property
     def known_lanes(self) -> set[str]:
-        """Lanes that may have its jobs, beside those that Redis names."""
+        """Lanes that may have its jobs, besides those that Redis names."""
         return {*self.task_lanes, *self.plan.eval_lanes, *self.plan.session_lanes}
 
     @property

@@ -64,7 +64,7 @@ class RedisRestarts:
     """Detects that the server has restarted since the last leader saw it, and empties the lanes' buckets.
 
     A restarted server may have lost its last second of permits, so every lane starts empty and cannot burst.
-    Heartbeats from before the restart do not count: a worker counts again once it beats anew.
+    Heartbeats from before the restart do not count: a worker counts again once it beats again.
     """
 
     def __init__(self, lease: LeaderLease, lanes: Lanes, time: ServerTime) -> None:

@@ -8,7 +8,7 @@ from fairlane.core.clock import Clock
 from fairlane.store.write.runs.inbox import Inbox
 
 EVERY_MS = 60_000  # from the end of one sweep to the next
-TURN_MS = 25  # part of a tick that a sweep may take; it goes on in a later tick
+TURN_MS = 25  # part of a tick that a sweep may take; it continues in a later tick
 AT_ONCE = 500  # index entries read at once, which takes some 5 ms
 
 

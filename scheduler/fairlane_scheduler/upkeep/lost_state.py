@@ -70,7 +70,7 @@ class LostState:
         rebuilt = run.by_turns and self._runs.refind(run.ref, lanes, *term) is not None
         if rebuilt or self._jobs.mend(run.ref, *term):
             log.warning(Event.RUNS_RECOUNTED, runs=1)
-            self._loader.forget(run.ref)  # it is loaded anew
+            self._loader.forget(run.ref)  # it is loaded again
             return 0
         jobs = list(islice(self._jobs.unrecorded(run.ref, run.plan.spec, self._fed(run)), most))
         failed = 0

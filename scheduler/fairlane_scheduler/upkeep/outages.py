@@ -1,4 +1,4 @@
-"""Fails jobs that have waited for a lane that answers nobody for as long as their run allows."""
+"""Fails jobs that have waited for a lane that answers no call for as long as their run allows."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Outages:
     A run waits from the time when the lane went down, or from its own start if that was later, without its
     pauses. If a probe is due or in flight when the wait is over, it is awaited: so an unused lane is tested
     first. A few failures may open no circuit. So a job also waits from the first of its failed calls, as long
-    as the lane has answered nobody since.
+    as the lane has answered no call since.
     """
 
     def __init__(self, lanes: Lanes, backlog: Backlog, uncalled: Uncalled) -> None:
@@ -133,7 +133,7 @@ def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
 
 
 def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: int) -> bool:
-    """Whether a job's calls have failed for its run's ``max_outage``, and the lane has answered nobody since.
+    """Whether a job's calls have failed for its run's ``max_outage``, and the lane has answered none since.
 
     After a pause the job is called once more.
     """

@@ -176,7 +176,7 @@ class Stored:
 
 
 def digest_field(page: int) -> str:
-    """The field, beside a run's rows, of the digest of a page that was read by reference."""
+    """The field, next to a run's rows, of the digest of a page that was read by reference."""
     return f"digest:{page}"
 
 

@@ -360,7 +360,7 @@ class RunQueries:
         return self._bounded(ref, memberships_field(number), MOST_ORIGINS_BYTES)
 
     def _bounded(self, ref: RunRef, field: str, most_bytes: int) -> bytes | None:
-        """A field that a client wrote beside a run's pages; ``None`` if longer than ``most_bytes``."""
+        """A field that a client wrote next to a run's pages; ``None`` if longer than ``most_bytes``."""
 
         def read() -> bytes | None:
             if self.redis.hstrlen(self.keys.rows(ref), field) > most_bytes:

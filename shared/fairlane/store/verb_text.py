@@ -1,6 +1,6 @@
 """Writes the Lua text of a verb and its preludes, as a script for EVALSHA and as a library for FCALL.
 
-A script creates every function of its preludes anew at each call. A library keeps them from its first call
+A script creates every function of its preludes again at each call. A library keeps them from its first call
 on, which costs Redis a third as much (decision 0085). So preludes must keep no state in their own variables:
 the state of one call is in the table ``CALL``, which is new for each.
 """

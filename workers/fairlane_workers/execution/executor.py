@@ -60,7 +60,7 @@ from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 
 MOST_PENDING = 1000
-"""Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
+"""Pending attempts that a worker holds besides its slots. Further ones keep their slots while they wait."""
 
 LANES_KEPT = 1024
 """Lanes whose state is kept: more than a deployment has at once, so that only forgotten lanes are dropped."""

@@ -333,7 +333,7 @@ class InputReader:
         return await self._field(ref, str(number), f"page {number} of the run's rows")
 
     async def _field(self, ref: RunRef, field: str, what: str) -> bytes:
-        """A field that a client has written beside a run; its length is checked before it is read."""
+        """A field that a client has written for a run; its length is checked before it is read."""
         size = await self._batcher.send(("HSTRLEN", self._keys.rows(ref), field))
         if size > MAX_PAGE_BYTES:
             raise _MissingInput(f"{what} is larger than {MAX_PAGE_BYTES:,} bytes")

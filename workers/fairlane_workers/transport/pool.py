@@ -49,7 +49,7 @@ more to add one; a TLS handshake costs a few ms."""
 AGE_VARIES = 0.25
 """The share by which that age varies, so that connections of one burst are not all replaced at once."""
 
-KEEP_MARGIN_S = 1.0  # a request on its way must arrive before the server closes
+KEEP_MARGIN_S = 1.0  # a request in transit must arrive before the server closes
 
 _ADDRESS = tuple[Any, ...]
 

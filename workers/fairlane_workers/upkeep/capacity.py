@@ -23,13 +23,13 @@ LEAST_SLOTS = 16
 FULL = 0.8  # share of its slots in use from which a worker could use more
 GROWTH = 1.5
 SHRINKAGE = 0.8
-IN_TIME_S = 0.05  # loop delay up to which it keeps up: little beside any model's answer
+IN_TIME_S = 0.05  # loop delay up to which it keeps up: little next to any model's answer
 LATE_S = 0.25  # loop delay from which it does not: calls leave after their permits have expired
 SAMPLES = 5  # delays that are judged together: a single pause does not come from load
 MOST_MEMORY = 0.8  # share of the memory that this process may use
 
 RESERVED_FILES = 48
-"""Files beside those of calls: an idle worker has 24 open (Redis, broker, loops, logs), its children's pipes
+"""Files besides those of calls: an idle worker has 24 open (Redis, broker, loops, logs), its children's pipes
 and probes need some more."""
 
 FILES_OF_SLOT = 2  # a call's connection, and one that is kept from the call before, to another host

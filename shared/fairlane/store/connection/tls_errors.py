@@ -31,7 +31,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNSUPPORTED_PROTOCOL
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """Options of a Redis client beside its URL. It also checks the host name, whatever its default is."""
+    """Options of a Redis client besides its URL. It also checks the host name, whatever its default."""
     return {"ssl_check_hostname": True} if url.startswith("rediss://") else {}
 
 

@@ -16,7 +16,7 @@ from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
 _MOST_KINDS = 8
-"""Kinds of parts beside text that a record names."""
+"""Kinds of parts besides text that a record names."""
 _LENIENT = json.JSONDecoder(strict=False)
 
 
@@ -69,7 +69,7 @@ class Answer:
     problem: str | None = None  # why the rest could not be read
     too_large: str | None = None  # how long it is, if it is longer than may be read
     unreasoned: bool = False  # no finish reason: only the stream's end mark shows that it is complete
-    aside: Mapping[str, Any] | None = None  # a message beside the answer: an error, if the answer never ends
+    aside: Mapping[str, Any] | None = None  # a message next to the answer: an error, if the answer never ends
     skipped: str | None = None  # the beginning of the first event that was no JSON object
     closed: bool = False  # the finish reason came in an event of its own, after the last text
     thought: bool = False  # the model has reasoned

@@ -86,7 +86,7 @@ class ErrorBody:
 
     @classmethod
     def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:
-        """An error with a name beside its message: one word is a kind, and a status' name is dropped."""
+        """An error with a name next to its message: one word is a kind, and a status' name is dropped."""
         kinds = tuple(_kinds(error))
         if " " not in name and len(name) <= _LONGEST_KIND:
             return cls((name.lower(), *kinds), message, error)

@@ -30,7 +30,7 @@ _WEIGHTS = (RateLimited, Overloaded, ServerError, TimedOut, NetworkFailure)
 def leaves(error: BaseException) -> list[BaseException]:
     """The errors in a group and in the groups within it, in their order; of any other error itself.
 
-    A cancellation beside other errors only follows from them, and is left out. `MOST_LEAVES` at most.
+    A cancellation among other errors only follows from them, and is left out. `MOST_LEAVES` at most.
     """
     found: list[BaseException] = []
     for leaf in _walk(error):

@@ -139,7 +139,7 @@ def _words_of(event: StreamEvent) -> object:
 def _left_s(answer: Answer) -> float | None:
     """How long the rest of a stream may take, from its last event on; ``None``: as long as the call may.
 
-    A gateway that runs the model's tools by itself goes on after their finish reason.
+    A gateway that runs the model's tools by itself continues after their finish reason.
     """
     if answer.ended:
         return DRAIN_S

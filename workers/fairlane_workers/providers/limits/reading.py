@@ -138,7 +138,7 @@ def _renewed_ms(exhausted: Axis | None, axes: Axes, row: LimitDialect) -> int | 
     if exhausted != "day":
         return hint.reset_ms if hint.reset_ms <= _HOUR_MS else None
     if hint.remaining or hint.reset_ms > _LONGEST_DAY_MS:
-        return None  # not the exhausted axis: a day's tokens beside a day's requests
+        return None  # not the exhausted axis: a day's tokens besides a day's requests
     # A day's bucket that refills steadily has room for a call long before it is full.
     share = hint.limit if row.reset == "full" and hint.limit else 1
     return max(1, round(hint.reset_ms / share))

@@ -189,7 +189,7 @@ def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _hold(part: Mapping[str, Any], answer: Answer) -> None:
-    """Note what a part holds beside text."""
+    """Note what a part holds besides text."""
     for name in _MEDIA:
         if isinstance(media := part.get(name), dict):
             answer.hold(media.get("mimeType") or name)

@@ -114,7 +114,7 @@ class LaneView:
     ``reason``: what limited its jobs at the last request; ``shut``: what shuts the whole lane now.
     ``asked_to_wait``: the provider named the end of its block. ``ramp``: the share of its rate that the lane
     uses after an outage; ``latency_ms``: the recent latency. ``started_ms``: its last grant. ``pending``:
-    calls in flight that hold no worker's slot. It has answered nobody since ``down_since_ms``; ``last_error``
+    calls in flight that hold no worker's slot. No call was answered since ``down_since_ms``; ``last_error``
     is the latest failure in the provider's words. A held lane waits until ``held_until_ms``, which its
     provider named (``held_named``) or which is the end of its quota. ``models``: those that its server holds,
     if it holds few; ``late``: calls that have narrowed its window.

@@ -34,7 +34,7 @@ _FAILURES = (
 class LaneFailures(NamedTuple):
     """A lane's failures; times are server milliseconds.
 
-    ``down_ms``: since when it has answered nobody, ``None`` while its circuit is closed. ``probe_ms``: until
+    ``down_ms``: since when it has answered no call, ``None`` while its circuit is closed. ``probe_ms``: until
     when it is not probed, ``None`` while a probe is in flight. Its latest failure ended at ``failed_ms``,
     with ``error``. ``answered_n`` is the latest permit whose call succeeded. ``stopped``: paused or parked.
     ``first_ms``: when the first failure ended that no later answer has followed, in any state of its circuit.

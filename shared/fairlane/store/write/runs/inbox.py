@@ -42,7 +42,7 @@ RELIEVING = frozenset(("cancel", "pause"))
 
 
 class Request(BaseModel):
-    """One entry: submit, cancel, pause, resume or extend a run of the team whose inbox it lies in.
+    """One entry: submit, cancel, pause, resume or extend a run of the team whose inbox it is in.
 
     To extend: the open run has ``rows`` rows now; ``last``: no more will come. ``by`` is the
     person's name as the client gives it: it is shown to the team, and proves nothing.
@@ -120,7 +120,7 @@ class Outbox(Stored):
         return pages * by
 
     def note(self, ref: RunRef, fields: Iterable[tuple[str, bytes]]) -> None:
-        """Write fields beside the rows of an upload. Leaves nothing behind if it fails."""
+        """Write fields next to the rows of an upload. Leaves nothing behind if it fails."""
         key = self._keys.rows(ref)
         noted = iter(fields)
         try:
@@ -171,7 +171,7 @@ class Outbox(Stored):
         self._ask(ref, "submit")
 
     def announce(self, team: str) -> None:
-        """Publish once more that a team's inbox has requests, in case no scheduler heard it.
+        """Publish once more that a team's inbox has requests, in case no scheduler received it.
 
         Does nothing if this user only reads.
         """

@@ -1,4 +1,4 @@
-"""Fails jobs without a call: their lane answers nobody, or their model rejected the run's first calls."""
+"""Fails jobs without a call: their lane answers no call, or their model rejected the run's first calls."""
 
 from __future__ import annotations
 

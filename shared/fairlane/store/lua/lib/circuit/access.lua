@@ -1,6 +1,6 @@
 -- Denied access: a key that the provider does not accept, an account without money, or one call that a firewall stops.
 -- On a lane that answers others, a denied call is a failure like any other, and opens the circuit if all calls fail so.
--- It parks a lane that has answered nobody yet. It also parks a lane whose probe is denied, which asks again by itself
+-- It parks a lane that has answered no call yet. It also parks a lane whose probe is denied, which asks again by itself
 -- (circuit/hold). In a lane's hash:
 --   parked, parked_n    the provider's words, and the permit of the call that parked the lane
 --   denials, denied     denied calls since the last success, and their job (MANY: several)

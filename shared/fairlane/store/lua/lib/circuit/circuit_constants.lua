@@ -24,7 +24,7 @@ CALMED = 0.25 -- overloads that an answer outweighs: if more than a fifth of the
 OUTLIVED = 4 -- factor on the time that the outage's calls took to fail: a probe that takes longer may succeed
 
 -- circuit/unanswered
-SILENT = 2 -- factor on the time of slow calls: a lane that answers nobody for longer is silent
+SILENT = 2 -- factor on the time of slow calls: a lane that answers no call for longer is silent
 SILENT_LEAST_MS = 1000 -- ms: the shortest such time, since networks and garbage collectors pause for some tenths
 SILENT_GROWTH = 0.25 -- share of the silence so far until the next call: the lane waits only so much too long
 SLOWEST_CALLS = 1000 -- calls in which the memory of a slow one fades to a third: one in a thousand may take as long

@@ -18,7 +18,7 @@ function forget_failures(row)
 end
 
 -- Shuts out the team whose calls alone have failed, after a later call of another team was answered: the lane is up.
--- Returns whether it did. Other teams go on without a probe or a ramp.
+-- Returns whether it did. Other teams continue without a probe or a ramp.
 function acquit(row, lease, now)
   local team = blamed_team(row)
   if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end

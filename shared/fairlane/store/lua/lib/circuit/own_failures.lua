@@ -1,4 +1,4 @@
--- Finds out, on a lane that answers nobody, whether its jobs are at fault. At the end of a run, rows that no server can
+-- Finds, on a lane that answers no call, whether its jobs are at fault. At the end of a run, rows that no server can
 -- answer may be all that is left, and fail as in an outage. But most jobs that an outage meets never failed before;
 -- such rows have, while others were answered. Wald's sequential test weighs each failure by its probability in either
 -- case. In a lane's hash:

@@ -22,7 +22,7 @@ function silent_ms(row)
   return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
 end
 
--- Begins anew if a call has ended. Checked once a script, as only reports end calls. A `broken` call shows nothing: its
+-- Starts over if a call has ended. Checked once a script, as only reports end calls. A `broken` call shows nothing: its
 -- time was up, or its connection broke.
 local function catch_up(row)
   if CALL.caught_up == row then return end

@@ -32,7 +32,7 @@ end
 
 -- Narrows the window after a 429 for too many concurrent calls. Calls overtake each other, so a widened window goes
 -- back to its former size, at most to `named`, if the 429 names its limit. That is not treated as a reported limit,
--- which only an answer could raise: it is tested ever more rarely. Returns whether the 429 began an epoch.
+-- which only an answer could raise: it is tested at growing intervals. Returns whether the 429 began an epoch.
 function concurrency_refused(row, lease, named)
   if lease.n <= (row.sign or 0) then return false end
   row.sign = row.granted

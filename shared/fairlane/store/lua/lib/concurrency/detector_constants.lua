@@ -11,7 +11,7 @@
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
 STEADY_FLOORS = 3 -- factor on FLOORS once a steady rate was measured: it is probed three times as often
 FLOORS = 4 -- epochs in a row that agree: three agree by chance where the number in flight hardly varies (control)
-UNPROVOKED = 2 -- 429s at a window that was not widened, beside those of calls on their way, that measure the limit
+UNPROVOKED = 2 -- 429s at a window that was not widened, besides those of calls in flight, that measure the limit
 BEYOND = 10 -- calls that went through beyond a window, which refute it as a concurrency limit: a few also go through at
 --           such a limit, while answers are on their way
 STRAGGLERS = 2 -- such calls at each widening that a concurrency limit may let through
@@ -41,7 +41,7 @@ LEAST_RANDOM = 0.002 -- least share of random overloads that is assumed: two of 
 MOST_RANDOM = 0.1 -- the highest share that is taken for chance: a provider with more of them has an outage
 RANDOM_CALLS = 256 -- calls over which that share is averaged: about ten overloads at 5 %
 RANDOM_BELOW = 4 -- by how many overloads at few calls must outnumber those at many to show chance (control)
-SERVES = 2 -- factor on the usual time of a call: a lane that has answered nobody for longer serves nobody
+SERVES = 2 -- factor on the usual time of a call: a lane that has answered no call for longer serves none
 
 -- concurrency/slowness and latency: a provider that queues calls where others reject them.
 FIRST_TOKEN = 20 -- output tokens that take about as long as the wait for the first one (control)

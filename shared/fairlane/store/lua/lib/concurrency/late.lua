@@ -2,7 +2,7 @@
 -- time. By Little's law it does, if it answered fewer calls meanwhile than were in flight when the call started. The
 -- lane then gets a window in which calls are answered in half of that time. In a lane's hash:
 --   late_ms, late_n   the deadline, and the latest permit when the window was narrowed
---   late_to           the window once a call that started later is answered. Many servers go on with abandoned calls,
+--   late_to           the window once a call that started later is answered. Many servers continue abandoned calls,
 --                     so one call at a time shows when these are done
 --   late_left         how many more calls may be late alone, until the window is removed: they do not queue
 --   late_calls        late calls since the window was narrowed

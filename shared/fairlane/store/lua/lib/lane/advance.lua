@@ -5,7 +5,7 @@
 --       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/quota
 --       reported/window_detector
 
--- Starts counting anew if jobs, not the limit, were scarce for SLACK_MS: what the provider has saved is unknown.
+-- Starts counting again if jobs, not the limit, were scarce for SLACK_MS: what the provider has saved is unknown.
 local function keep_slack(row, axis, count, elapsed_ms, now)
   if known(row.shut) then return end
   row[axis .. '_slack_ms'] = (row[axis .. '_slack_ms'] or SLACK_MS) + elapsed_ms

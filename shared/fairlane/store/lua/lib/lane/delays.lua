@@ -34,7 +34,7 @@ function note_delay(delays, offer, bound, until_ms, row)
   if bound == 'cap' then
     redis.call('SADD', KEY.starved, offer.lane)
   elseif bound == 'team_share' or bound == 'circuit' then
-    -- A team that is shut out may go on with each call that ends on the lane.
+    -- A team that is shut out may start one with each call that ends on the lane.
     row.teams_wait = (until_ms == 0 or bound == 'circuit') and 1 or row.teams_wait
   elseif until_ms == 0 or bound == FIRST_BOUND then
     wake_when_released(offer.bounds)

@@ -5,7 +5,7 @@
 --       reported/window_detector tokens/length_refusals
 
 -- Blocks the lane of an overloaded provider for a moment. The moment doubles with each overload of a call that started
--- after the last one, and four answers halve it: a provider that fails every second call is asked ever more rarely. The
+-- after the last one, and four answers halve it: a provider that fails every second call is asked less often. The
 -- rate does not grow until an attempt succeeds.
 function back_off(row, lease, now)
   row.proved = 0

@@ -11,7 +11,7 @@ function slow_start(row, limits, lease, now)
   row.requests_est = math.min(MOST_PER_MINUTE, rate + math.min(rate / 2, 60000 / math.max(1, now - lease.granted_ms)))
 end
 
--- Starts the rate anew, as concurrency has proved to be the limit.
+-- Restarts the rate, as concurrency has proved to be the limit.
 function forget_rate(row, limits)
   row.requests_age_ms, row.shut = '', ''
   forget_openings(row)

@@ -1,5 +1,5 @@
 -- Limits on growth: some providers reject a rate that grows too fast, at any level (Anthropic's acceleration limits,
--- DashScope's burst rate). Such a 429 shows nothing about the level. The lane goes on at about its present rate, which
+-- DashScope's burst rate). Such a 429 shows nothing about the level. The lane stays at about its present rate, which
 -- grows from there with a smaller exponent. Only the rejected call waits as long as the 429 asks. In a lane's hash:
 --   growth_rate, growth_ms, growth_slope   calls a minute allowed after the latest such 429; when it came; growth
 --                                          of that rate in e-folds a minute (rate/rate)

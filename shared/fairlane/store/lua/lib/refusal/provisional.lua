@@ -62,7 +62,7 @@ local function restore(row, lane, field, value)
   end
 end
 
--- Takes back the opening that this call had shown, as it was rejected or not sent: the series of 429s goes on.
+-- Takes back the opening that this call had shown, as it was rejected or not sent: the series of 429s continues.
 function take_back_opening(row, lane, lease)
   local oldest = known(row.opening_n)
   if not oldest or lease.n < oldest then return end

@@ -23,7 +23,7 @@ function job_ended(job, now)
   redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(now))
 end
 
--- Notes the end of an attempt; its time counts from its claim. `calls`: 1; 0 if its call goes on in another attempt;
+-- Notes the end of an attempt; its time counts from its claim. `calls`: 1; 0 if its call continues in another attempt;
 -- nil if nothing was sent. An attempt that was not sent, or that no worker claimed, does not count: it waited.
 function call_ended(lease, now, calls)
   if not lease.claimed_ms or not calls then return end

@@ -1,4 +1,4 @@
--- Pauses a lane: no call starts until it is resumed; calls in flight go on.
+-- Pauses a lane: no call starts until it is resumed; calls in flight continue.
 -- KEYS: lanes lane audit
 -- ARGV: name audit
 -- USES: core/audit

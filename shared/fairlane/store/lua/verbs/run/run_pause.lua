@@ -1,4 +1,4 @@
--- Pauses a run: none of its calls starts until run_resume; calls in flight go on.
+-- Pauses a run: none of its calls starts until run_resume; calls in flight continue.
 -- KEYS: leader clock state audit
 -- ARGV: now_ms epoch by audit
 -- USES: core/audit core/full core/leader core/time
