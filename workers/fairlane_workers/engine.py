@@ -114,7 +114,7 @@ class Engine:
             SystemClock(),
             timeout_s,
             lambda: self.queues.listening,
-            self._turned,
+            self._on_loop_delay,
             trouble=lambda: self._batchers[0].trouble,
             drained=lambda: self.queues.drained,
         )
@@ -210,12 +210,12 @@ class Engine:
     def _pending(self) -> int:
         return 0 if self._thread is None else self._executor.pending
 
-    def _turned(self, delay_s: float) -> None:
+    def _on_loop_delay(self, delay_s: float) -> None:
         """The loop was late by ``delay_s``."""
         self._metrics.loop_delay.observe(delay_s)
         self._capacity.note(delay_s)
 
-    def _beaten(self) -> None:
+    def _on_heartbeat(self) -> None:
         self._health.beaten()
         if not self.reported.done():
             self.reported.set_result(None)
@@ -298,7 +298,7 @@ class Engine:
             worker=self.worker,
             info=info,
             subscribe=self.queues.want_only,
-            beaten=self._beaten,
+            beaten=self._on_heartbeat,
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
         )

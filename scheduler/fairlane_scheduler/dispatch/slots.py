@@ -240,7 +240,7 @@ class Slots:
         most = slots - _less(slots, self._reserved_percent)
         if not most or not self.room(lane):
             return {}
-        held = self._held_beside(lane)
+        held = self._held_in_pool(lane)
         found = {team: max(0, most - held.get(team, 0)) for team in teams}
         return found if any(found.values()) else {}
 
@@ -282,7 +282,7 @@ class Slots:
         wanted = _total([queue.by_team for queue in queues])
         return Quotas(slots + pending, dict(held), wanted, self._weight_of)
 
-    def _held_beside(self, lane: str) -> dict[str, int]:
+    def _held_in_pool(self, lane: str) -> dict[str, int]:
         """What each team has in flight on the lanes that share slots with this one."""
         lanes = self._capacity.pool_of(lane)
         return self._held[lanes[0]] if lanes[0] in self._held else self._count(lanes)[1]

@@ -102,7 +102,7 @@ class Feeder:
                 self._first = run.ref
                 return
             self._last_ms[run.ref] = moment.monotonic_ms
-            fed += self._try_to_feed(run, moment)
+            fed += self._feed_or_pause(run, moment)
         self._first = None
 
     def wait_ms(self, monotonic_ms: int) -> int | None:
@@ -145,7 +145,7 @@ class Feeder:
             return 0
         return max(0, self._last_ms.get(run.ref, -READ_AHEAD_EVERY_MS) + READ_AHEAD_EVERY_MS - monotonic_ms)
 
-    def _try_to_feed(self, run: ActiveRun, moment: Moment) -> int:
+    def _feed_or_pause(self, run: ActiveRun, moment: Moment) -> int:
         """Feed one batch; an unexpected error pauses this run only. Returns how many items were looked at."""
         try:
             return self._feed(run, moment)

@@ -120,7 +120,7 @@ class RowPages:
                 raise PageAwaited
             del self._awaited[key]
             return self._decoded(key, awaited)
-        blob = self._blob(key)
+        blob = self._stored_page(key)
         if isinstance(blob, str):
             self._pages.put(key, blob)
             return blob
@@ -148,7 +148,7 @@ class RowPages:
         self._large_pages.put(key, page)
         return page
 
-    def _blob(self, key: _Key) -> bytes | str:
+    def _stored_page(self, key: _Key) -> bytes | str:
         """A page as it is stored, or the reason why there is none."""
         ref, number = key
         if self._runs.page_bytes(ref, [number])[0] > MAX_PAGE_BYTES:

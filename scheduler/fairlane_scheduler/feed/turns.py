@@ -130,7 +130,7 @@ class Conversations:
 
         ``rebuild_fed`` rebuilds the list of fed items if Redis has lost some, before it is read again.
         """
-        turns = self._in_step(run, rebuild_fed)
+        turns = self._updated_turns(run, rebuild_fed)
         with suppress(PageAwaited):
             turns.scan(run.items, conversation_of, enough)
         run.scanned = turns.scanned
@@ -144,7 +144,7 @@ class Conversations:
         """Drop the state of a run that has ended, or that must be read from Redis again."""
         self._turns.pop(ref, None)
 
-    def _in_step(self, run: ActiveRun, rebuild_fed: Callable[[], None]) -> Turns:
+    def _updated_turns(self, run: ActiveRun, rebuild_fed: Callable[[], None]) -> Turns:
         """The run's turns, updated with items that have ended; read again if Redis has lost some."""
         turns = self._turns.get(run.ref)
         if turns is not None:

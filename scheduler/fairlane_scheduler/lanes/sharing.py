@@ -67,7 +67,7 @@ class LaneSharing:
                 if name in renewed or _is_rotated(before.get(name), each)
             }
             news = {name: each for name, each in rotated.items() if _is_new(before.get(name), each)}
-            concerned = [lane for lane in lanes() if self._is_of(lane, rotated)] if rotated else []
+            concerned = [lane for lane in lanes() if self._uses(lane, rotated)] if rotated else []
             fingerprints = {name: each.credential for name, each in (news or rotated).items()}
             opened = self._scopes.save(
                 changes, fingerprints, concerned, moment.epoch, moment.argument, known=not news
@@ -122,7 +122,7 @@ class LaneSharing:
         """Connections whose lanes are named after a connection, not after an endpoint."""
         return [name for name, known in self._connections.items() if known.scope != "endpoint"]
 
-    def _is_of(self, lane: str, scopes: Mapping[str, Scope]) -> bool:
+    def _uses(self, lane: str, scopes: Mapping[str, Scope]) -> bool:
         at_endpoints = {
             endpoint_id(known.base_url)
             for name in scopes

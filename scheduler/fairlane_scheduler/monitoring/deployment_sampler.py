@@ -53,7 +53,7 @@ class RunTotals:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Last:
     run: RunProgress
     moved_ms: int
     waits_on_purpose: bool
@@ -67,7 +67,7 @@ class RunTally:
 
     def __init__(self, run_states: RunStates, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._run_states, self._metrics, self._clock = run_states, metrics, clock
-        self._seen: dict[RunRef, _Seen] = {}
+        self._seen: dict[RunRef, _Last] = {}
         self._known: set[RunRef] = set()
 
     def forget_all(self) -> None:
@@ -102,7 +102,7 @@ class RunTally:
             ref in self._metrics.leader_sample.waiting_on_purpose and not run.in_flight
         )
         still = before is not None and not on_purpose and before.run.jobs_done == run.jobs_done
-        self._seen[ref] = _Seen(run, before.moved_ms if before is not None and still else now, on_purpose)
+        self._seen[ref] = _Last(run, before.moved_ms if before is not None and still else now, on_purpose)
 
     def _figures(self) -> RunTotals:
         jobs, progress = Counter[JobState](), [seen.run for seen in self._seen.values()]
@@ -170,7 +170,7 @@ class DeploymentSampler:
             server = self._deployment.server()
             self.refusing = None if server is None else server.refusing
             self._note_eviction(server)
-            self.sample = self._look(now_ms) if self._leads() else None
+            self.sample = self._take_sample(now_ms) if self._leads() else None
             if self.sample is None:
                 self._runs.forget_all()
             self.reachable = True
@@ -195,7 +195,7 @@ class DeploymentSampler:
         self._metrics.redis_seconds.observe(time.perf_counter() - started)
         return now_ms
 
-    def _look(self, now_ms: int) -> DeploymentSample:
+    def _take_sample(self, now_ms: int) -> DeploymentSample:
         beats = self._workers.beats(self._redis)
         alive = [beat for beat in beats if beat.beat_ms + self._timeout_ms >= now_ms]
         return DeploymentSample(self._lanes.views(self._lanes.names()), alive, self._runs.look())

@@ -118,7 +118,7 @@ def task_cut_off(
     follow: tuple[NextJob, ...] = _skipped(item)
     if finished.answer is not None:
         follow = _invalid(item, range(1, item.spec.steps), reason)
-    return _of_rowless(item, result, follow, membership, answered=finished.answer is not None)
+    return _rowless_completion(item, result, follow, membership, answered=finished.answer is not None)
 
 
 def evaluation_cut_off(
@@ -126,7 +126,7 @@ def evaluation_cut_off(
 ) -> Completion:
     """Complete evaluation ``step`` (from 1) without a score; evaluations that depend on it are invalid."""
     follow = _invalid(item, criteria_of(item, step), reason)
-    return _of_rowless(item, _unscored(finished, reason), follow, membership, answered=True)
+    return _rowless_completion(item, _unscored(finished, reason), follow, membership, answered=True)
 
 
 def session_cut_off(finished: FinishedJob, reason: str) -> Completion:
@@ -140,7 +140,7 @@ def complete_invalid(
 ) -> Completion:
     """Complete an item that can never run: its task is invalid, its evaluations are skipped."""
     result = TaskResult(JobState.INVALID, error=error, model=model)
-    return _of_rowless(item, result, _skipped(item), membership, answered=False)
+    return _rowless_completion(item, result, _skipped(item), membership, answered=False)
 
 
 def complete_without_row(
@@ -193,7 +193,7 @@ def _of_item(
     return Completion(result.state, payload, follow, malformed, memory or {}, session)
 
 
-def _of_rowless(
+def _rowless_completion(
     item: RunItem,
     result: TaskResult | JudgeResult,
     follow: tuple[NextJob, ...],

@@ -226,7 +226,7 @@ def _read(step: Step, answer: str) -> Score:
     if isinstance(step.evaluator, Judge):
         return read_verdict(answer, step.evaluator.choices).score
     if isinstance(step.evaluator, Similarity):
-        return _likeness(step.evaluator, answer)
+        return _similarity_score(step.evaluator, answer)
     try:
         if step.criterion is not None:
             return Score(read_opinion(answer, step.criterion).score)
@@ -235,7 +235,7 @@ def _read(step: Step, answer: str) -> Score:
         return Score(None, str(error))
 
 
-def _likeness(evaluator: Similarity, answer: str) -> Score:
+def _similarity_score(evaluator: Similarity, answer: str) -> Score:
     try:
         output, reference = unpack(answer)
         value = cosine(output, reference)

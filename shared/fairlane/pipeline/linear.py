@@ -39,7 +39,7 @@ Row = Mapping[str, Any]
 
 def has_linear_model(item: RunItem) -> bool:
     """Whether the model of an item's task is rendered without Jinja, to a text that is not long."""
-    return _few(item.rendering.model_chars(item.cell, item.row))
+    return _is_short(item.rendering.model_chars(item.cell, item.row))
 
 
 def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -> bool:
@@ -55,7 +55,7 @@ def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -
             names = recalled(item, memory)
         except TemplateError:  # the call cannot be rendered, which is known at once
             return True
-    return _few(item.rendering.task_chars(item.cell, item.row, names))
+    return _is_short(item.rendering.task_chars(item.cell, item.row, names))
 
 
 def evaluates_linearly(rendering: Rendering, steps: Sequence[Step], row: Row, output: str) -> bool:
@@ -73,14 +73,14 @@ def completes_linearly(
 ) -> bool:
     """Whether an item's task is completed in time linear in small texts; ``None``: it has no output."""
     spec, rendering = item.spec, item.rendering
-    if not _few(rendering.model_chars(item.cell, item.row)) or _scores_sessions(item):
+    if not _is_short(rendering.model_chars(item.cell, item.row)) or _scores_sessions(item):
         return False
     if output is None:
         return True
     if len(output) > LINEAR_CHARS:
         return False
     if memory is not None and (
-        sum(map(len, memory.values())) > LINEAR_CHARS or not _few(rendering.register_chars(item.row))
+        sum(map(len, memory.values())) > LINEAR_CHARS or not _is_short(rendering.register_chars(item.row))
     ):
         return False
     scored = all(
@@ -97,7 +97,7 @@ def ends_linearly(item: RunItem, step: int, answer: str | None, output: str) -> 
     return evaluates_linearly(item.rendering, after, item.row, output)
 
 
-def _few(chars: int | None) -> bool:
+def _is_short(chars: int | None) -> bool:
     return chars is not None and chars <= LINEAR_CHARS
 
 

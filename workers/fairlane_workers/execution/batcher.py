@@ -37,7 +37,7 @@ _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
 # A script that an operator has ended has changed nothing.
 _LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
 _LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "Script killed by user")
-_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+_UNREACHABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 class Absence:
@@ -156,7 +156,7 @@ class Batcher:
             self._due = self._sent_at if self._pending else NEVER
             try:
                 await self._deliver(batch)
-            except _AWAY as error:
+            except _UNREACHABLE as error:
                 await self._wait_for_redis(batch, error)
             except Exception as error:
                 # A defect: every caller must get the error, or its attempt would be held for ever.

@@ -197,7 +197,7 @@ class Executor:
             return
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
-        call = self._calls.make(held, control or inputs, partial(self._pend, held))
+        call = self._calls.make(held, control or inputs, partial(self._free_slot_of_pending, held))
         try:
             outcome = await self._unless_aborted(held, call)
         except PermitExpiredError as expired:
@@ -315,7 +315,7 @@ class Executor:
         if reported is not None and reported.finished:
             self._inputs.forget(RunRef(attempt.team, attempt.run))
 
-    async def _pend(self, held: HeldAttempt, handle: str) -> None:
+    async def _free_slot_of_pending(self, held: HeldAttempt, handle: str) -> None:
         """The provider works on the call by itself: store its handle with the job, and free the slot."""
         held.handle = handle
         frees = held.phase is not Phase.PENDING and self.pending < MOST_PENDING

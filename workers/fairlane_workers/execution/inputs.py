@@ -307,7 +307,7 @@ class InputReader:
 
     async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]] | None:
         """The rows of a page; ``None`` for a large one, of which fewer are kept."""
-        blob, children = await self._blob(ref, number), self._children
+        blob, children = await self._stored_page(ref, number), self._children
         if children is not None and not inflates_within(blob, LINEAR_CHARS):
             # The caller then finds it there.
             await self._large_pages.get((ref, number), lambda: self._decode(children, ref, number, blob))
@@ -320,7 +320,7 @@ class InputReader:
     async def _read_large_page(self, ref: RunRef, number: int) -> list[bytes]:
         if self._children is None:
             raise RuntimeError("without children no page is large")
-        return await self._decode(self._children, ref, number, await self._blob(ref, number))
+        return await self._decode(self._children, ref, number, await self._stored_page(ref, number))
 
     @staticmethod
     async def _decode(children: Children, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
@@ -329,7 +329,7 @@ class InputReader:
         except (BrokenPage, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 
-    async def _blob(self, ref: RunRef, number: int) -> bytes:
+    async def _stored_page(self, ref: RunRef, number: int) -> bytes:
         return await self._field(ref, str(number), f"page {number} of the run's rows")
 
     async def _field(self, ref: RunRef, field: str, what: str) -> bytes:

@@ -66,7 +66,7 @@ def _answering(value: object) -> Callable[..., Callable[..., Any]]:
     return instead
 
 
-def _once(name: str) -> Callable[..., Callable[..., Any]]:
+def _without_retries(name: str) -> Callable[..., Callable[..., Any]]:
     """Under a lane, the client's method ``name``, which makes one request and does not repeat it."""
 
     def instead(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,8 +96,8 @@ _CHANGES: dict[str, dict[str, Callable[..., Callable[..., Any]]]] = {
     "openai._models": {"FinalRequestOptions.get_max_retries": _answering(0)},
     "anthropic._models": {"FinalRequestOptions.get_max_retries": _answering(0)},
     "google.genai._api_client": {
-        "BaseApiClient._request": _once("_request_once"),
-        "BaseApiClient._async_request": _once("_async_request_once"),
+        "BaseApiClient._request": _without_retries("_request_once"),
+        "BaseApiClient._async_request": _without_retries("_async_request_once"),
     },
     "litellm": {"completion_with_retries": _raising, "acompletion_with_retries": _raising},
     "botocore.retryhandler": {"RetryHandler.__call__": _answering(None)},  # "legacy" mode

@@ -124,9 +124,9 @@ class LaneQueues:
         # Not at once: RabbitMQ would deliver before Celery has set its message handler.
         consumer.call_soon(self._apply)
         if self._loop is not None:
-            consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, self._loop))
+            consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, self._loop))
 
-    def _look(self, consumer: Any, loop: Loop) -> None:
+    def _check_loop(self, consumer: Any, loop: Loop) -> None:
         """Stop consuming while the loop stands still, and requeue messages that it has not started."""
         if consumer is not self._consumer:
             return
@@ -140,7 +140,7 @@ class LaneQueues:
             self._apply()
         if standing and held:
             loop.put_back()
-        consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, loop))
+        consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, loop))
 
     def _leave_unwanted(self, consumer: Any) -> None:
         """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
@@ -196,7 +196,7 @@ class LaneQueues:
         """Report lanes once their messages are taken, so that no permit waits for a poll to end."""
         if consumer is not self._consumer or added is not self._added or consumer.task_consumer is None:
             return
-        if _polls_as_before(consumer.task_consumer.channel, since):
+        if _is_polling_since(consumer.task_consumer.channel, since):
             consumer.timer.call_after(LOOK_S, lambda: self._confirm(consumer, added, since))
         else:
             self._report(added)
@@ -207,7 +207,7 @@ class LaneQueues:
             self._on_change(consumed)
 
 
-def _polls_as_before(channel: Any, since: float) -> bool:
+def _is_polling_since(channel: Any, since: float) -> bool:
     """Whether a pop is under way that began before ``since`` (monotonic, in s). Other brokers have none."""
     if not getattr(channel, "_in_poll", None):
         return False

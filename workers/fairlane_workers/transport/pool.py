@@ -212,7 +212,7 @@ class ConnectionPool:
         if proxy is not None and not tunnelled and response.status == 407:
             response.close()
             raise refused_by_proxy(407)
-        if (seconds := _kept_for(response.headers.get("keep-alive", ""))) is not None:
+        if (seconds := _keep_alive_s(response.headers.get("keep-alive", ""))) is not None:
             self._connector.keep_at_most(seconds)
         request.receive(response.content)
         if response.status >= SERVER_FAULT or response.status == IDLE_TOO_LONG:
@@ -230,7 +230,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-def _kept_for(keep_alive: str) -> float | None:
+def _keep_alive_s(keep_alive: str) -> float | None:
     """Seconds that a server keeps an idle connection, of ``Keep-Alive: timeout=5, max=100``."""
     for part in keep_alive.split(","):
         name, _, value = part.strip().partition("=")

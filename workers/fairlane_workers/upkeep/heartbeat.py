@@ -152,7 +152,7 @@ class Heartbeat:
             self._batcher.send(("GET", self._keys.catalog)),
             self._batcher.send(("HGET", self._keys.drains, self._worker)),
         )
-        self._obey(wish)
+        self._follow_request(wish)
         self._subscribe(self._served.of((lane.decode() for lane in lanes), catalog))
         if self._capacity is not None:
             self._info = replace(self._info, slots=self._capacity.update(self._executor.busy))
@@ -232,7 +232,7 @@ class Heartbeat:
         elif text in ("lanes", "drain"):
             self._hurry.set()
 
-    def _obey(self, wish: bytes | None) -> None:
+    def _follow_request(self, wish: bytes | None) -> None:
         """Drain or work again as requested; a process that stops ignores requests."""
         if wish is None or self._ending:
             return
@@ -254,9 +254,9 @@ class OtherWorkers:
         """Whether another worker serves ``lane`` and claims that function. Raises `RedisError`."""
         found = await self._batcher.send(("HGETALL", self._keys.workers))
         stored = found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
-        return any(self._takes(beat, function, lane) for beat in read_beats(stored))
+        return any(self._can_take(beat, function, lane) for beat in read_beats(stored))
 
-    def _takes(self, beat: Beat, function: str, lane: str) -> bool:
+    def _can_take(self, beat: Beat, function: str, lane: str) -> bool:
         info = beat.info
         other = beat.worker != self._worker and not info.stopping
         return other and lane in info.lanes and claims(info.modules, function)

@@ -90,7 +90,7 @@ class Scenario(_Table):
     bar: Bar | None = None
 
     @model_validator(mode="after")
-    def _models_are_there(self) -> Scenario:
+    def _check_models_exist(self) -> Scenario:
         for name in [*(load.model for load in self.loads), *self.lanes]:
             if name not in self.models:
                 raise ValueError(f"there is no model {name!r}; known: {', '.join(self.models)}")

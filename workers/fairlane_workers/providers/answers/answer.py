@@ -271,7 +271,7 @@ def _reason(reason: object) -> tuple[str, dict[str, Any]]:
             return word, {**told, "message": f"the provider broke off ({word}): {message}"}
         return word, told
     if reason and not isinstance(reason, str):
-        raise UnreadableError(f"finish reason: {_instead('a text', reason)}")
+        raise UnreadableError(f"finish reason: {_type_problem('a text', reason)}")
     return reason if isinstance(reason, str) else "", {}
 
 
@@ -317,18 +317,18 @@ def event_object(text: str, answer: Answer) -> dict[str, Any] | None:
 def as_object(value: object, name: str) -> dict[str, Any]:
     """``value`` if it is a JSON object; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, dict):
-        raise UnreadableError(f"{name}: {_instead('an object', value)}")
+        raise UnreadableError(f"{name}: {_type_problem('an object', value)}")
     return value
 
 
 def as_list(value: object, name: str) -> list[Any]:
     """``value`` if it is a JSON array; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, list):
-        raise UnreadableError(f"{name}: {_instead('an array', value)}")
+        raise UnreadableError(f"{name}: {_type_problem('an array', value)}")
     return value
 
 
-def _instead(expected: str, value: object) -> str:
+def _type_problem(expected: str, value: object) -> str:
     return "missing" if value is None else f"{expected} was expected, got {type(value).__name__}"
 
 

@@ -127,7 +127,7 @@ def _unwrapped(document: object) -> object:
 
 
 def _kinds(error: dict[str, object]) -> Iterator[str]:
-    finer = _finer(error.get("details") or error.get("detail"))
+    finer = _finer_codes(error.get("details") or error.get("detail"))
     reasons = _reasons(error.get("errors"))
     for value in (*finer, *reasons, *(error.get(name) for name in _NAMES_OF_KIND)):
         if isinstance(value, str) or type(value) is int:
@@ -142,7 +142,7 @@ def _reasons(errors: object) -> Iterator[object]:
         yield from (each.get("reason") for each in errors[:_MOST_DETAILS] if isinstance(each, dict))
 
 
-def _finer(details: object) -> Iterator[object]:
+def _finer_codes(details: object) -> Iterator[object]:
     """Codes finer than the type: Anthropic's ``error_code``, Apigee's ``errorcode``, Google's ``reason``."""
     if isinstance(details, dict):
         yield from (details.get(name) for name in ("error_code", "errorcode"))

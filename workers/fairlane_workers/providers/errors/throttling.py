@@ -57,7 +57,7 @@ def throttled(error: BaseException, now_ms: int) -> Throttled | None:
     chain = list(_chain(error))
     if any(_is_spent(each) for each in chain):
         return None
-    if not any(_named(each) or _rejected(each) for each in chain) and not _says_so(error, chain):
+    if not any(_named(each) or _rejected(each) for each in chain) and not _by_name(error, chain):
         return None
     waits = [wait for each in chain if (wait := named_wait_ms(each, now_ms)) is not None]
     return Throttled(max(waits, default=None))
@@ -122,7 +122,7 @@ def _named(error: BaseException) -> bool:
     return any(names_rate_limit(name) for name in (*_codes(error), *classes))
 
 
-def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
+def _by_name(error: BaseException, chain: list[BaseException]) -> bool:
     if isinstance(error, _OF_CODE) or any(http_status(each) is not None for each in chain):
         return False
     text = _text(error)

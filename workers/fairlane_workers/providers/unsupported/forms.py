@@ -114,7 +114,7 @@ class FormTrials:
             return outcome, False
         if isinstance(outcome, ServerError | InvalidResponse):
             if trial.decides:
-                return _undecided(trial, outcome), self._lacks(trial, outcome.message)
+                return _undecided(trial, outcome), self._note_lack(trial, outcome.message)
             known.broke_until_ms = now_ms + self._kept_ms
             return _undecided(trial, outcome), False
         if not _rejects(outcome):
@@ -131,7 +131,7 @@ class FormTrials:
             known.answered_without = now_ms < known.broke_until_ms
             open_still = now_ms >= max(known.lacking_until_ms, known.taken_until_ms)
             if open_still and trial.digest is not None:
-                return outcome, self._lacks(trial, known.rejected.get(trial.digest) or "")
+                return outcome, self._note_lack(trial, known.rejected.get(trial.digest) or "")
         elif trial.digest is not None and _rejects(outcome):
             words = _words(outcome)
             if known.rejected.get(trial.digest) == words:
@@ -139,7 +139,7 @@ class FormTrials:
             known.rejected.drop(trial.digest)
         return outcome, False
 
-    def _lacks(self, trial: Trial, reason: str) -> bool:
+    def _note_lack(self, trial: Trial, reason: str) -> bool:
         known, trial.reason = trial.known, reason
         known.lacking_until_ms, known.broke_until_ms = self._clock.monotonic_ms() + self._kept_ms, 0
         known.answered_without = False

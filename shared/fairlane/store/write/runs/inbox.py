@@ -202,10 +202,10 @@ class Outbox(Stored):
         try:
             pipeline.execute()
         except OutOfMemoryError:
-            if op not in RELIEVING or not self._ask_though_full(ref, entry, announced):
+            if op not in RELIEVING or not self._send_though_full(ref, entry, announced):
                 raise
 
-    def _ask_though_full(self, ref: RunRef, entry: str, announced: str) -> bool:
+    def _send_though_full(self, ref: RunRef, entry: str, announced: str) -> bool:
         """Send a request that frees memory; false if this user may run no scripts, or the inbox is full."""
         values = {"entry": entry, "channel": self._keys.wake, "message": announced}
         call = script("inbox_ask").bind({"inbox": self._keys.inbox(ref.team)}, values)

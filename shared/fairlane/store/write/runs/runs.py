@@ -307,7 +307,7 @@ def _gap_ms(rate: float | None) -> float | None:
 
 def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, str]]:
     """Prices by call kind, in millionths of a dollar per token: ``"input output"``."""
-    for kind, model in enumerate(_called(spec)):
+    for kind, model in enumerate(_model_templates(spec)):
         price = price_of(model, prices)
         if price is not None:
             yield f"price:{kind}", f"{price.input:.9g} {price.output:.9g}"
@@ -315,11 +315,11 @@ def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, s
 
 def _models(spec: RunSpec) -> Fields:
     """Models by call kind, as their server names them: ``lib/models/fitting.lua``."""
-    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_called(spec))}
+    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_model_templates(spec))}
     return {field: model for field, model in named.items() if model}
 
 
-def _called(spec: RunSpec) -> list[str]:
+def _model_templates(spec: RunSpec) -> list[str]:
     """The model, or its template, of each call kind."""
     steps = (*spec.evals, *spec.session_evals)
     return [*(spec.models or ("",)), *(step.model for step in steps)]
@@ -329,7 +329,7 @@ def check_prices(spec: RunSpec, prices: Mapping[str, Price]) -> None:
     """Raise `ConfigurationError` if a run has a budget in dollars and calls a model without a price."""
     if spec.bounds.budget_usd is None:
         return
-    for model in _called(spec):
+    for model in _model_templates(spec):
         if model and not model.startswith(f"{FUNCTIONS}:") and price_of(model, prices) is None:
             raise ConfigurationError(
                 "budget_usd",
