@@ -72,7 +72,7 @@ function weigh_rejection(lease, spent, refusal)
   local before = spent.attempts + spent.unproven
   if before + 1 >= MOST_CALLS then return 'attempt' end
   local jobs, most = vote(past, words, same, going_on, lease, before == 0 and 1 or 0)
-  local trusted = trust(past.controls)
+  local trusted = doubt_factor(past.controls)
   if jobs >= ENOUGH_REFUSALS * trusted and most then
     lease.alike = past.granted
     redis.call('HSET', KEY.lane, 'alike_opened', past.granted)

@@ -4,7 +4,7 @@
 --   busy_ms     until when overloads block the lane; named_ms: until when the provider asked to wait
 --   trial_n     while the circuit is not closed: the permit of a call in flight of another team, which shows whether
 --               the lane answers others
--- GIVES: blame blamed_team passes unblock
+-- GIVES: blame blamed_team open_to_guests unblock
 -- USES: lane/state team/in_flight
 
 local MANY = '*' -- no name of a team
@@ -21,16 +21,16 @@ function blamed_team(row)
 end
 
 -- Until when the lane waits, without the block by overloads of one team's calls.
-local function asked_until(row)
+local function wait_until(row)
   local blocked_ms = row.blocked_ms or 0
   return blocked_ms <= (row.busy_ms or 0) and (row.named_ms or 0) or blocked_ms
 end
 
 -- Whether calls of other teams may start although `reason` shuts the lane, when one team's calls alone have failed.
 -- Also returns what shuts it for them, and until when. While the circuit is open, one at a time starts: a trial.
-function passes(row, reason, now)
+function open_to_guests(row, reason, now)
   local by_circuit = reason == 'circuit' or reason == 'probing'
-  local until_ms = asked_until(row)
+  local until_ms = wait_until(row)
   if by_circuit and not known(row.trial_n) then
     if now < until_ms then return true, 'blocked', until_ms end
     return true

@@ -5,12 +5,12 @@
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   answered_size                   expected tokens of the call that succeeded last
 --   usual_ms                        how long calls usually take
--- GIVES: too_short count_end count_answer
+-- GIVES: deadline_too_short count_end count_answer
 -- USES: circuit/access circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe
 --       circuit/shut_out circuit/unanswered concurrency/detector_constants lane/state team/in_flight
 
 -- Whether a run's deadline was too short for an answer, so that a call which it ended says nothing about the lane.
-function too_short(row, deadline_ms)
+function deadline_too_short(row, deadline_ms)
   if deadline_ms <= 0 then return false end
   local usual = known(row.usual_ms)
   return deadline_ms < (usual and PATIENCE * usual or PATIENCE_MS)
@@ -65,7 +65,7 @@ function count_answer(row, lease, signal, now)
   if known(row.first_n) and lease.n > row.first_n then
     local blamed = blamed_team(row)
     if blamed and blamed ~= team_of(lease.ref) then unblock(row) end
-    acquit(row, lease, now)
+    shut_out_suspect(row, lease, now)
     forget_failures(row)
   end
   if signal ~= 'ok' then return end

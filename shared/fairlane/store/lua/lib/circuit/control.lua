@@ -2,12 +2,12 @@
 -- before, if their worker knows one. An answer shows that the rows are at fault, even if only such rows are left; a
 -- rejection shows that the lane rejects all calls. In a lane's hash:
 --   own_controls   how many controls in a row were answered after rejections in the words of `rows_own`
--- GIVES: trust wants_control write_own note_control
+-- GIVES: doubt_factor wants_control write_own note_control
 -- USES: circuit/row_constants
 -- NEEDS: KEY.lane
 
 -- The factor on how many rows must be rejected alike until the lane is doubted: each control costs a whole answer.
-function trust(controls)
+function doubt_factor(controls)
   return 2 ^ math.min(controls, CONTROL_DOUBLINGS)
 end
 

@@ -2,7 +2,7 @@
 --   circuit, open_ms    closed | open | half-open, and when the next probe may start
 --   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
 --   probes, failed_for  how many probes failed or were overdue since, and how many ms the slowest failure took
--- GIVES: begin_failures forget_failures acquit open_circuit probe_delay_ms
+-- GIVES: begin_failures forget_failures shut_out_suspect open_circuit probe_delay_ms
 -- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
 
 function begin_failures(row, lease, now)
@@ -19,7 +19,7 @@ end
 
 -- Shuts out the team whose calls alone have failed, after a later call of another team was answered: the lane is up.
 -- Returns whether it did. Other teams continue without a probe or a ramp.
-function acquit(row, lease, now)
+function shut_out_suspect(row, lease, now)
   local team = blamed_team(row)
   if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end
   if (row.circuit or 'closed') == 'closed' then return false end

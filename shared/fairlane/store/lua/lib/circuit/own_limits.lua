@@ -24,7 +24,7 @@ function is_own_limit(row, limits, lease, signal, retry_after_ms, now)
     return true
   end
   if signal ~= 'limited' or not is_refused(row, team_of(lease.ref)) or not is_unproved(lease) then return false end
-  put_off(row, lease, retry_after_ms, now)
+  delay_team(row, lease, retry_after_ms, now)
   return true
 end
 

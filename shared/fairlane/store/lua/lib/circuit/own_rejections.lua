@@ -30,7 +30,7 @@ local function count_fresh(row, _, lease, rejected)
 end
 
 -- Undoes what the lane learned from rejections of rows that it took for a limit.
-local function begin_anew(row, limits)
+local function start_over(row, limits)
   unblock(row)
   forget_rate(row, limits)
   row.check_rate, row.early = '', 0
@@ -49,7 +49,7 @@ local function weigh_retry(row, limits, lease, rejected)
   end
   local odds = (row.row_odds or firm) + math.log(rejected and share or (1 - share) / RETRY_ANSWERED)
   row.row_odds = math.max(math.log(LIMIT_LEAST / LIMIT_BY_CHANCE), math.min(firm, odds))
-  if rejects_rows(row) and not before then begin_anew(row, limits) end
+  if rejects_rows(row) and not before then start_over(row, limits) end
 end
 
 -- Whether a call was rejected because of its row. First calls may be rejected so only as often as their recent share of

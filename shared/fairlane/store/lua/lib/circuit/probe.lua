@@ -50,7 +50,7 @@ function end_probe(row, limits, lease, signal, failed, now)
   elseif signal == 'none' or signal == 'unsent' then
     if not overdue then row.circuit, row.open_ms = 'open', now end
   else
-    if not acquit(row, lease, now) then close_circuit(row, limits, now) end
+    if not shut_out_suspect(row, lease, now) then close_circuit(row, limits, now) end
     forget_failures(row)
   end
 end

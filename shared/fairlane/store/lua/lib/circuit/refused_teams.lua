@@ -3,7 +3,7 @@
 -- other teams did, such calls would go on for ever. In a lane's hash:
 --   refused_teams   "<team>:<n>:<due_ms>:<429s>,…": the permit of a team's latest such call, when the next may start,
 --                   and how many in a row met a 429
--- GIVES: hold_refused is_refused refused_until start_refused put_off admit_refused
+-- GIVES: hold_refused is_refused refused_until start_refused delay_team admit_refused
 -- USES: circuit/circuit_constants core/time lane/state team/in_flight
 
 -- The entry of a team: {n, due_ms, count}; nil if it has none.
@@ -52,7 +52,7 @@ function start_refused(row, team, learns, now)
 end
 
 -- Puts off the next call of a team that is held after one more 429.
-function put_off(row, lease, retry_after_ms, now)
+function delay_team(row, lease, retry_after_ms, now)
   local team = team_of(lease.ref)
   local entry = entry_of(row, team)
   if lease.n < entry.n then return end

@@ -2,7 +2,7 @@
 --   floor, low     that number, and the same in the present epoch
 --   floors         how many epochs agreed on it in a row
 --   under, over    calls that went through at clearly fewer in flight, and at more
--- GIVES: forget_floor in_flight_blur refuted_floor count_served
+-- GIVES: forget_floor in_flight_error refuted_floor count_served
 -- USES: concurrency/detector_constants lane/state
 
 function forget_floor(row)
@@ -11,7 +11,7 @@ end
 
 -- By how many calls our number in flight may differ from the provider's: calls and answers are on their way. A trial
 -- learns no rate, so the rate before it counts.
-function in_flight_blur(row)
+function in_flight_error(row)
   local trial = known(row.window) and row.window_by == 'refusals'
   local rate = trial and known(row.given_up) or known(row.requests_est) or 0
   return 1 + rate / 60000 * (row.refusal_ms or 100)
@@ -29,7 +29,7 @@ end
 function count_served(row, lease)
   local floor = known(row.floor)
   if not floor then return end
-  local blur = in_flight_blur(row)
+  local blur = in_flight_error(row)
   local most, fewer = floor + blur, floor - blur
   if floor < FEW_AT_ONCE then most, fewer = most - 2, fewer + 1 end
   if lease.inflight > most then

@@ -27,7 +27,7 @@ end
 -- their way explain.
 function count_beyond(row, lease)
   if not concurrency_limited(row) or not known(row.fitted) then return end
-  if lease.inflight > row.fitted + in_flight_blur(row) - 1 then row.beyond = row.beyond + 1 end
+  if lease.inflight > row.fitted + in_flight_error(row) - 1 then row.beyond = row.beyond + 1 end
 end
 
 -- Narrows the window after a 429 for too many concurrent calls. Calls overtake each other, so a widened window goes
@@ -62,7 +62,7 @@ end
 -- Whether a 429 refutes the concurrency limit. It does well within the window, or after UNPROVOKED others at a window
 -- that was not widened. It also does if it takes back a widening through which many calls went.
 function refutes_concurrency(row, lease, now)
-  local blur = in_flight_blur(row)
+  local blur = in_flight_error(row)
   local within = lease.inflight < math.min(row.window, known(row.floor) or row.window) - blur
   local unprovoked = not known(row.window_base) and (row.unprovoked or 0) >= UNPROVOKED + math.floor(blur / 2)
   local back = known(row.fitted) and math.min(row.window, lease.inflight - 1) <= row.fitted and row.beyond >= BEYOND

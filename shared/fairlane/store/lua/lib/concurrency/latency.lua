@@ -30,7 +30,7 @@ end
 
 -- The slowness from which calls queue. It is higher on a lane that a steady rate limits: there, latency may settle with
 -- a few more calls in flight.
-local function knee_of(row, many)
+local function queueing_threshold(row, many)
   local starting = known(row.requests_est) and not known(row.requests_age_ms)
   local closed = row.stop == 'window' or row.stop == 'slots' or starting
   return (closed and many and KNEE or SHARP_KNEE) * (row.knee_factor or 1)
@@ -46,7 +46,7 @@ end
 function watch_latency(row, lease, used, now)
   if shows_nothing(row, lease, now) then return end
   local narrowed = row.search_by == 'latency' and row.stop == 'window'
-  local slower = slowness(row, lease, used, now, narrowed)
+  local slower = slowness_of(row, lease, used, now, narrowed)
   if not slower then
     if not row.lat_n then row.lat_base, row.lat_usual = 1, math.max(row.lat_usual or 0, lease.inflight) end
     return
@@ -63,7 +63,7 @@ function watch_latency(row, lease, used, now)
   end
   local mean, base, in_flight = sum / count, row.lat_base or 1, places / count
   local many = (over and MANY_SAMPLES / 2 or NEARLY_ALL * MANY_SAMPLES) <= count
-  local slow, follow = mean > knee_of(row, many) * base, mean < base and BASE_FALLS or BASE_RISES
+  local slow, follow = mean > queueing_threshold(row, many) * base, mean < base and BASE_FALLS or BASE_RISES
   if not over and not many and (count < SAMPLES or row.lat_base and not slow) then
     row.lat_n, row.lat_sum, row.lat_places, row.lat_from = count, sum, places, from
     return

@@ -43,7 +43,7 @@ end
 
 -- Takes back a widening if an overload met more calls than the window held before, and more than many answered calls
 -- met: the widening caused it. The next one waits for twice as long. Returns whether it did.
-local function takes_back(row, lease)
+local function undoes_widening(row, lease)
   local base = row.window_by == 'overload' and known(row.window) and known(row.window_base)
   if not base or row.random_below == RANDOM_BELOW then return false end
   local fits = math.max(base, math.floor(row.through or 0))
@@ -63,7 +63,7 @@ function overload_narrows(row, lease, now)
   keep_window(row)
   local met = math.max(lease.inflight, math.min(2, row.inflight or 0)) -- of two that start at once, either comes first
   if not serves(row, lease, now) or met < 2 or lease.n <= (row.busy_n or 0) then return false end
-  if takes_back(row, lease) then return true end
+  if undoes_widening(row, lease) then return true end
   local again = many and row.busy_n and (row.answered_n or 0) <= row.busy_n
   local fewer, soon_ms, through = met - 1, row.widen_ms or WIDEN_SOON_MS, math.floor(row.through or 0)
   if not many and not measures_limit(row, lease, through) then return below == RANDOM_BELOW end

@@ -2,7 +2,7 @@
 -- run keeps 'pace:<kind>': the number of calls, their latency per token in ms, and how many count as its first. In a
 -- lane's hash:
 --   token_ms   the average latency per token of its latest calls
--- GIVES: slowness
+-- GIVES: slowness_of
 -- USES: concurrency/detector_constants run/state_fields
 -- NEEDS: KEY.state
 
@@ -11,7 +11,7 @@
 -- nil for the first calls of its kind, which show what is usual: as many as were in flight when the first one ended.
 -- Quick calls end first, so fewer of them would make all others look slow. Later calls that `queue` do not become
 -- usual.
-function slowness(row, lease, used, now, queue)
+function slowness_of(row, lease, used, now, queue)
   local took_ms = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   local token_ms = math.max(1, took_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   row.token_ms = (row.token_ms or token_ms) + (token_ms - (row.token_ms or token_ms)) / SAMPLES

@@ -42,7 +42,7 @@ function filter_estimate(row, axis, seen, var, long, now)
     if moved then probe_often(row, axis) elseif var < (SURE * est) ^ 2 then put_probe_off(row, axis) end
     local gain = var / (var + noise)
     set_estimate(row, axis, est + gain * off, var * (1 - gain), now)
-    local from = strayed_from(row, axis, est, sure)
+    local from = estimate_before_stray(row, axis, est, sure)
     if from then set_estimate(row, axis, from, (STRAY_DOUBT * from) ^ 2, now) end
     if row[axis .. '_var'] < (SURE * row[axis .. '_est']) ^ 2 then row[axis .. '_steady'] = 1 end
     adjust_slope(row, axis, now)

@@ -28,7 +28,7 @@ end
 
 -- Whether the lane came back at `high` much later than it could have, as jobs were scarce or Redis stood still. Then
 -- nobody knows when the provider let calls through again. Twice the time between calls (on a ramp longer) is normal.
-local function came_late(row, axis, high, now)
+local function returned_late(row, axis, high, now)
   local between_ms = 2 * 60000 / math.max(LEAST_PER_MINUTE, calls_a_minute(row, axis)) / ramp(row, now)
   return high - math.max(row.last_ms, known(row.blocked_ms) or 0) > SLACK_MS + between_ms
 end
@@ -40,7 +40,7 @@ function learn_opening(row, limits, now)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
   local lasted, est, call_ms = low - row.first_ms, row[axis .. '_est'], 60000 / calls_a_minute(row, axis)
-  local late = not again and came_late(row, axis, high, now)
+  local late = not again and returned_late(row, axis, high, now)
   local shut_long = (late and low or high) - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * call_ms)
   if shut_long and not late then note_boundary(row, axis, low, high, now) end
   local long = shut_long or row.last_ms - row.first_ms >= 1000

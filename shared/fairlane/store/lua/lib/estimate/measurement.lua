@@ -5,7 +5,7 @@
 -- USES: lane/counts lane/state rate/constants
 
 -- By how many requests or tokens a count may be wrong: one call at each end, and calls that overtook each other.
-local function blur_of(row, axis)
+local function count_error(row, axis)
   local est = row[axis .. '_est']
   local saved_ms = row[axis .. '_saved'] == 1 and SAVED_MS or 0
   return one_call(row, axis) + est / 60000 * (0.5 * (row.refusal_ms or 100) + saved_ms)
@@ -17,7 +17,7 @@ function has_risen(row, axis, count, saved_ms, now)
   local est, opened_ms = known(row[axis .. '_est']), row[axis .. '_open_ms']
   if not est or not opened_ms or not known(row[axis .. '_age_ms']) then return false end
   local had, fits = started_for(row, axis, count - row[axis .. '_open']), est / 60000 * (now - opened_ms + saved_ms)
-  return had > fits + PROVED * blur_of(row, axis)
+  return had > fits + PROVED * count_error(row, axis)
 end
 
 -- Returns a measured rate a minute, its variance, and the least that the limit can be. The count is exact, except for
@@ -37,6 +37,6 @@ function measure(row, axis, count, span_ms, unsure_ms, long)
     high = BELOW_REFUSED * row.pace_then
   end
   high = math.max(low, high, LEAST_PER_MINUTE * one)
-  local off = (blur_of(row, axis) + est / 60000 * unsure_ms) / span_ms * 60000
+  local off = (count_error(row, axis) + est / 60000 * unsure_ms) / span_ms * 60000
   return math.sqrt(math.max(low, LEAST_PER_MINUTE * one) * high), off ^ 2 + ((high - low) / 4) ^ 2, low
 end

@@ -3,12 +3,12 @@
 -- searches, an estimate that keeps falling was too high.
 --   <axis>_strays, _stray_from   429s in a row before the lane was back, and the estimate before the first of them
 --   <axis>_strays_wanted         how many it takes: each time twice as many
--- GIVES: strayed_from
+-- GIVES: estimate_before_stray
 -- USES: rate/constants
 
 -- The estimate to return to after a measurement; nil if the new one stays. `before`: the estimate before it; `sure`: it
 -- was sure.
-function strayed_from(row, axis, before, sure)
+function estimate_before_stray(row, axis, before, sure)
   local strays = row.stray == 1 and (row[axis .. '_strays'] or 0) + 1 or 0
   if strays == 1 and not sure then strays = 0 end
   local wanted = row[axis .. '_strays_wanted'] or STRAYS

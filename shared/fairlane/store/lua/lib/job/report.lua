@@ -21,7 +21,7 @@ local function outcome_of(lease, now)
   end
   if ARG.deadline_ms ~= '0' then
     local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
-    short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+    short = deadline_too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
     late = short and is_late(lease, tonumber(ARG.deadline_ms), false, now)
   elseif ARG.proxy_ms ~= '0' then
     late = is_late(lease, tonumber(ARG.proxy_ms), true, now)

@@ -35,7 +35,7 @@ function turn_of_offers(offers, admission, reason, at)
     return order, true
   end
   if blamed and reason and #order > 0 then
-    local passing, other, until_ms = passes(row, reason, admission.now)
+    local passing, other, until_ms = open_to_guests(row, reason, admission.now)
     if passing then
       admission.probing = reason ~= 'blocked'
       return order, true, other, until_ms

@@ -20,13 +20,13 @@ function is_unsure(row, axis)
 end
 
 -- The factor that shortens the way back to an unsure estimate, and beyond it.
-local function sooner(row, axis)
+local function return_factor(row, axis)
   return math.max(SOONEST, math.min(1, SURE / math.max(doubt(row, axis), 1e-9)))
 end
 
 -- How long after a 429 a saturated lane is back at its estimate: CUBIC's K (RFC 9438, section 4.2), in ms.
 function back_ms(row, axis)
-  local ms, hurry = row[axis .. '_back_ms'] or BACK_MS, sooner(row, axis)
+  local ms, hurry = row[axis .. '_back_ms'] or BACK_MS, return_factor(row, axis)
   return hurry * math.max(ms, math.min(BACK_MOST_MS, BACK_CALLS * 60000 / calls_a_minute(row, axis)))
 end
 
@@ -39,7 +39,7 @@ end
 local function climb_ms(row, axis)
   local calls_ms = CLIMB_CALLS * 60000 / calls_a_minute(row, axis)
   if not is_unsure(row, axis) then return math.max(CLIMB_MS, calls_ms) end
-  return math.max(UNSURE_CLIMB_MS, calls_ms * sooner(row, axis))
+  return math.max(UNSURE_CLIMB_MS, calls_ms * return_factor(row, axis))
 end
 
 -- The factor by which a lane exceeds its estimate `past` ms after it was back: a little, until more went through than

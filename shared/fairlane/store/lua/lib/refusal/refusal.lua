@@ -18,7 +18,7 @@ local function uncount(row, lease)
 end
 
 -- Whether a rejected call started together with the first one since the last 429, which may be rejected, too.
-local function beside_first(row, lease)
+local function started_with_first(row, lease)
   local first_ms = known(row.after_ms)
   return first_ms and lease.granted_ms - first_ms <= OVERTAKEN * row.refusal_ms
 end
@@ -35,7 +35,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
     return false
   end
   local est_then = known(row[axis .. '_est']) or rate
-  local still = known(row.shut) and (lease.n == row.sign + 1 or beside_first(row, lease))
+  local still = known(row.shut) and (lease.n == row.sign + 1 or started_with_first(row, lease))
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, limits, now) end
   row.last_ms, row.last = lease.granted_ms, admitted_before(row, axis, lease)
   if still then

@@ -8,13 +8,13 @@
 -- GIVES: axis_of_unnamed
 -- USES: lane/state reported/unnamed_constants
 
-local function near(limit, other)
+local function same_limit(limit, other)
   return other and limit <= SAME_KIND * other and other <= SAME_KIND * limit
 end
 
 local function known_axis(row, limit)
   for _, axis in ipairs({ 'requests', 'tokens' }) do
-    if near(limit, known(row['unnamed_' .. axis])) then return axis end
+    if same_limit(limit, known(row['unnamed_' .. axis])) then return axis end
   end
   return nil
 end
@@ -53,7 +53,7 @@ end
 
 -- The axis of an unnamed report of `limit` a minute, of which `left` are left (-1: unknown); nil while undecided.
 function axis_of_unnamed(row, limit, left, lease)
-  local same = near(limit, known(row.unnamed_limit))
+  local same = same_limit(limit, known(row.unnamed_limit))
   local fell, calls = (known(row.unnamed_left) or left) - left, calls_between(row, lease)
   local votes, was = same and row.unnamed_votes or 0, known_axis(row, limit)
   if left < 0 or not same then fell = 0 end

@@ -26,7 +26,7 @@ local function first_behind(offer, queue, fits)
 end
 
 -- A job of a call kind from the middle or the end of a queue; nil if none is near.
-local function from_elsewhere(queue, kind, place)
+local function job_further_back(queue, kind, place)
   local length = redis.call('LLEN', queue)
   local from = place == 'last' and math.max(1, length - PAGE) or math.floor(length / 2)
   local texts = from > 0 and redis.call('LRANGE', queue, from, from + PAGE - 1) or {}
@@ -52,7 +52,7 @@ function next_allowed(offer, queues, now, fits)
       if may_be_called(offer, entry) then
         if fits and not fits(entry.kind) then entry = first_behind(offer, queue, fits) end
         local place = entry and (offer.far or wants_witness(offer, entry.kind, now))
-        if place then entry = from_elsewhere(queue, entry.kind, place) or entry end
+        if place then entry = job_further_back(queue, entry.kind, place) or entry end
         if entry then return entry, queue, model_of(offer, entry.kind).learns or nil end
         break
       end

@@ -10,7 +10,7 @@ local ANSWERED = 2 ^ 20
 
 -- `joined` is {session, cell, size, record, [[job, entry, lane], …]}. `record` is that of the evaluations if no item
 -- has an output ('': this item has one); `queues` has the queue of each of these jobs.
-local function join(ref, joined, queues, now)
+local function join_session(ref, joined, queues, now)
   local session, cell, size, unanswered, evaluations = unpack(joined)
   local name = whole(session) .. ':' .. whole(cell)
   local tally = redis.call('HINCRBY', KEY.sessions, name, 1 + (unanswered == '' and ANSWERED or 0))
@@ -49,7 +49,7 @@ function finish_item(ref, job, now, joined, queues)
     if not end_item(ref, job, steps) then return false end
   elseif job < first_session_job then
     if not end_item(ref, job, steps) then return false end
-    if joined then join(ref, joined, queues, now) end
+    if joined then join_session(ref, joined, queues, now) end
     if tonumber(field_of(KEY.state, 'items_done')) >= tonumber(field_of(KEY.state, 'items')) then end_sessions() end
   end
   return close_if_done(ref, now)

@@ -27,7 +27,7 @@ end
 
 -- The factor on the wait beyond a full bucket: less with each call since the last 429, and 0 once the refusal budget
 -- pays for one.
-local function caution(lane, limits, axis)
+local function excess_factor(lane, limits, axis)
   local last = math.max(lane[axis .. '_excused'] or 0, lane.sign or 0)
   local calls = math.max(0, (lane.granted or 0) - (lane.inflight or 0) - last)
   return math.max(0, 1 - calls * (limits.refusal_budget or REFUSAL_BUDGET))
@@ -51,7 +51,7 @@ function margins_of(lane, limits, buckets, reserved, spread)
       local excess, others = excess_of(lane, axis, spread, count)
       local depth, spills = math.max(0, full - takes), math.floor(full)
       if limits[CONFIGURED[axis]] then spills = math.floor(full * math.min(1, full / takes)) end
-      others = others * caution(lane, limits, axis)
+      others = others * excess_factor(lane, limits, axis)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end
       local spare = bucket.spare_ms * bucket.pace / UNIT
       margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others, spills))
