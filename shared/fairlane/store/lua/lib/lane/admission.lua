@@ -42,7 +42,7 @@ end
 
 -- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
 -- several buckets the slowest counts. `margins`: by axis, what must stay in the bucket. A job larger than a bucket
--- starts when the bucket is full, and leaves a debt. It may be a trial if 429s of another team or a named wait block it.
+-- starts when the bucket is full, and leaves a debt. It may be a trial if another team's 429s or a named wait block it.
 function blocked_by(admission, reserved, margins)
   local reason, at = limit_reached(admission, reserved, margins, false)
   local tries = admission.tries or reason and may_try(admission.row, admission.team, admission.now)
