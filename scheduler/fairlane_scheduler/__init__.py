@@ -1,4 +1,4 @@
-"""The scheduler: knows every budget and hands out only what may start now.
+"""The scheduler: knows every limit and budget, and grants permits only to jobs that may start now.
 
-`fairlane scheduler` and `fairlane up` start it; it imports `fairlane` but its applications and tools.
+`fairlane scheduler` and `fairlane up` start it; it imports all of `fairlane` except applications and tools.
 """

@@ -50,7 +50,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
     name = options.name or f"scheduler@{socket.gethostname()}-{os.getpid()}"
     configure_logging(settings.log, name)
     clock = SystemClock()
-    # A lost reply leaves open what has taken effect: then everything is read anew, nothing asked twice.
+    # A command whose reply is lost may have taken effect: it is not retried, the scheduler reloads its state.
     redis = open_store(settings.redis, retries=0, answer_s=settings.scheduler.leader_answer_s)
     monitoring = Monitoring(settings, clock)
     metrics = monitoring.metrics if settings.metrics.enabled else None
@@ -76,7 +76,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
         monitoring.start(scheduler.leader, lambda: archiver.unmoved)
     watchdog = Watchdog(monitoring.health.silent_s)
     watchdog.start()
-    gc.freeze()  # what is there for good: collecting garbage looks at it no more, which took 50 ms of a tick
+    gc.freeze()  # permanent objects: a garbage collection that scans them takes 50 ms of a tick
     runner.run(on_ready=lambda: _write_ready(options.ready_file, name, monitoring.url))
     watchdog.stop()
     monitoring.stop()
@@ -88,14 +88,14 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
 
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
-    """Set by a signal to end, also by one that comes while the scheduler still starts."""
+    """Yield an event that SIGINT or SIGTERM sets, also while the scheduler still starts."""
     stop = threading.Event()
     numbers = (signal.SIGINT, signal.SIGTERM)
-    before = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
+    previous = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
     try:
         yield stop
     finally:
-        for number, handler in before.items():
+        for number, handler in previous.items():
             signal.signal(number, handler)
 
 

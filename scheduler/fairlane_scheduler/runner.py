@@ -1,4 +1,4 @@
-"""Runs the scheduler loop: the only place that waits, for the next due time, a wake-up, or Redis."""
+"""Runs the scheduler loop, the only code that waits: for the next due time, a wake-up, or Redis."""
 
 import threading
 import time
@@ -27,7 +27,7 @@ INBOX = "inbox:"
 
 
 class Runner:
-    """Drives a scheduler until `stop` is called or ``stop`` is set, through every loss of Redis."""
+    """Runs a scheduler until `stop` is called or ``stop`` is set; reconnects whenever Redis is lost."""
 
     def __init__(
         self,
@@ -52,20 +52,20 @@ class Runner:
         """Tick and wait, until `stop`. ``on_ready`` is called once, after the first tick."""
         self._on_ready = on_ready
         while not self._stop.is_set():
-            self._health.turned()
+            self._health.pass_began()
             try:
                 with self._redis.pubsub(ignore_subscribe_messages=True) as wakeups:
                     wakeups.subscribe(self._scheduler.wake_channel)
                     self._loop(wakeups)
             except RedisError as error:
                 why = in_words(error)
-                self._health.failed(why)
+                self._health.pass_failed(why)
                 self._warn(error, why)
                 if is_full(error):
                     self._relieve()
                 self._recover()
             except Exception:
-                # A bug. It may have corrupted the state in memory, all of which can be read again.
+                # A bug. It may have corrupted the state in memory, which the next term reads again.
                 log.exception(Event.TICK_FAILED)
                 self._recover()
         try:
@@ -74,7 +74,7 @@ class Runner:
             log.warning(Event.STORE_UNREACHABLE, error=str(error))
 
     def _warn(self, error: RedisError, why: str) -> None:
-        """Log what is wrong at Redis: at once, and every `WARN_EVERY_MS` while no pass succeeds."""
+        """Log Redis' error: at once, and every `WARN_EVERY_MS` while no pass succeeds."""
         now_ms = self._clock.monotonic_ms()
         if not self._away_s or now_ms - self._warned_ms >= WARN_EVERY_MS:
             self._warned_ms = now_ms
@@ -98,18 +98,18 @@ class Runner:
     def _loop(self, wakeups: Any) -> None:
         teams: set[str] | None = None
         while not self._stop.is_set():
-            self._health.turned()
+            self._health.pass_began()
             started, exactly = self._clock.monotonic_ms(), time.perf_counter()
             wait_ms = self._scheduler.tick(teams)
-            self._health.ticked(time.perf_counter() - exactly)
-            self._ticked()
+            self._health.pass_succeeded(time.perf_counter() - exactly)
+            self._after_tick()
             left_ms = started + QUANTUM_MS - self._clock.monotonic_ms()
             if left_ms > 0:
-                time.sleep(left_ms / 1000)  # noqa: TID251 - the runner is what waits
+                time.sleep(left_ms / 1000)  # noqa: TID251 - only the runner waits
                 wait_ms -= left_ms
             teams = self._listen(wakeups, wait_ms)
 
-    def _ticked(self) -> None:
+    def _after_tick(self) -> None:
         if self._away_s:
             log.info(Event.STORE_BACK)
             self._away_s = 0.0

@@ -1,4 +1,4 @@
-"""A scheduler process: wires all parts in one place, and drives them by one tick."""
+"""A scheduler process: creates and connects all parts, and runs them in one tick."""
 
 from collections.abc import Collection
 from contextlib import suppress
@@ -59,17 +59,17 @@ from fairlane_scheduler.upkeep.run_heartbeat import EVERY_MS, RunHeartbeat
 from fairlane_scheduler.upkeep.shared_keys import SharedKeys
 from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 
-HOUSEKEEPING_MS = 1000  # the longest delay that a lost wake-up can cause
+HOUSEKEEPING_MS = 1000  # between looks for missed changes: a lost wake-up delays work by no more
 REMEMBER_MS = 5000  # how old the leader's copy of learned limits may be
 
 log = get_logger("scheduler")
 
 
 class Scheduler:
-    """Ticks of one scheduler; `runner` waits between them.
+    """One scheduler's ticks; `runner` waits between them.
 
-    It keeps nothing that it cannot reload from Redis, except a copy of what its lanes have learned. ``clock``
-    measures intervals. ``server_time`` is the time of decisions: the Redis server's, or a simulation's.
+    Redis has all its state, except a copy of limits that lanes have learned. ``clock`` measures intervals.
+    ``server_time`` is the time of decisions: the Redis server's, or a simulation's.
     Without ``metrics`` it counts nothing. Without ``tokenizers`` it bounds prompts by their bytes.
     Without a ``pool`` it decodes large pages of rows itself.
     """
@@ -93,7 +93,7 @@ class Scheduler:
         self._clock = clock
         self._keys = keys = Keys(settings.redis.deployment)
         self.wake_channel = keys.wake
-        """The pub/sub channel whose messages are a reason to `tick` at once."""
+        """The pub/sub channel: a message means that `tick` is due at once."""
         self._time = server_time or RedisTime(redis, keys, clock)
         self._metrics = metrics
         auditor = Auditor("scheduler", identity, settings.audit.keep)
@@ -127,8 +127,8 @@ class Scheduler:
         limits = PayloadLimits(runs, backlog, section.limits)
         admission = Admission(runs, backlog, self._registry, limits, settings, pool)
         requests = RunRequests(runs, backlog, self._loader, self._feeder, self._registry, limits)
-        decided = metrics.decided if metrics else None
-        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams, decided)
+        on_decided = metrics.decided if metrics else None
+        self._receiver = Receiver(inbox, admission, requests, self.leader, clock, settings.teams, on_decided)
         self._sources = Sources(runs, backlog, section.limits.row_bytes)
 
         # Dispatch
@@ -174,15 +174,15 @@ class Scheduler:
         self._elected = 0  # the last epoch whose election was logged
 
     def mistyped(self) -> list[Mistyped]:
-        """Keys whose type somebody has changed. Raises `RedisError`."""
+        """Keys whose type is wrong: somebody has overwritten them. Raises `RedisError`."""
         return mistyped(self._redis, self._keys)
 
     def store_came_back(self) -> None:
-        """Bid anew after a lost connection, and so read everything again."""
+        """Bid again after a lost connection: the new term reads everything again."""
         self.leader.deposed()
 
     def relieve(self) -> None:
-        """Cancel and pause runs while Redis is full, which takes no memory; nothing else is done.
+        """While Redis is full, only act on requests that need no memory: cancel and pause.
 
         Raises `RedisError`.
         """
@@ -195,9 +195,9 @@ class Scheduler:
                 self._receiver.relieve(moment)
 
     def tick(self, teams: Collection[str] | None = None) -> int:
-        """One pass over everything that is due. Milliseconds until the next, unless it is woken before.
+        """Do everything that is due. Returns milliseconds until the next tick, unless a wake-up comes before.
 
-        ``teams``: those whose inbox was announced; ``None`` looks into all inboxes.
+        ``teams``: whose inboxes were announced; ``None``: look into all inboxes.
         """
         try:
             return self._pass(teams)
@@ -237,7 +237,7 @@ class Scheduler:
         before, won = self.leader.epoch, self.leader.tick(now, self._time.argument())
         if stepped_ms := self.leader.take_stepped_ms():
             log.warning(Event.CLOCK_STEPPED, back_s=stepped_ms / 1000)
-        # After a pass that failed it reads everything anew in the same term, which is no news.
+        # After a failed pass it reads everything again in the same term, which is not logged.
         if self.leader.epoch != before and not (won and self.leader.epoch == self._elected):
             self._elected = self.leader.epoch
             log.info(Event.LEADER_ELECTED if won else Event.LEADER_LOST, epoch=self.leader.epoch or before)
@@ -267,7 +267,7 @@ class Scheduler:
         self._recoverer.wait_for_workers(self._clock.monotonic_ms())
 
     def _lead(self, moment: Moment, teams: Collection[str] | None) -> list[int | None]:
-        """All that a leader does in a tick; how long each part can wait."""
+        """Do a leader's part of a tick. Returns for how many milliseconds each part can wait."""
         now = moment.monotonic_ms
         housekeeps = now >= self._housekeeping_ms
         if housekeeps:
@@ -316,7 +316,7 @@ class Scheduler:
             self._remember_ms = moment.monotonic_ms + REMEMBER_MS
             self._note_metrics()
         self._team_shares.update(self._created_teams.all())
-        self._look_at_workers(moment)
+        self._update_workers(moment)
         self._budgets.tick(moment.server_ms)
         self._lane_sampler.tick(moment, self._registry.names)
         self._janitor.tick()
@@ -324,7 +324,7 @@ class Scheduler:
         return more
 
     def _forget_lane(self, lane: str) -> None:
-        """Drop what is kept of a lane that nobody uses."""
+        """Drop the state of a lane that was forgotten."""
         self._memory.forget(lane)
         self._dispatcher.forget(lane)
         self._lane_sampler.forget(lane)
@@ -339,7 +339,7 @@ class Scheduler:
                 self._dispatcher.reason_of,
             )
 
-    def _look_at_workers(self, moment: Moment) -> None:
+    def _update_workers(self, moment: Moment) -> None:
         """Count the live workers' slots, and act on credentials that they report."""
         oldest_ms = max(self._restarts.since_ms, moment.server_ms - self._worker_timeout_ms)
         alive = [beat for beat in self._workers.beats(self._redis) if beat.beat_ms >= oldest_ms]
@@ -355,7 +355,7 @@ class Scheduler:
         """Wake what scripts have marked: workers, lanes and runs."""
         marks = self._wakeups.take(moment.epoch)
         if marks.workers:
-            self._look_at_workers(moment)
+            self._update_workers(moment)
         for lane, ref in marks.work:
             if lane:
                 self._backlog.add(lane, ref)

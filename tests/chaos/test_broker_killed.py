@@ -14,7 +14,7 @@ from tests.support.wait import wait_until
 pytestmark = pytest.mark.chaos
 
 
-def test_a_broker_of_its_own_may_die_and_come_back(tmp_path: Path) -> None:
+def test_a_run_completes_although_its_separate_broker_is_killed(tmp_path: Path) -> None:
     with start_embedded(tmp_path / "broker") as broker:
         config = f'[celery]\nbroker_url = "{broker.broker_url}"\n'
         with cluster(tmp_path, config=config, workers=1) as deployment:

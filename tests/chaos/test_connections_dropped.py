@@ -21,7 +21,7 @@ def has_done(run: Run, jobs: int) -> bool:
     return run.status().jobs_done >= jobs
 
 
-def test_connections_that_are_dropped_again_and_again_make_no_call_twice(deployment: Cluster) -> None:
+def test_repeatedly_dropped_connections_repeat_no_call(deployment: Cluster) -> None:
     task = deployment.new_model(latency_ms=150)
     judge = deployment.new_model(latency_ms=50, output="fixed", fixed_text="yes")
     deployment.lanes.limit(f"sim:{task}", {"max_concurrency": 15})

@@ -96,7 +96,7 @@ def assert_in_time(deployment: Cluster, alone_s: float, beside_s: float) -> None
 
 
 @pytest.mark.parametrize("kind", HOSTILE)
-def test_a_victims_items_end_in_time_beside(deployment: Cluster, kind: str) -> None:
+def test_a_hostile_submission_delays_no_other_team(deployment: Cluster, kind: str) -> None:
     victim, attacker = deployment.client_of("victim"), deployment.client_of("attacker")
     calm, busy = (f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}" for _ in range(2))
     timed(victim, calm)  # which opens its lane
@@ -123,11 +123,11 @@ def beside(deployment: Cluster, act: Any) -> None:
 
 
 @pytest.mark.parametrize("act", ACTS)
-def test_a_victims_items_end_in_time_beside_raw(deployment: Cluster, act: str) -> None:
+def test_hostile_raw_commands_delay_no_other_team(deployment: Cluster, act: str) -> None:
     beside(deployment, ACTS[act])
 
 
-def test_a_victims_items_end_in_time_beside_what_was_generated(deployment: Cluster) -> None:
+def test_a_generated_hostile_submission_delays_no_other_team(deployment: Cluster) -> None:
     seed = random.randrange(2**32)
     print(f"seed {seed}")
     beside(deployment, lambda team: submit_generated(team, seed))
@@ -146,7 +146,7 @@ CHOICES: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("place", "kind"), list(enumerate(CHOICES)))
-def test_what_a_team_chose_teaches_a_lane_that_it_shares_nothing(
+def test_options_of_one_team_spoil_no_estimate_of_a_shared_lane(
     deployment: Cluster, place: int, kind: str
 ) -> None:
     behaviour, options = CHOICES[kind]
@@ -183,7 +183,7 @@ def test_calls_that_hang_in_all_slots_that_a_team_may_have_delay_no_other_team(d
     attack.cancel()
 
 
-def test_lanes_without_end_are_a_teams_own(deployment: Cluster) -> None:
+def test_a_team_may_open_a_bounded_number_of_lanes(deployment: Cluster) -> None:
     victim, attacker = deployment.client_of("victim"), deployment.client_of(TEAM)
     alone_s = timed(victim, f"sim:{deployment.new_model(latency_ms=LATENCY_MS)}")
     attack = attacker.submit(numbered(3 * LANES_OF_A_TEAM), "{{ n }}", model="sim:zz{{ n }}", check=False)

@@ -28,7 +28,7 @@ def test_a_standby_takes_over_from_a_killed_leader_and_the_run_goes_on(deploymen
     assert strict.run.status().late_reports == 0
 
 
-def test_a_paused_leader_is_replaced_and_grants_nothing_when_it_wakes(deployment: Cluster) -> None:
+def test_a_paused_leader_is_replaced_and_grants_nothing_once_it_runs_again(deployment: Cluster) -> None:
     strict = start_strict_run(deployment, JOBS)
     sleeper = deployment.leader()
     sleeper.kill(signal.SIGSTOP)
@@ -41,7 +41,7 @@ def test_a_paused_leader_is_replaced_and_grants_nothing_when_it_wakes(deployment
     assert deployment.leader().name != sleeper.name
 
 
-def test_a_leader_that_is_asked_to_stop_gives_its_lease_up(deployment: Cluster) -> None:
+def test_a_leader_that_is_told_to_stop_releases_its_lease(deployment: Cluster) -> None:
     strict = start_strict_run(deployment, JOBS)
     leader = deployment.leader()
     leader.ask_to_stop()
@@ -53,7 +53,7 @@ def test_a_leader_that_is_asked_to_stop_gives_its_lease_up(deployment: Cluster) 
     assert strict.served().requests == JOBS
 
 
-def test_what_is_asked_for_while_nobody_leads_is_done_by_the_next_leader(deployment: Cluster) -> None:
+def test_requests_made_without_a_leader_are_served_by_the_next(deployment: Cluster) -> None:
     under_way = start_strict_run(deployment, JOBS)
     for name in ("scheduler-1", "scheduler-2"):
         deployment.process(name).kill()

@@ -97,7 +97,9 @@ def reconnected(deployment: Cluster, process: str) -> Callable[[], bool]:
 
 
 @pytest.mark.parametrize("how", ["full", "without replicas", "read-only", "without disk"])
-def test_a_worker_whose_connection_drops_meanwhile_waits(deployment: Cluster, how: str) -> None:
+def test_a_worker_whose_connection_drops_while_writes_are_refused_waits(
+    deployment: Cluster, how: str
+) -> None:
     with refusing(deployment, how):
         drop_connections(deployment)
         for number in range(1, WORKERS + 1):
@@ -108,7 +110,7 @@ def test_a_worker_whose_connection_drops_meanwhile_waits(deployment: Cluster, ho
     assert len(all_succeeded(run)) == 5
 
 
-def test_what_is_there_is_read_while_redis_cannot_write_to_its_disk(deployment: Cluster) -> None:
+def test_reads_work_while_redis_cannot_write_to_its_disk(deployment: Cluster) -> None:
     run = deployment.client.submit(numbered(3), "{{ n }}", model=f"sim:{deployment.new_model()}")
     all_succeeded(run)
     settings = deployment.settings.model_copy(update={"team": run.team})

@@ -31,7 +31,7 @@ def test_late_reports_of_a_paused_worker_are_counted_and_change_nothing(deployme
     assert JOBS < strict.served().requests <= JOBS + slept_on
 
 
-def test_workers_that_all_slept_serve_again_when_they_wake(deployment: Cluster) -> None:
+def test_a_run_completes_although_all_its_workers_were_paused(deployment: Cluster) -> None:
     strict = start_strict_run(deployment, JOBS, latency_ms=LATENCY_MS)
     workers = [name for name in deployment.stack.processes if name.startswith("worker")]
     for name in workers:

@@ -82,7 +82,7 @@ def test_a_cancelled_run_is_archived_with_every_item(archived: Cluster) -> None:
     assert len(before) == 30
 
 
-def test_what_is_archived_is_reported_and_where_it_is_is_not(archived: Cluster) -> None:
+def test_archiving_is_reported_without_the_archives_location(archived: Cluster) -> None:
     run = archived.client.submit(numbered(3), "tell {{ n }}", model="sim:fine")
     run.wait(timeout=30.0)
     wait_moved(archived, run)

@@ -135,7 +135,7 @@ def test_a_limited_task_goes_through_its_lane_when_it_is_sent(served: Cluster) -
     assert double(4) == 8, "called, it runs here"
 
 
-def test_a_workers_stop_gives_its_place_back_and_loses_no_call(served: Cluster) -> None:
+def test_stopping_a_worker_frees_its_slots_and_loses_no_call(served: Cluster) -> None:
     before = serving(served)
     with app_worker(served, "three", "threads"):
         calls = submit_calls(
@@ -229,7 +229,7 @@ def test_a_limited_task_starts_after_its_countdown_and_says_so(served: Cluster) 
     assert status.finished_ms - status.submitted_ms >= 1500
 
 
-def test_an_application_that_is_drained_takes_no_calls_of_ours_and_goes_on(served: Cluster) -> None:
+def test_a_drained_application_takes_no_fairlane_calls_and_keeps_running(served: Cluster) -> None:
     before, workers = set(serving(served)), Workers(served.keys)
     with app_worker(served, "three", "threads") as process:
         (third,) = set(serving(served)) - before

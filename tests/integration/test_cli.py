@@ -142,7 +142,7 @@ def test_a_run_that_is_cancelled_ends_and_keeps_what_is_done(shell: Shell) -> No
     shell("watch", run, code=1)
 
 
-def test_the_doctor_finds_the_stack_well_until_a_provider_refuses_us(shell: Shell) -> None:
+def test_the_doctor_reports_no_problem_until_a_provider_denies_access(shell: Shell) -> None:
     assert [finding for finding in shell.json("doctor") if finding["grade"] != "ok"] == []
     idle = [("alive", 0)] * 2
     wait_until(lambda: [(worker["state"], worker["busy"]) for worker in shell.json("workers")] == idle)

@@ -113,13 +113,13 @@ def test_an_answer_shows_all_that_the_provider_reports(shell: Shell) -> None:
     assert report["charge"]["verdict"] == "agrees"
 
 
-def test_the_same_is_reported_in_words(shell: Shell) -> None:
+def test_a_connection_is_reported_as_text_too(shell: Shell) -> None:
     shown = shell("sim").stdout
     for said in ("an answer, HTTP 200", "600 requests/min", "1,200 tokens/min", "this agrees"):
         assert said in shown
 
 
-def test_an_answer_may_be_whole_and_of_another_protocol(shell: Shell) -> None:
+def test_an_unstreamed_answer_of_another_protocol_is_shown(shell: Shell) -> None:
     report = shell.report(
         "claude", "-m", "fast", "--whole", "--prompt", "-n says hello", "--max-tokens", "50"
     )
@@ -141,7 +141,7 @@ def test_a_call_that_cannot_be_made_is_one_line(shell: Shell) -> None:
 
 
 @linux
-def test_ctrl_c_ends_it_and_its_call(shell: Shell) -> None:
+def test_ctrl_c_ends_the_command_and_its_call(shell: Shell) -> None:
     process = subprocess.Popen(
         shell.command("sim", "-m", "stuck"),
         cwd=shell.folder,

@@ -35,7 +35,7 @@ def neighbours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluste
         ]
 
 
-def test_neither_executes_the_attempts_of_the_other(neighbours: list[Cluster]) -> None:
+def test_two_deployments_on_one_redis_execute_only_their_own_attempts(neighbours: list[Cluster]) -> None:
     runs = [each.client.submit(numbered(60), "question {{ n }}", model="sim:same") for each in neighbours]
     for each, run in zip(neighbours, runs, strict=True):
         records = all_succeeded(run)
@@ -45,7 +45,7 @@ def test_neither_executes_the_attempts_of_the_other(neighbours: list[Cluster]) -
         assert not each.logged(Event.LEASE_RECOVERED)
 
 
-def test_cancelling_in_one_leaves_the_other_alone(neighbours: list[Cluster]) -> None:
+def test_cancelling_in_one_deployment_does_not_affect_the_other(neighbours: list[Cluster]) -> None:
     north, south = neighbours
     runs = [each.client.submit(numbered(5), "question {{ n }}", model="sim:long") for each in neighbours]
     wait_until(lambda: north.served("long").in_flight == south.served("long").in_flight == 5)

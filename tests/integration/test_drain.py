@@ -112,7 +112,7 @@ def test_no_message_is_lost_when_workers_are_drained_under_load(deployment: Clus
     assert not deployment.logged(Event.LEASE_RECOVERED), "a message was lost, and its lease had to lapse"
 
 
-def test_a_worker_that_is_to_stop_ends_once_it_is_idle(deployment: Cluster) -> None:
+def test_a_drained_worker_that_is_to_stop_ends_once_it_is_idle(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1500)
     run = deployment.client.submit(numbered(40), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: named(deployment, "worker-1").info.busy >= SLOTS - 1)
@@ -128,7 +128,7 @@ def test_a_worker_that_is_to_stop_ends_once_it_is_idle(deployment: Cluster) -> N
     assert (served.requests, served.abandoned) == (40, 0), "its calls had no grace, and needed none"
 
 
-def test_whoever_stops_waiting_leaves_the_drain_as_it_is(deployment: Cluster) -> None:
+def test_a_drain_continues_when_its_command_is_interrupted(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=LONG_MS)
     run = deployment.client.submit(numbered(20), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: all(beat.info.busy for beat in deployment.beats()))
@@ -144,7 +144,7 @@ def test_whoever_stops_waiting_leaves_the_drain_as_it_is(deployment: Cluster) ->
     run.cancel()
 
 
-def test_a_wait_may_be_limited(deployment: Cluster) -> None:
+def test_waiting_for_a_drain_may_have_a_timeout(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=LONG_MS)
     run = deployment.client.submit(numbered(20), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: all(beat.info.busy for beat in deployment.beats()))

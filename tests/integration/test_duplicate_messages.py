@@ -28,7 +28,7 @@ def has_completed(deployment: Cluster, model: str, calls: int) -> bool:
     return served.requests > 0 and served.completed >= calls
 
 
-def test_copies_before_during_and_after_a_call_cause_none(deployment: Cluster) -> None:
+def test_copies_of_a_message_cause_no_call_whenever_they_arrive(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=300)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"max_concurrency": AT_ONCE})

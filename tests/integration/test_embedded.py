@@ -35,7 +35,7 @@ def append_only_size(data_dir: Path) -> int:
     return sum(path.stat().st_size for path in data_dir.rglob("*.aof"))
 
 
-def test_it_serves_this_machine_alone_and_appends_every_write(embedded: EmbeddedRedis) -> None:
+def test_it_listens_on_loopback_only_and_appends_every_write(embedded: EmbeddedRedis) -> None:
     with client_of(embedded) as client:
         wanted = {
             "appendonly": "yes",
@@ -149,7 +149,7 @@ def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
         assert server.url == f"redis://127.0.0.1:{free}/0"
 
 
-def test_a_wished_port_that_is_taken_does_not_matter(embedded: EmbeddedRedis, tmp_path: Path) -> None:
+def test_a_preferred_port_that_is_taken_is_replaced(embedded: EmbeddedRedis, tmp_path: Path) -> None:
     taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
     with start_embedded(tmp_path / "other", preferred_port=taken) as server:
         assert server.url != embedded.url
@@ -165,7 +165,7 @@ def test_two_servers_never_share_a_data_directory(
     assert ping(embedded.url) is None
 
 
-def test_it_listens_on_a_socket_file_alone(tmp_path: Path) -> None:
+def test_it_listens_only_on_a_socket_file(tmp_path: Path) -> None:
     with start_embedded(tmp_path, unix_socket=True) as server, client_of(server) as client:
         assert server.url.startswith("unix:///")
         assert client.config_get("port") == {"port": "0"}
@@ -191,7 +191,7 @@ def test_a_server_that_does_not_come_up_reports_the_end_of_its_log(tmp_path: Pat
         assert ping(server.url) is None
 
 
-def test_the_imitation_serves_scripts_and_says_what_it_is_for(tmp_path: Path) -> None:
+def test_fakeredis_serves_scripts_and_warns_that_it_is_for_trying_out(tmp_path: Path) -> None:
     news: list[str] = []
     with start_embedded(tmp_path, server=FAKE, report=news.append) as server, client_of(server) as client:
         client.set("answer", "42")
@@ -203,11 +203,11 @@ def test_the_imitation_serves_scripts_and_says_what_it_is_for(tmp_path: Path) ->
     assert "for trying out only" in news[0]
 
 
-def test_an_imitation_of_redis_warns(tmp_path: Path) -> None:
+def test_using_fakeredis_logs_a_warning(tmp_path: Path) -> None:
     with pytest.warns(UserWarning, match="for trying out only"):
         start_embedded(tmp_path, server=FAKE).stop()
 
 
-def test_what_is_no_redis_url_is_refused() -> None:
+def test_a_url_of_no_redis_scheme_is_refused() -> None:
     with pytest.raises(ValueError, match="scheme"):
         ping("http://127.0.0.1:1/")

@@ -165,7 +165,7 @@ def test_a_judge_whose_template_misses_a_variable_is_invalid_and_its_task_counts
     assert deployment.served(judge).requests == 0
 
 
-def test_a_judge_that_fails_leaves_its_task_alone(deployment: Cluster) -> None:
+def test_a_failed_judge_does_not_affect_its_task(deployment: Cluster) -> None:
     echo, judge = deployment.new_model(output="echo", latency_ms=10), deployment.new_model(status_always=404)
     rows = [{"question": str(n), "answer": str(n)} for n in range(5)]
     run = deployment.client.submit(rows, "{{ question }}", model=f"sim:{echo}", evaluators=[judge_by(judge)])

@@ -80,7 +80,7 @@ def test_a_function_of_a_module_that_is_not_allowed_is_refused_by_name(allowed: 
         assert record.error == "module 'os' is not in worker.modules of this worker"
 
 
-def test_a_defect_fails_its_item_alone_and_reports_type_and_message(allowed: Cluster) -> None:
+def test_an_exception_fails_only_its_item_and_reports_type_and_message(allowed: Cluster) -> None:
     (record,) = whole(allowed.client.submit([{"text": "oops"}], task=f"{HERE}:crash"))
 
     assert (record.state, record.error) == (JobState.FAILED, "KeyError: 'oops'")
@@ -88,7 +88,7 @@ def test_a_defect_fails_its_item_alone_and_reports_type_and_message(allowed: Clu
     assert allowed.stack.poll() == []
 
 
-def test_a_workforce_that_allows_nothing_takes_no_functions(tmp_path: Path) -> None:
+def test_workers_that_allow_no_modules_take_no_functions(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=1) as bare:
         waits = bare.client.submit(numbered(1), task=f"{HERE}:shout")
         model = bare.new_model()

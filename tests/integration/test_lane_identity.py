@@ -95,7 +95,7 @@ def locked(tmp_path: Path) -> Iterator[tuple[Cluster, ServedProvider]]:
 
 
 @pytest.mark.timeout(180)
-def test_a_key_that_is_replaced_opens_its_lane_by_itself_and_the_lane_knows_what_it_knew(
+def test_a_replaced_key_opens_its_lane_which_keeps_its_estimates(
     locked: tuple[Cluster, ServedProvider],
 ) -> None:
     deployment, provider = locked
@@ -126,7 +126,7 @@ def test_a_key_that_is_replaced_opens_its_lane_by_itself_and_the_lane_knows_what
 
 
 @pytest.mark.timeout(180)
-def test_a_key_of_its_own_gives_a_connection_lanes_of_its_own_that_know_what_the_shared_ones_did(
+def test_a_separate_key_gives_a_connection_separate_lanes_that_start_from_the_shared_estimates(
     locked: tuple[Cluster, ServedProvider],
 ) -> None:
     deployment, provider = locked

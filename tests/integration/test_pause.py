@@ -9,7 +9,7 @@ from tests.support.cluster import Cluster, all_succeeded, numbered, whole
 from tests.support.wait import wait_until
 
 
-def test_what_is_in_flight_ends_and_nothing_starts_until_it_goes_on(deployment: Cluster) -> None:
+def test_calls_in_flight_end_and_no_other_starts_until_a_resume(deployment: Cluster) -> None:
     model, judge = (
         deployment.new_model(latency_ms=600),
         deployment.new_model(output="fixed", fixed_text="yes"),
@@ -44,7 +44,7 @@ def test_what_is_in_flight_ends_and_nothing_starts_until_it_goes_on(deployment: 
     assert [entry.act for entry in shown] == [Act.SUBMITTED, Act.RUN_PAUSED, Act.RUN_RESUMED]
 
 
-def test_a_paused_run_is_cancelled(deployment: Cluster) -> None:
+def test_a_paused_run_can_be_cancelled(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1)
     run = deployment.client.submit(numbered(300), "question {{ n }}", model=f"sim:{model}", max_concurrent=1)
     run.pause()
@@ -55,7 +55,7 @@ def test_a_paused_run_is_cancelled(deployment: Cluster) -> None:
     assert run.status().paused is None
 
 
-def test_the_time_of_a_paused_run_goes_on(deployment: Cluster) -> None:
+def test_a_pause_does_not_extend_max_duration(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=1)
     run = deployment.client.submit(
         numbered(300), "question {{ n }}", model=f"sim:{model}", max_concurrent=1, max_duration=1.5

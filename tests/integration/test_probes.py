@@ -54,7 +54,7 @@ def _reply(url: str) -> tuple[int, str]:
             return refused.code, refused.read().decode()
 
 
-def test_without_redis_nobody_is_ready_and_nobody_is_sick(deployment: Cluster) -> None:
+def test_without_redis_every_role_is_healthy_but_not_ready(deployment: Cluster) -> None:
     server = deployment.stack.redis
     assert server is not None
     roles = ("scheduler-1", "scheduler-2", "worker-1")
@@ -68,7 +68,7 @@ def test_without_redis_nobody_is_ready_and_nobody_is_sick(deployment: Cluster) -
     wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK), timeout=60)
 
 
-def test_while_an_idle_redis_is_full_everybody_says_so(deployment: Cluster) -> None:
+def test_every_role_reports_an_idle_full_redis(deployment: Cluster) -> None:
     roles = ("scheduler-1", "scheduler-2", "worker-1")
     wait_until(lambda: asked(deployment, "/readyz") == dict.fromkeys(roles, OK))
 

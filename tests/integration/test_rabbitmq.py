@@ -142,7 +142,7 @@ def test_a_broker_that_has_gone_is_noticed_before_anything_is_sent(
     assert taken(server, "sim:gone") == [1, 2]
 
 
-def test_of_several_nodes_one_that_answers_is_taken(server: RabbitMQ) -> None:
+def test_a_node_that_answers_is_chosen_from_several(server: RabbitMQ) -> None:
     url = f"amqp://guest:guest@127.0.0.1:1//;{server.url}"
     publisher = Publisher(settings_of(url))
     assert publisher.connect()
@@ -173,7 +173,7 @@ def test_nothing_is_granted_while_the_broker_is_full(server: RabbitMQ, publisher
     assert taken(server, "sim:full") == [1, 2]
 
 
-def test_the_doctor_knows_rabbitmq(server: RabbitMQ) -> None:
+def test_the_doctor_checks_rabbitmq(server: RabbitMQ) -> None:
     seen = inspect_broker(settings_of(server.url))
     assert seen.problem is None
     assert seen.summary.startswith("RabbitMQ 3.") or seen.summary.startswith("RabbitMQ 4.")

@@ -56,7 +56,7 @@ def test_every_job_survives_a_flaky_provider_and_counts_its_attempts(deployment:
     assert served.duplicates_after.completed == 0
 
 
-def test_a_rejection_for_a_moment_costs_one_call_and_no_row(deployment: Cluster) -> None:
+def test_a_momentary_401_or_404_costs_one_call_and_fails_no_row(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=30, faults={"error_401": 0.1, "error_404": 0.1})
     run = deployment.client.submit(numbered(100), "question {{ n }}", model=f"sim:{model}", retry=PATIENT)
     all_succeeded(run, timeout=200.0)
@@ -66,7 +66,7 @@ def test_a_rejection_for_a_moment_costs_one_call_and_no_row(deployment: Cluster)
     assert deployment.lanes.view(f"sim:{model}").parked is None
 
 
-def test_429s_by_chance_cost_no_attempt_and_are_found(deployment: Cluster) -> None:
+def test_random_429s_cost_no_attempt_and_are_recognised(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=30, faults={"error_429": 0.1})
     run = deployment.client.submit(numbered(600), "question {{ n }}", model=f"sim:{model}")
     records = all_succeeded(run, timeout=200.0)
@@ -74,7 +74,7 @@ def test_429s_by_chance_cost_no_attempt_and_are_found(deployment: Cluster) -> No
     assert deployment.served(model).errors["error_429"] > 0
 
 
-def test_jobs_wait_while_their_lane_answers_nobody(deployment: Cluster) -> None:
+def test_jobs_wait_while_no_call_of_their_lane_is_answered(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=10, faults={"error_500": 1.0})
     lane, soon = f"sim:{model}", RetryPolicy(initial_delay=0.02, max_delay=0.05)
     run = deployment.client.submit(numbered(4), "question {{ n }}", model=lane, retry=soon)

@@ -87,7 +87,7 @@ def test_chunks_bring_each_output_in_pieces_while_it_is_written(deployment: Clus
     assert all(len(texts) > 1 for texts in pieces.values())
 
 
-def test_texts_come_back_as_they_went(deployment: Cluster) -> None:
+def test_texts_are_returned_unchanged(deployment: Cluster) -> None:
     model = deployment.new_model(output="echo", latency_ms=10, max_output_tokens=200_000, chunks=100)
     texts = [
         "\u0000 \x1b[31m \ufffe \u2028",
@@ -128,7 +128,7 @@ def test_a_call_may_last_longer_than_its_lease(deployment: Cluster) -> None:
     assert deployment.served(model).requests == 3
 
 
-def test_who_begins_to_listen_in_mid_call_hears_the_rest_of_it(deployment: Cluster) -> None:
+def test_a_listener_that_joins_in_mid_call_gets_the_remaining_chunks(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=2500, chunks=40, output_tokens=80)
     run = deployment.client.submit(numbered(1), "question {{ n }}", model=f"sim:{model}")
     wait_until(lambda: deployment.served(model).in_flight)

@@ -206,14 +206,14 @@ PLACES = (
 
 @pytest.mark.parametrize("place", PLACES)
 @pytest.mark.timeout(240)
-def test_no_place_holds_the_key_in_any_spelling(left: Left, place: str) -> None:
+def test_the_key_is_stored_nowhere_in_any_encoding(left: Left, place: str) -> None:
     assert set(PLACES) == set(left.places)
     assert not traces(left.places[place])
 
 
 @pytest.mark.parametrize("place", [place for place in PLACES if place not in ("exports", "crashes")])
 @pytest.mark.timeout(240)
-def test_every_place_has_been_written_to_by_the_run(left: Left, place: str) -> None:
+def test_the_run_has_written_to_every_place_that_is_searched(left: Left, place: str) -> None:
     assert left.run.encode() in left.places[place]
 
 
@@ -238,10 +238,10 @@ def test_workers_report_their_keys_by_a_fingerprint_alone(left: Left) -> None:
 
 
 @pytest.mark.parametrize("name", spellings(KEY))
-def test_a_key_would_be_found_wherever_it_stood(name: str) -> None:
+def test_the_search_finds_a_planted_key_in_every_place(name: str) -> None:
     assert name in traces(b"before" + spellings(KEY)[name] + b"after")
 
 
 @pytest.mark.parametrize("before", [b"", b"u", b"us", b"user:"])
-def test_a_key_in_base64_would_be_found_whatever_it_stands_beside(before: bytes) -> None:
+def test_the_search_finds_a_base64_key_next_to_any_text(before: bytes) -> None:
     assert any(each.startswith("base64") for each in traces(base64.b64encode(before + KEY.encode() + b"x")))

@@ -30,7 +30,7 @@ raise SystemExit(command.main(["--name", "stands"]))
 """
 
 
-def test_others_have_the_jobs_of_a_worker_whose_loop_stands_still(tmp_path: Path) -> None:
+def test_jobs_of_a_worker_with_a_blocked_event_loop_move_to_others(tmp_path: Path) -> None:
     with cluster(tmp_path, workers=1, slots=10) as made:
         guard = Guard()
         log = tmp_path / "data" / "logs" / "stands.log"

@@ -91,7 +91,7 @@ def test_within_a_team_the_run_of_higher_priority_goes_first(deployment: Cluster
     assert permits[-1].run == usual.id
 
 
-def test_a_team_at_its_most_waits_and_says_so_while_others_go_on(deployment: Cluster) -> None:
+def test_a_team_at_its_maximum_share_waits_and_says_so_while_others_continue(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=50)
     bounded, free = competing(deployment, model, "bounded", "other")
     reasons = list[str]()

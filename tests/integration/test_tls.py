@@ -210,7 +210,7 @@ def test_a_server_that_wants_certificates_of_clients_says_so_and_takes_them(
         require_trust(server.url(ssl_ca_certs=ca, ssl_certfile=certificate, ssl_keyfile=key))
 
 
-def test_what_is_no_tls_at_all_is_distinguished(
+def test_a_server_that_does_not_speak_tls_is_distinguished(
     program: Program, certificates: Certificates, tmp_path: Path
 ) -> None:
     with tls_redis(program, tmp_path, certificates.issue("good"), certificates.ca) as server:

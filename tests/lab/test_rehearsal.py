@@ -135,7 +135,7 @@ def test_faults_and_refusals_end_in_one_record_each(real_redis: Redis) -> None:
     assert found.calls > 150
 
 
-def test_a_model_that_is_not_there_is_named() -> None:
+def test_a_missing_model_is_named() -> None:
     with pytest.raises(ValueError, match="no model 'other'; known: model"):
         scenario(loads=(Load(model="other", jobs=1),))
 

@@ -18,7 +18,7 @@ def direct(real_redis: Redis) -> Iterator[DirectRedis]:
         yield client
 
 
-def test_replies_of_every_kind_are_those_of_redis_py(direct: DirectRedis, real_redis: Redis) -> None:
+def test_every_kind_of_reply_is_parsed_as_redis_py_does(direct: DirectRedis, real_redis: Redis) -> None:
     for client in (direct, real_redis):
         client.flushall()
         replies = [
@@ -58,7 +58,7 @@ def test_a_pipeline_is_answered_in_order(direct: DirectRedis) -> None:
     assert pipeline.execute() == []
 
 
-def test_errors_are_raised_and_leave_the_line_in_step(direct: DirectRedis) -> None:
+def test_errors_are_raised_and_later_replies_still_match_their_commands(direct: DirectRedis) -> None:
     direct.set("text", "x")
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         direct.lrange("text", 0, -1)

@@ -35,14 +35,14 @@ def measured(arrivals: list[Arrival], limits: dict[str, Any], **more: Any) -> Me
     return measure(Recording(scenario, 0, 600_000, {"sim:model": lane}, complete=False))
 
 
-def test_what_is_used_is_counted_after_the_warm_up() -> None:
+def test_use_is_counted_after_the_warm_up() -> None:
     (lane,) = measured(every(200, 60, 600), {"requests_per_minute": 600}).lanes
 
     assert lane.utilisation == pytest.approx(0.5)
     assert lane.rejected_share == 0
 
 
-def test_refusals_are_a_share_of_all_calls_and_outages_are_none() -> None:
+def test_refusals_are_a_share_of_all_calls_and_exclude_outages() -> None:
     arrivals = every(1000, 60, 600) + every(4000, 60, 600, "requests") + every(5400, 60, 600, "outage")
 
     (lane,) = measured(arrivals, {"requests_per_minute": 60}).lanes
@@ -51,7 +51,7 @@ def test_refusals_are_a_share_of_all_calls_and_outages_are_none() -> None:
     assert lane.rejected_share == pytest.approx(135 / 775)
 
 
-def test_what_others_took_and_what_an_outage_shut_was_not_there_to_be_used() -> None:
+def test_use_by_others_and_outages_reduce_the_available_limit() -> None:
     limits = {"requests_per_minute": 60, "foreign": ((0, 600, 30),), "outages": ((300, 60),)}
     foreign = [(0, 0), (60_000, 30), (600_000, 270)]
 
@@ -75,7 +75,7 @@ def test_an_output_token_uses_as_much_of_the_limit_as_the_provider_counts() -> N
     assert lane.utilisation == pytest.approx(0.5)
 
 
-def test_places_are_used_by_the_time_they_are_taken() -> None:
+def test_use_of_concurrency_counts_the_time_in_flight() -> None:
     served = [(0, 330_000), (330_000, 600_000)]
 
     (lane,) = measured(every(1000, 60, 600), {"max_concurrency": 2}, served=served).lanes

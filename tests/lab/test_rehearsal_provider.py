@@ -44,7 +44,7 @@ class Caller:
         self.clock.advance((until_ms - self.clock.now_ms()) / 1000)
 
 
-def test_an_answer_takes_its_time_and_a_refusal_only_the_way() -> None:
+def test_an_answer_takes_latency_and_network_time_and_a_refusal_only_the_latter() -> None:
     caller = Caller(requests_per_minute=60)
     caller.call(2)
 
@@ -85,7 +85,7 @@ def test_a_refusal_reports_what_the_provider_says(headers: str, wait_ms: int | N
     assert refusal.hints == (hints if shown else None)
 
 
-def test_an_answer_shows_what_stood_when_it_was_judged() -> None:
+def test_an_answer_reports_the_levels_at_its_admission() -> None:
     caller = Caller(requests_per_minute=600, burst_seconds=1, headers="ratelimit")
     caller.call()
 
@@ -138,7 +138,7 @@ def test_calls_that_are_shed_end_at_once_and_are_not_answered() -> None:
     ("status", "kind"),
     [(429, RateLimited), (500, ServerError), (401, AccessDenied), ("insufficient_quota", AccessDenied)],
 )
-def test_a_status_that_is_always_answered_is_what_it_means(status: int | str, kind: type) -> None:
+def test_each_configured_status_is_classified(status: int | str, kind: type) -> None:
     caller = Caller(status_always=status)
     caller.call()
 

@@ -65,7 +65,7 @@ def shown(*measures: Measure) -> str:
     return captured.get()
 
 
-def test_of_several_seeds_the_worst_is_shown() -> None:
+def test_the_worst_of_several_seeds_is_shown() -> None:
     (line,) = shown(numbers(0, 0.97, 20, met=True), numbers(1, 0.91, 30, met=False)).splitlines()[1:]
 
     assert line.split() == ["limit-halves", "4", "91.0%", "0.20%", "3", "30", "s", "60.0", "min", "missed"]
@@ -94,7 +94,9 @@ def test_a_course_is_drawn_as_a_png(tmp_path: Path) -> None:
     assert (tmp_path / "new" / "lane.png").read_bytes().startswith(b"\x89PNG")
 
 
-def test_without_matplotlib_it_says_what_brings_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_without_matplotlib_the_extra_that_installs_it_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
 
     with pytest.raises(MissingExtra, match=r"pip install 'fairlane\[pictures\]'"):
@@ -152,7 +154,7 @@ def test_a_run_is_rehearsed_before_it_is_paid_for(tmp_path: Path) -> None:
     assert (found["complete"], found["succeeded"]) == (True, 30)
 
 
-def test_what_was_predicted_is_printed() -> None:
+def test_the_prediction_is_printed() -> None:
     result = rehearse("--jobs", "20", "--rpm", "600", "--latency", "1", "--input-tokens", "100")
 
     assert result.exit_code == 0, result.output
@@ -184,7 +186,7 @@ def test_a_provider_is_read_from_the_file_that_simulates_it(tmp_path: Path) -> N
         (["nowhere.jsonl", "--rpm", "60"], "--model"),
     ],
 )
-def test_what_is_wrong_is_named_with_its_remedy(arguments: list[str], named: str) -> None:
+def test_a_wrong_argument_is_reported_with_its_remedy(arguments: list[str], named: str) -> None:
     result = rehearse(*arguments)
 
     assert (result.exit_code, result.stdout) == (2, "")

@@ -147,7 +147,7 @@ def test_a_limit_changes_at_the_configured_time(shape: str) -> None:
     assert judge.levels(22_000)["requests"].limit == 6000
 
 
-def test_a_second_look_at_a_wait_finds_the_same_moment() -> None:
+def test_computing_a_wait_twice_gives_the_same_moment() -> None:
     judge = limits(requests_per_minute=60, shape="window", foreign=[[0, 100, 45]])
     assert admitted(judge, 0) == 59
     first_ms = judge.wait_ms(1, 10)

@@ -73,7 +73,7 @@ def test_refusals_halve_what_is_unknown(some: list[int]) -> None:
     assert len(over) <= 1
 
 
-def test_whoever_has_configured_the_limits_is_the_oracle_within_the_burst() -> None:
+def test_with_configured_limits_the_learner_equals_the_oracle_within_the_burst() -> None:
     worlds = [w for w in (generate(seed, SMALL) for seed in range(60)) if w.configured is not None]
     assert worlds
     for world in worlds:

@@ -40,9 +40,7 @@ def _world(redis: Redis, limit: Limit, seed: int) -> HiddenLimit:
     seed=st.integers(0, 1000),
 )
 @pytest.mark.slow(seconds=30)
-def test_a_lane_is_used_beside_429s_by_chance(
-    real_redis: Redis, share: float, per_minute: int, seed: int
-) -> None:
+def test_random_429s_leave_a_lane_in_use(real_redis: Redis, share: float, per_minute: int, seed: int) -> None:
     world = _world(real_redis, ByChance(share, Bucket(per_minute, per_minute / 60), seed), seed)
     world.run(6 * MINUTE_MS)
     last = world.d.now_ms
@@ -58,7 +56,9 @@ def test_a_lane_is_used_beside_429s_by_chance(
     seed=st.integers(0, 1000),
 )
 @pytest.mark.slow(seconds=30)
-def test_a_limit_is_not_taken_for_chance(real_redis: Redis, per_minute: int, shape: str, seed: int) -> None:
+def test_a_limit_is_not_mistaken_for_random_429s(
+    real_redis: Redis, per_minute: int, shape: str, seed: int
+) -> None:
     limits = {
         "shallow": Bucket(per_minute, 1),
         "deep": Bucket(per_minute, max(2, per_minute // 4)),
@@ -72,7 +72,7 @@ def test_a_limit_is_not_taken_for_chance(real_redis: Redis, per_minute: int, sha
 
 
 @pytest.mark.slow(seconds=20)
-def test_a_limit_that_falls_while_429s_come_by_chance_is_found(real_redis: Redis) -> None:
+def test_a_limit_that_falls_amid_random_429s_is_found(real_redis: Redis) -> None:
     limit = Bucket(900, 15)
     world = _world(real_redis, ByChance(0.05, limit, 3), 3)
     world.run(5 * MINUTE_MS)
@@ -86,7 +86,7 @@ def test_a_limit_that_falls_while_429s_come_by_chance_is_found(real_redis: Redis
 
 
 @pytest.mark.slow(seconds=20)
-def test_chance_that_ends_is_forgotten(real_redis: Redis) -> None:
+def test_random_429s_that_end_are_forgotten(real_redis: Redis) -> None:
     behind = ByChance(0.05, Bucket(600, 10), 5)
     world = _world(real_redis, behind, 5)
     world.run(5 * MINUTE_MS)
@@ -99,7 +99,7 @@ def test_chance_that_ends_is_forgotten(real_redis: Redis) -> None:
     assert world.admitted(last) >= 0.9 * 2 * 600
 
 
-def test_early_429s_of_days_of_little_use_slow_nothing_down(real_redis: Redis) -> None:
+def test_early_429s_on_days_of_little_use_slow_nothing_down(real_redis: Redis) -> None:
     world = _world(real_redis, ByChance(0.05, Bucket(300, 5), 7), 7)
     world.run(MINUTE_MS)
     lane = world.d.keys.lane(world.lane)

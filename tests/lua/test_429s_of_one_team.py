@@ -48,7 +48,7 @@ def acquitted(d: Deployment, wait_ms: int | None = None) -> list[RunRef]:
 
 
 @pytest.mark.parametrize("wait_ms", [None, WAIT_MS])
-def test_one_call_of_another_team_goes_out_at_once(real_redis: Redis, wait_ms: int | None) -> None:
+def test_one_call_of_another_team_tests_the_lane_at_once(real_redis: Redis, wait_ms: int | None) -> None:
     d = Deployment(real_redis)
     flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     refuse(d, flood, wait_ms=wait_ms)
@@ -59,7 +59,7 @@ def test_one_call_of_another_team_goes_out_at_once(real_redis: Redis, wait_ms: i
     assert not ask(d, [third])[1], "one at a time"
 
 
-def test_a_single_429_is_the_lanes(real_redis: Redis) -> None:
+def test_a_single_429_blocks_the_lane_for_every_team(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = at_an_unknown_limit(d, "flood", "victim")
     refuse(d, flood, count=1, wait_ms=WAIT_MS)
@@ -67,7 +67,7 @@ def test_a_single_429_is_the_lanes(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("wait_ms", [None, WAIT_MS])
-def test_its_answer_restores_what_the_lane_had_learned(real_redis: Redis, wait_ms: int | None) -> None:
+def test_an_answered_test_restores_the_lanes_estimates(real_redis: Redis, wait_ms: int | None) -> None:
     d = Deployment(real_redis)
     _, victim = acquitted(d, wait_ms)
     learned = {"requests_est", "requests_age_ms", "requests_by_header", "shut", "sign", "refusals", "window"}
@@ -77,7 +77,7 @@ def test_its_answer_restores_what_the_lane_had_learned(real_redis: Redis, wait_m
     assert len(ask(d, [victim], most=9)[1]) >= 2, "as on a lane that no 429 has met"
 
 
-def test_the_team_goes_on_with_one_call_at_a_time_ever_more_rarely(real_redis: Redis) -> None:
+def test_the_rejected_team_makes_one_call_at_a_time_at_growing_intervals(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = acquitted(d)
     waits = []
@@ -97,7 +97,7 @@ def test_the_team_goes_on_with_one_call_at_a_time_ever_more_rarely(real_redis: R
     assert waits == [1000, 5000, 5000, 8000, 16000, 32000, 60000, 60000]
 
 
-def test_it_waits_for_as_long_as_it_was_asked_to(real_redis: Redis) -> None:
+def test_the_rejected_team_waits_as_long_as_retry_after_says(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, _ = acquitted(d, WAIT_MS)
     d.advance(WAIT_MS - 200)
@@ -106,7 +106,7 @@ def test_it_waits_for_as_long_as_it_was_asked_to(real_redis: Redis) -> None:
     assert ask(d, [flood])[1]
 
 
-def test_an_answer_lets_the_team_in_again(real_redis: Redis) -> None:
+def test_an_answer_to_the_rejected_team_ends_its_wait(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, _ = acquitted(d)
     d.advance(1000)
@@ -116,7 +116,7 @@ def test_an_answer_lets_the_team_in_again(real_redis: Redis) -> None:
     assert len(ask(d, [flood], most=5)[1]) > 1
 
 
-def test_runs_of_the_team_that_were_answered_go_on(real_redis: Redis) -> None:
+def test_answered_runs_of_the_rejected_team_continue(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim, _ = at_an_unknown_limit(d, "flood", "victim", "flood2")
     other = d.submit(team="flood", run="other", rows=100)
@@ -132,7 +132,7 @@ def test_runs_of_the_team_that_were_answered_go_on(real_redis: Redis) -> None:
     assert [attempt.run for attempt in ask(d, [flood, other])[1]] == ["other"]
 
 
-def test_a_429_of_another_team_is_the_lanes(real_redis: Redis) -> None:
+def test_a_429_of_another_team_blocks_the_lane_for_every_team(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     refuse(d, flood)
@@ -181,7 +181,7 @@ def test_a_trial_that_is_cancelled_or_lost_is_followed_by_another(real_redis: Re
     assert len(ask(d, [third])[1]) == 1
 
 
-def test_what_another_teams_call_was_asked_to_wait_holds_a_trial(real_redis: Redis) -> None:
+def test_a_trial_waits_for_another_teams_retry_after(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim, third = at_an_unknown_limit(d, "flood", "victim", "third")
     (answered,) = ask(d, [third])[1]
@@ -200,7 +200,7 @@ def test_what_another_teams_call_was_asked_to_wait_holds_a_trial(real_redis: Red
     assert ask(d, [victim])[1]
 
 
-def test_a_resumed_lane_forgets_whose_429s_they_were(real_redis: Redis) -> None:
+def test_a_resumed_lane_forgets_which_team_met_429s(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, _ = acquitted(d, WAIT_MS)
     d.lanes.resume(LANE, d.now_ms)
@@ -210,7 +210,7 @@ def test_a_resumed_lane_forgets_whose_429s_they_were(real_redis: Redis) -> None:
 
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(st.sampled_from(["flood", "victim"]), st.booleans()), min_size=5, max_size=40))
-def test_whoever_is_answered_never_waits_while_another_team_alone_meets_429s(
+def test_an_answered_team_never_waits_while_only_another_team_meets_429s(
     real_redis: Redis, steps: list[tuple[str, bool]]
 ) -> None:
     """After two 429s of the flood, its calls meet more that name a minute, and the victim's are answered, in

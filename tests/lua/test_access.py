@@ -118,7 +118,7 @@ def test_a_lane_that_a_denied_probe_has_parked_is_opened_by_a_later_call_alone(
     assert parked(d) is not later
 
 
-def test_what_was_denied_while_a_lane_was_parked_costs_nothing_once_it_is_resumed(real_redis: Redis) -> None:
+def test_calls_denied_while_a_lane_was_parked_cost_nothing_once_it_is_resumed(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d, jobs=THRESHOLD + 2)
     while not parked(d):
@@ -132,7 +132,7 @@ def test_what_was_denied_while_a_lane_was_parked_costs_nothing_once_it_is_resume
     assert {(claim.attempts, claim.unproven) for claim in claims if claim} == {(0, 0)}
 
 
-def test_a_job_that_a_firewall_stops_ends_although_no_other_call_starts_after_it(real_redis: Redis) -> None:
+def test_a_job_blocked_by_a_firewall_ends_although_no_other_call_starts_after_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d, jobs=2)
 
@@ -142,7 +142,7 @@ def test_a_job_that_a_firewall_stops_ends_although_no_other_call_starts_after_it
     assert not parked(d)
 
 
-def test_jobs_that_are_denied_beside_others_are_not_to_blame(real_redis: Redis) -> None:
+def test_only_the_first_of_several_denied_jobs_is_charged_an_attempt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d, jobs=20)
     first, *others = d.start(ref, 4)
@@ -165,7 +165,7 @@ def parked_lane(d: Deployment) -> RunRef:
     return ref
 
 
-def test_a_parked_lane_that_has_answered_asks_again_with_one_probe_at_a_time(real_redis: Redis) -> None:
+def test_a_parked_lane_that_has_answered_sends_one_probe_at_a_time(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = parked_lane(d)
     for minutes in MINUTES_OF_PROBES:
@@ -204,7 +204,7 @@ def test_only_an_answer_to_a_probe_opens_a_parked_lane(signal: Signal, real_redi
         assert grant.wait_ms >= 60_000
 
 
-def test_a_stated_date_is_the_first_probe(real_redis: Redis) -> None:
+def test_the_first_probe_goes_out_at_a_stated_date(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, days_ms = answering_lane(d), 3 * 86_400_000
     while not parked(d):

@@ -59,7 +59,7 @@ def test_a_stub_expires_when_its_run_would_have(real_redis: Redis) -> None:
     assert all(0 < real_redis.pttl(key) <= TTL_MS for key in (d.keys.state(ref), d.keys.plan(ref)))
 
 
-def test_leaving_a_stub_twice_is_leaving_it_once(real_redis: Redis) -> None:
+def test_leaving_a_stub_twice_changes_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = completed(d)
     assert leave(d, ref) is StubOutcome.STUB
@@ -97,7 +97,7 @@ def test_a_run_that_is_not_there_leaves_no_stub(real_redis: Redis) -> None:
 
 
 @given(acts=st.lists(st.sampled_from(["finish", "cancel", "leave", "late"]), max_size=8))
-def test_whatever_happens_results_go_only_from_finished_runs_and_go_together(
+def test_results_are_removed_only_from_finished_runs_and_all_at_once(
     real_server: Redis, acts: list[str]
 ) -> None:
     d = Deployment(emptied(real_server))

@@ -82,7 +82,7 @@ def _play(d: Deployment, ref: object, seed: int, paused_ms: int, slow_workers: i
     slow_workers=st.integers(1, 4),
 )
 @pytest.mark.slow
-def test_arrivals_keep_rate_and_burst_whatever_lies_between_permit_and_provider(
+def test_arrivals_keep_rate_and_burst_whatever_delays_permits(
     real_redis: Redis,
     per_second: float,
     burst_seconds: float,
@@ -114,7 +114,7 @@ def test_arrivals_keep_rate_and_burst_whatever_lies_between_permit_and_provider(
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_what_a_late_worker_never_sent_is_no_second_burst(real_redis: Redis, seed: int) -> None:
+def test_unsent_permits_of_a_late_worker_allow_no_second_burst(real_redis: Redis, seed: int) -> None:
     """Its claims and their ends travel for 150 ms each way: no call leaves in time until it recovers."""
     d, rng, order = Deployment(real_redis), random.Random(seed), count()
     per_second, burst_seconds, way_ms, late_until_ms = 15, 0.5, 150, 2_000
@@ -154,7 +154,7 @@ def test_what_a_late_worker_never_sent_is_no_second_burst(real_redis: Redis, see
             assert number <= per_second * (at_ms - start_ms) / 1000 + depth + 1e-6
 
 
-def test_a_pile_of_permits_is_sent_no_faster_than_the_burst_and_costs_no_attempt(real_redis: Redis) -> None:
+def test_accumulated_permits_are_sent_no_faster_than_the_burst_and_cost_no_attempt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, requests_per_minute=600, burst_seconds=1.0)
     piled: list[Attempt] = []
@@ -187,7 +187,7 @@ def test_a_claim_sent_again_has_the_same_reply_and_one_charge(real_redis: Redis)
     assert claim.sendable
 
 
-def test_permits_that_come_back_late_are_not_granted_again_at_once(real_redis: Redis) -> None:
+def test_permits_returned_late_are_not_granted_again_at_once(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=200, requests_per_minute=600, burst_seconds=1.0)
     piled: list[Attempt] = []

@@ -79,7 +79,7 @@ def test_a_report_is_applied_once(real_redis: Redis) -> None:
     assert read_contents(real_redis) == before
 
 
-def test_who_has_not_claimed_an_attempt_cannot_report_it(real_redis: Redis) -> None:
+def test_only_the_worker_that_claimed_an_attempt_can_report_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     attempt = d.take(d.queued_lane(), 1)[0]
     assert d.finish(attempt) is None
@@ -136,7 +136,7 @@ def test_two_evaluations_on_lanes_of_their_own_reach_their_own_queues(real_redis
     assert d.runs.lanes(ref) == {"sim:fast", "sim:a", "sim:b"}
 
 
-def test_a_deferred_job_goes_to_the_head_at_once_or_waits_its_delay(real_redis: Redis) -> None:
+def test_a_deferred_job_is_queued_first_or_after_its_delay(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=4)
     now, later, _ = d.start(ref, 3)
@@ -192,7 +192,7 @@ def test_a_lapsed_lease_can_be_taken(real_redis: Redis) -> None:
     Books(real_redis, d.keys).check()
 
 
-def test_the_leases_of_a_dead_worker_are_taken_at_once_and_nobody_elses(real_redis: Redis) -> None:
+def test_only_a_dead_workers_leases_are_taken_at_once(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=6)
     mine, other = d.start(ref, 2, worker="w1"), d.start(ref, 2, worker="w2")
@@ -240,7 +240,7 @@ def test_a_lease_without_a_record_is_swept(real_redis: Redis) -> None:
     assert d.leases.count() == 0
 
 
-def test_runs_of_two_teams_may_bear_the_same_name(real_redis: Redis) -> None:
+def test_runs_of_two_teams_may_have_the_same_name(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane()
     ours, theirs = d.submit(team="search"), d.submit(team="ads")

@@ -42,7 +42,7 @@ def test_a_lane_s_changes_are_audited_with_their_actor(real_redis: Redis) -> Non
     assert shown[0].detail == {"before": {"max_concurrency": None}, "after": {"max_concurrency": "2"}}
 
 
-def test_the_server_s_clock_says_when(real_redis: Redis) -> None:
+def test_entries_have_the_redis_servers_time(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     seconds, microseconds = real_redis.time()
     d.lane()
@@ -68,7 +68,7 @@ def test_a_change_without_effect_is_not_audited(real_redis: Redis) -> None:
     assert acts(d) == []
 
 
-def test_a_run_that_is_over_before_its_time_is_the_scheduler_s_doing(real_redis: Redis) -> None:
+def test_a_run_that_the_scheduler_ends_early_is_audited_as_its_change(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     runs = Runs(real_redis, d.keys, TTL_MS, Auditor("scheduler", "scheduler-1"))
     ref = d.submit(rows=3)
@@ -78,7 +78,7 @@ def test_a_run_that_is_over_before_its_time_is_the_scheduler_s_doing(real_redis:
     assert entry.detail == {"state": "timed_out", "reason": TIMED_OUT.reason, "unfinished": 3}
 
 
-def test_who_paused_a_run_is_reported_once_and_who_let_it_go_on(real_redis: Redis) -> None:
+def test_pausing_and_resuming_a_run_are_each_audited_once_with_their_actor(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.submit()
     forget(d)
@@ -94,7 +94,7 @@ def test_who_paused_a_run_is_reported_once_and_who_let_it_go_on(real_redis: Redi
     assert [entry.detail for entry in shown] == [{"by": "ann@host"}, {"by": "bob@host"}]
 
 
-def test_old_entries_make_room_for_new_ones(real_redis: Redis) -> None:
+def test_the_oldest_entries_are_removed_for_new_ones(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane()
     lanes = Lanes(real_redis, d.keys, Auditor("operator", "ann@host", keep=100))

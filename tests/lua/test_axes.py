@@ -57,7 +57,7 @@ def test_jobs_of_different_shape_are_held_by_different_axes(real_redis: Redis) -
     assert (len(grant.permits), grant.reason, grant.wait_ms) == (1, "output", 210)
 
 
-def test_what_comes_back_on_one_axis_leaves_the_other_alone(real_redis: Redis) -> None:
+def test_a_refund_on_one_axis_does_not_change_the_other(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     limits = {"input_tokens_per_minute": 6000, "output_tokens_per_minute": 6000}
     ref = d.queued_lane(jobs=5, tokens=Estimate(60, 50), **limits)
@@ -67,7 +67,7 @@ def test_what_comes_back_on_one_axis_leaves_the_other_alone(real_redis: Redis) -
     assert (int(state["input_level"]), int(state["output_level"])) == (20 * UNIT, 70 * UNIT)
 
 
-def test_a_refund_wakes_whoever_waits_for_its_axis(real_redis: Redis) -> None:
+def test_a_refund_wakes_lanes_that_wait_for_its_axis(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     limits = {"input_tokens_per_minute": 6000, "output_tokens_per_minute": 6000}
     ref = d.queued_lane(jobs=5, tokens=Estimate(60, 10), **limits)
@@ -80,7 +80,7 @@ def test_a_refund_wakes_whoever_waits_for_its_axis(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("where", ["requests", "tokens", "input", "output", "day"])
-def test_what_is_learned_lowers_what_was_stated_unless_that_is_exact(real_redis: Redis, where: str) -> None:
+def test_an_estimate_lowers_a_stated_rate_unless_that_is_exact(real_redis: Redis, where: str) -> None:
     d = Deployment(real_redis)
     names = {"requests": "requests_per_minute", "tokens": "tokens_per_minute", "day": "requests_per_day"}
     name = names.get(where, f"{where}_tokens_per_minute")
@@ -122,7 +122,7 @@ def test_a_lane_resumes_after_the_day_ends(real_redis: Redis) -> None:
     assert (len(d.take(ref)), d.lane_state()["day_until_ms"]) == (2, str(midnight + 4 * DAY_MS))
 
 
-def test_a_day_ends_when_the_provider_says_so_and_at_that_time_from_then_on(real_redis: Redis) -> None:
+def test_a_day_ends_when_the_provider_says_so_and_every_24_hours_after(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10, requests_per_day=2)
     d.take(ref)
@@ -144,7 +144,7 @@ def test_a_limit_a_day_counts_calls_from_before_it_was_configured(real_redis: Re
     assert (view.axes["day"].level, view.reason) == (0, "day")
 
 
-def test_a_job_that_comes_back_is_as_large_as_before(real_redis: Redis) -> None:
+def test_a_requeued_job_is_charged_as_much_as_before(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _jobs(d, [Estimate(7, 8)] * 3, kind=5)
     hot, text = d.keys.hot(ref, "sim:fast"), "{}:7:8:5"

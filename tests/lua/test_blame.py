@@ -43,7 +43,7 @@ def _next(d: Deployment, ref: RunRef) -> tuple[Attempt, int, int]:
     return attempt, claim.attempts, claim.unproven
 
 
-def test_a_failure_costs_nothing_while_the_lane_answers_nobody(real_redis: Redis) -> None:
+def test_a_failure_costs_no_attempt_while_no_call_is_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     for failures in range(4):
@@ -54,7 +54,7 @@ def test_a_failure_costs_nothing_while_the_lane_answers_nobody(real_redis: Redis
         d.advance(100)
 
 
-def test_an_answer_to_a_call_that_started_later_makes_it_the_jobs(real_redis: Redis) -> None:
+def test_an_answer_to_a_later_call_charges_a_failure_to_its_job(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
     failing, other = d.start(ref, 2)
@@ -78,7 +78,7 @@ def test_an_answer_to_a_call_that_started_before_proves_nothing(
     assert _next(d, ref)[1:] == (0, 1)
 
 
-def test_an_overload_costs_nothing_whoever_else_is_answered(real_redis: Redis) -> None:
+def test_an_overload_costs_no_attempt_even_if_others_are_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=5)
     failing, *others = d.start(ref, 5)
@@ -172,7 +172,7 @@ def test_an_outage_costs_a_job_no_attempt_once_it_is_over(real_redis: Redis) -> 
     assert _next(d, ref)[1:] == (1, 0)
 
 
-def test_a_failure_before_the_last_answer_of_a_lane_is_not_of_the_outage_that_follows(
+def test_a_failure_before_a_lanes_last_answer_is_no_part_of_the_outage_after_it(
     real_redis: Redis,
 ) -> None:
     d = Deployment(real_redis)
@@ -189,7 +189,7 @@ def test_a_failure_before_the_last_answer_of_a_lane_is_not_of_the_outage_that_fo
 
 
 @pytest.mark.parametrize("failures", [3, 4])
-def test_a_job_never_has_used_more_attempts_than_it_has(real_redis: Redis, failures: int) -> None:
+def test_a_job_never_uses_more_attempts_than_configured(real_redis: Redis, failures: int) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     _into_an_outage(d, ref, failures)

@@ -19,7 +19,7 @@ def _announced(*signals: str) -> st.SearchStrategy[list[Any]]:
 
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(announced=_announced("ok", "answered", "broken") | _announced("limited", "overloaded", "broken"))
-def test_retry_after_is_a_lower_bound_whoever_says_it(real_redis: Redis, announced: list[Any]) -> None:
+def test_any_retry_after_is_a_lower_bound(real_redis: Redis, announced: list[Any]) -> None:
     """A wait of a rejected call is one until the lane has answered: then a call tries (test_named_waits)."""
     d = Deployment(emptied(real_redis))
     ref = d.queued_lane(jobs=10)
@@ -59,7 +59,7 @@ def test_a_shorter_retry_after_does_not_shorten_a_longer_one(real_redis: Redis) 
     assert d.ask(ref).wait_ms == 9000
 
 
-def test_back_off_doubles_from_one_429_to_the_next_and_not_within_a_burst(real_redis: Redis) -> None:
+def test_back_off_doubles_once_for_all_429s_of_a_burst(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
     waits = []

@@ -120,9 +120,7 @@ def test_items_under_way_are_never_more_than_ahead(real_redis: Redis, ahead: int
     gap=st.floats(20, 400),
     waits=st.lists(st.integers(0, 300), min_size=1, max_size=40),
 )
-def test_no_more_starts_than_the_pace_and_its_slack_allow(
-    real_redis: Redis, gap: float, waits: list[int]
-) -> None:
+def test_starts_keep_to_the_pace_and_its_slack(real_redis: Redis, gap: float, waits: list[int]) -> None:
     real_redis.flushdb()
     d = Deployment(real_redis)
     ref = submitted(d, 200, {"task_gap_ms": gap})
@@ -143,7 +141,7 @@ def test_no_more_starts_than_the_pace_and_its_slack_allow(
     budget=st.integers(30, 400),
     uses=st.lists(st.tuples(st.integers(0, 40), st.integers(0, 20)), min_size=1, max_size=30),
 )
-def test_what_was_used_and_what_is_reserved_never_exceed_the_budget(
+def test_use_and_reservations_never_exceed_the_budget(
     real_redis: Redis, budget: int, uses: list[tuple[int, int]]
 ) -> None:
     real_redis.flushdb()
@@ -198,7 +196,7 @@ def test_the_deployments_cap_as_it_was_at_admission_holds_over_all_lanes(real_re
     assert len(ask(d, ref).permits) == 1
 
 
-def test_whoever_waits_for_a_bound_is_woken_when_an_attempt_ends(real_redis: Redis) -> None:
+def test_lanes_that_wait_for_a_bound_are_woken_when_an_attempt_ends(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = submitted(d, 5, {"max_concurrent": 1})
     (running,) = started(d, ref, ask(d, ref))
@@ -300,9 +298,7 @@ ENDS = (
         st.tuples(st.sampled_from(ENDS), st.integers(0, 20), st.integers(1, 3)), min_size=1, max_size=25
     )
 )
-def test_a_run_and_its_team_count_the_same_however_calls_end(
-    real_redis: Redis, ends: list[tuple[End, int, int]]
-) -> None:
+def test_a_run_and_its_team_count_the_same_use(real_redis: Redis, ends: list[tuple[End, int, int]]) -> None:
     real_redis.flushdb()
     d = Deployment(real_redis)
     ref = submitted(d, 200, {"budget_tokens": 10_000})

@@ -45,7 +45,7 @@ def _most(per_minute: float, span_ms: int, burst_seconds: float) -> Fraction:
     counts=st.lists(st.integers(1, 100), min_size=40, max_size=40),
 )
 @pytest.mark.slow
-def test_no_window_of_time_has_more_than_rate_and_burst(
+def test_no_period_has_more_starts_than_rate_and_burst(
     real_redis: Redis, rate: float, burst: float, steps: list[int | None], counts: list[int]
 ) -> None:
     d = Deployment(emptied(real_redis))
@@ -110,7 +110,7 @@ def test_the_time_reported_is_the_first_at_which_a_request_may_start(
         shown = d.ask(ref)
 
 
-def test_a_lane_never_used_starts_with_its_burst_less_what_is_kept_for_late_calls(real_redis: Redis) -> None:
+def test_an_unused_lane_starts_with_its_burst_less_the_reserve_for_late_calls(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, requests_per_minute=600, burst_seconds=1.266)
     assert len(d.ask(ref).permits) == 9
@@ -143,7 +143,7 @@ def test_a_new_limit_holds_from_the_next_permit(real_redis: Redis) -> None:
     gap=st.integers(1, 500),
     steps=st.lists(st.none() | st.integers(0, 700), min_size=1, max_size=30),
 )
-def test_starts_keep_their_least_distance(real_redis: Redis, gap: int, steps: list[int | None]) -> None:
+def test_starts_keep_their_minimum_gap(real_redis: Redis, gap: int, steps: list[int | None]) -> None:
     d = Deployment(emptied(real_redis))
     ref = d.queued_lane(jobs=40, min_gap_ms=gap)
     starts = []
@@ -190,7 +190,7 @@ def _attempts(ref: RunRef, jobs: list[tuple[int, int]]) -> list[Attempt]:
 
 @on_real_redis
 @given(rate=rates, burst=bursts, jobs=st.integers(1, 60))
-def test_permits_gather_within_what_the_bucket_holds_and_the_run_needs(
+def test_no_more_permits_accumulate_than_the_bucket_holds_and_the_run_needs(
     real_redis: Redis, rate: float, burst: float, jobs: int
 ) -> None:
     d = Deployment(emptied(real_redis))

@@ -126,7 +126,7 @@ ACTS = st.sampled_from(["start", "start", "start elsewhere", *ENDS, "cancel", "d
     acts=st.lists(ACTS, min_size=5, max_size=40),
 )
 @pytest.mark.slow
-def test_what_is_used_and_reserved_never_exceeds_a_budget_and_nothing_is_lost(
+def test_use_and_reservations_never_exceed_a_budget_and_none_is_lost(
     real_redis: Redis, tokens: int, requests: int, month: int, acts: list[str]
 ) -> None:
     real_redis.flushdb()
@@ -161,7 +161,7 @@ def test_what_is_used_and_reserved_never_exceeds_a_budget_and_nothing_is_lost(
 
 @settings(max_examples=80, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(days=st.integers(0, 200_000), per=st.sampled_from(["day", "month"]), ms=st.integers(0, 86_399_999))
-def test_periods_are_the_calendars_in_utc(real_redis: Redis, days: int, per: Per, ms: int) -> None:
+def test_periods_are_calendar_periods_in_utc(real_redis: Redis, days: int, per: Per, ms: int) -> None:
     real_redis.flushdb()
     d = Deployment(real_redis)
     midnight = period_of("day", d.now_ms).end_ms
@@ -216,7 +216,7 @@ def test_an_unused_reservation_is_refunded_and_wakes_waiting_lanes(real_redis: R
     assert len(d.take(other, lane=SLOW)) == 1
 
 
-def test_a_budget_of_one_lane_leaves_the_others_alone(real_redis: Redis) -> None:
+def test_a_budget_of_one_lane_does_not_affect_the_others(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, other = queued(d), queued(d, "r2", SLOW)
     budgets(d).set("search", "day", {"requests": 2}, lane=FAST)
@@ -252,7 +252,7 @@ def test_money_is_reserved_and_counted_by_the_prices_of_the_run(real_redis: Redi
     assert used(d, "usd", "month") == pytest.approx(0.00044 + 0.00006)
 
 
-def test_a_lanes_surcharge_on_output_is_not_the_budgets(real_redis: Redis) -> None:
+def test_a_lanes_output_factor_does_not_count_for_budgets(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane(FAST, tokens_per_minute=10**6, output_factor=5)
     ref = d.submit()
@@ -301,7 +301,7 @@ def test_a_number_set_while_running_stays_until_the_configuration_says_something
     assert standing(d) == {}
 
 
-def test_use_before_the_last_period_is_forgotten(real_redis: Redis) -> None:
+def test_use_from_earlier_periods_is_deleted(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     budgets(d).set("search", "day", {"requests": 1})
@@ -312,7 +312,7 @@ def test_use_before_the_last_period_is_forgotten(real_redis: Redis) -> None:
     assert len(fields) == 2 * 3, "two days, each in three units"
 
 
-def test_a_team_without_a_budget_has_no_hash_and_its_leases_say_nothing_of_one(real_redis: Redis) -> None:
+def test_a_team_without_a_budget_has_no_hash_and_no_fields_in_its_leases(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     (attempt, *_) = d.take(queued(d))
     assert not real_redis.exists(d.keys.budget("search"))
@@ -320,6 +320,6 @@ def test_a_team_without_a_budget_has_no_hash_and_its_leases_say_nothing_of_one(r
 
 
 @pytest.mark.parametrize("limits", [{"tokens": 0}, {"usd": -1}, {"usd": float("nan")}, {"calls": 3}])
-def test_a_budget_that_makes_no_sense_is_refused(real_redis: Redis, limits: dict[str, float]) -> None:
+def test_an_invalid_budget_is_refused(real_redis: Redis, limits: dict[str, float]) -> None:
     with pytest.raises(ConfigurationError):
         budgets(Deployment(real_redis)).set("search", "day", limits)

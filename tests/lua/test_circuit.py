@@ -96,7 +96,7 @@ def test_it_opens_exactly_when_five_of_them_started_apart(real_redis: Redis, gap
 
 
 @pytest.mark.parametrize("signal", ["ok", "answered"])
-def test_an_answer_in_between_starts_the_count_again(real_redis: Redis, signal: Signal) -> None:
+def test_an_answer_resets_the_count_of_failures(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     attempts = _apart(d, d.queued_lane(), 2 * FAILURES - 1)
     for number, attempt in enumerate(attempts):
@@ -113,7 +113,7 @@ def test_every_form_of_failure_opens_it(real_redis: Redis, signal: Signal) -> No
 
 
 @pytest.mark.parametrize("signal", ["limited", "none", "ok", "answered"])
-def test_what_is_no_failure_of_the_lane_never_opens_it(real_redis: Redis, signal: Signal) -> None:
+def test_results_that_are_no_lane_failures_never_open_it(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     for attempt in _apart(d, d.queued_lane(jobs=30), 3 * FAILURES):
         d.defer(attempt, signal=signal)
@@ -141,7 +141,7 @@ def test_exactly_one_probe_goes_out_however_many_ask(real_redis: Redis) -> None:
     assert {(grant.reason, grant.at_ms) for grant in asked} == {("probing", 0)}
 
 
-def test_one_question_with_many_offers_sends_one_probe(real_redis: Redis) -> None:
+def test_one_request_for_many_runs_sends_one_probe(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
     d.advance(OPEN_MS)
@@ -168,7 +168,7 @@ def test_an_answer_closes_it_with_empty_buckets(real_redis: Redis, signal: Signa
 
 
 @pytest.mark.parametrize("stated", [600, None])
-def test_a_circuit_that_closes_lets_a_ramp_of_calls_go_and_then_all(
+def test_a_closed_circuit_starts_a_ramp_of_calls_and_then_all(
     real_redis: Redis, stated: float | None
 ) -> None:
     d = Deployment(real_redis)
@@ -297,7 +297,7 @@ def test_a_failure_while_others_are_answered_raises_no_doubt(real_redis: Redis) 
     assert len(d.take(ref, 10)) == 10
 
 
-def test_calls_into_an_outage_are_few_however_many_may_start(real_redis: Redis) -> None:
+def test_few_calls_go_into_an_outage_however_high_the_limits(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000)
     pending, calls = d.start(ref, 100), 0
@@ -328,7 +328,7 @@ def _timed_out(d: Deployment, ref: RunRef, usual_ms: int | None, deadline_ms: in
 
 
 @pytest.mark.parametrize(("deadline_ms", "usual_ms"), [(1, None), (29_999, None), (3999, 1000)])
-def test_a_deadline_that_is_too_short_for_an_answer_says_nothing_of_the_lane(
+def test_a_deadline_too_short_for_any_answer_is_no_lane_failure(
     real_redis: Redis, deadline_ms: int, usual_ms: int | None
 ) -> None:
     d = Deployment(real_redis)
@@ -348,7 +348,7 @@ def test_a_deadline_that_an_answer_would_have_met_opens_it(
 
 
 @pytest.mark.parametrize("claimed", [True, False])
-def test_a_lost_probe_lets_exactly_one_more_go(real_redis: Redis, claimed: bool) -> None:
+def test_a_lost_probe_is_followed_by_exactly_one(real_redis: Redis, claimed: bool) -> None:
     d = Deployment(real_redis)
     ref = _opened(d)
     d.advance(OPEN_MS)
@@ -387,7 +387,7 @@ def test_a_probe_that_is_cancelled_or_requeued_lets_another_start(real_redis: Re
     _probe(d, other)
 
 
-def test_failures_of_before_it_opened_neither_prolong_nor_reopen_it(real_redis: Redis) -> None:
+def test_failures_of_calls_started_before_it_opened_neither_prolong_nor_reopen_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
     first, *rest = (_apart(d, ref, FAILURES, 1000) for _ in range(4))

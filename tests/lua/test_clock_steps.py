@@ -63,7 +63,7 @@ def test_a_lane_goes_on_when_the_clock_steps_back(
     assert after.sent >= 0.8 * before.sent  # until the next bid time stands still
 
 
-def test_a_configured_limit_holds_while_the_clock_steps_to_and_fro(real_redis: Redis) -> None:
+def test_a_configured_limit_holds_while_the_clock_steps_back_and_forth(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=4000, requests_per_minute=600, burst_seconds=1.0)
     sent = flow(d, ref, 5).sent
@@ -97,7 +97,9 @@ def test_a_failover_to_a_server_whose_clock_is_behind_delays_nothing(real_redis:
     assert after.sent >= 240
 
 
-def test_time_stands_still_until_the_next_bid_and_nothing_comes_late(real_redis: Redis) -> None:
+def test_after_a_step_back_time_stands_still_until_the_leader_bids_and_no_event_is_late(
+    real_redis: Redis,
+) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=4000, requests_per_minute=600)
     flow(d, ref, 5)
@@ -110,7 +112,7 @@ def test_time_stands_still_until_the_next_bid_and_nothing_comes_late(real_redis:
     assert flow(d, ref, 5).sent >= 45
 
 
-def test_a_lease_lapses_when_it_would_have(real_redis: Redis) -> None:
+def test_a_lease_lapses_as_if_the_clock_had_not_stepped(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=3)
     [attempt, beaten, later] = d.take(ref, 3)
@@ -133,7 +135,7 @@ def test_a_lease_lapses_when_it_would_have(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("signal", ["limited", "server_error"])
-def test_what_shuts_a_lane_ends_when_it_would_have(real_redis: Redis, signal: str) -> None:
+def test_blocks_and_pauses_end_as_if_the_clock_had_not_stepped(real_redis: Redis, signal: str) -> None:
     waits = []
     for back_ms in (0, -HOUR_MS):
         d = Deployment(emptied(real_redis))
@@ -150,7 +152,7 @@ def test_what_shuts_a_lane_ends_when_it_would_have(real_redis: Redis, signal: st
     assert waits[0] == waits[1] > 0
 
 
-def test_a_delayed_job_is_due_when_it_would_have_been(real_redis: Redis) -> None:
+def test_a_delayed_job_is_due_as_if_the_clock_had_not_stepped(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     [attempt] = d.start(d.queued_lane(jobs=1))
     d.defer(attempt, delay_ms=5000)
@@ -175,7 +177,7 @@ def test_a_standby_leads_one_lease_after_the_leader_died_at_the_step(real_redis:
     assert epochs == [0, 0, 0, 0, d.epoch + 1]
 
 
-def test_a_budgets_day_is_the_clocks_own(real_redis: Redis) -> None:
+def test_a_budgets_day_follows_the_stepped_clock(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, budgets = d.queued_lane(jobs=9), Budgets(d.redis, d.keys)
     budgets.set("search", "day", {"requests": 2})
@@ -227,7 +229,7 @@ def test_time_never_goes_back_and_every_reader_sees_the_same(
         seen = grant.now_ms
 
 
-def test_time_that_is_ahead_becomes_the_clocks_again(real_redis: Redis) -> None:
+def test_stored_time_that_is_ahead_returns_to_the_clock(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.step(-10_000)
     d.bid()

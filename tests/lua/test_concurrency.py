@@ -50,7 +50,7 @@ def test_refusals_at_the_same_number_in_flight_become_a_window(
     seed=st.integers(0, 100),
 )
 @pytest.mark.slow(seconds=15)
-def test_under_a_limit_of_rate_no_window_stays(
+def test_a_rate_limit_leaves_no_window(
     real_redis: Redis, rate: int, windowed: bool, mean_ms: int, shape: str, seed: int
 ) -> None:
     d = Deployment(emptied(real_redis))
@@ -162,7 +162,7 @@ def test_a_window_that_latency_has_narrowed_in_vain_is_wide_again_within_seconds
 
 
 @pytest.mark.slow
-def test_an_innocent_slowdown_is_forgotten_and_costs_little(real_redis: Redis) -> None:
+def test_a_slowdown_without_queueing_is_forgotten_and_costs_little(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     rng, began_ms = random.Random(3), d.now_ms
     ref = d.queued_lane(jobs=6000, requests_per_minute=600)
@@ -215,7 +215,7 @@ def _answered(d: Deployment, ref: RunRef, count: int, before_claim_ms: int = 0, 
             d.finish(attempt, used=10)
 
 
-def test_a_broker_that_was_away_does_not_look_like_queueing(real_redis: Redis) -> None:
+def test_a_broker_failure_does_not_look_like_queueing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, requests_per_minute=0, max_concurrency=32)
     _answered(d, ref, 320)
@@ -223,7 +223,7 @@ def test_a_broker_that_was_away_does_not_look_like_queueing(real_redis: Redis) -
     assert float(d.lane_state().get("window") or 0) == 0
 
 
-def test_a_redis_that_was_away_does_not_look_like_queueing(real_redis: Redis) -> None:
+def test_a_redis_failure_does_not_look_like_queueing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, requests_per_minute=0, max_concurrency=32)
     _answered(d, ref, 320)
@@ -280,7 +280,7 @@ def test_concurrency_is_detected_where_the_rate_is_never_limited(real_redis: Red
     assert world.admitted(last) >= 0.8 * 15 * 10
 
 
-def test_the_workers_measurement_counts_not_the_time_between_scripts(real_redis: Redis) -> None:
+def test_latency_is_measured_by_the_worker_and_not_between_scripts(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, requests_per_minute=0, max_concurrency=32)
     flying = d.start(ref, 20)

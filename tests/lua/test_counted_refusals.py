@@ -60,7 +60,7 @@ class CountedWindow:
     ],
 )
 @pytest.mark.slow
-def test_a_limit_that_counts_what_it_refuses_is_left_alone_until_it_admits(
+def test_a_limit_that_counts_refused_calls_gets_none_until_it_admits(
     real_redis: Redis, limit: CountedBucket | CountedWindow, per_minute: int
 ) -> None:
     d = Deployment(real_redis)

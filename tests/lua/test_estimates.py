@@ -45,7 +45,7 @@ def test_the_estimate_becomes_the_rate_of_a_bucket_within_one_call(
 
 @pytest.mark.parametrize("rate", [12, 60])
 @pytest.mark.slow
-def test_a_bucket_that_saves_nothing_is_used_to_nine_tenths(real_redis: Redis, rate: float) -> None:
+def test_a_bucket_without_burst_is_used_to_nine_tenths(real_redis: Redis, rate: float) -> None:
     world = _world(real_redis, Bucket(rate, 1), 1000)
     world.run(5 * MINUTE_MS)
     last = world.d.now_ms
@@ -69,7 +69,7 @@ def test_the_estimate_is_what_a_window_holds_exactly_once_two_boundaries_agree(
 
 
 @pytest.mark.slow
-def test_the_boundary_of_a_window_is_waited_for_and_not_probed(real_redis: Redis) -> None:
+def test_a_lane_waits_for_a_windows_boundary_without_probing(real_redis: Redis) -> None:
     world = _world(real_redis, Window(120, 17_000), 1000)
     world.run(
         10 * MINUTE_MS,
@@ -124,7 +124,7 @@ def test_a_limit_of_tokens_that_429s_name_is_measured_although_nothing_else_ever
     seed=st.integers(0, 1000),
 )
 @pytest.mark.slow(seconds=30)
-def test_whatever_the_pace_a_bucket_is_neither_starved_nor_hammered(
+def test_a_bucket_of_any_rate_is_used_with_few_rejections(
     real_redis: Redis, rate: int, depth: int, mean_ms: int, seed: int
 ) -> None:
     world = _world(real_redis, Bucket(rate, depth), mean_ms, seed)
@@ -139,7 +139,7 @@ def test_whatever_the_pace_a_bucket_is_neither_starved_nor_hammered(
     ("share", "stated", "seed"), [(0.02, None, 3), (0.02, 1200, 5), (0.1, None, 11), (0.1, 1200, 3)]
 )
 @pytest.mark.slow(seconds=12)
-def test_refusals_at_random_do_not_bring_a_lane_to_a_stand(
+def test_random_refusals_do_not_stop_a_lane(
     real_redis: Redis, share: float, stated: float | None, seed: int
 ) -> None:
     class AtRandom:

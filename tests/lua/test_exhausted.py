@@ -35,7 +35,7 @@ def test_the_axis_with_less_left_than_the_call_takes_is_blamed(real_redis: Redis
     assert state["input_level"] == "0" != state["output_level"]
 
 
-def test_what_the_provider_names_counts_more_than_what_it_shows(real_redis: Redis) -> None:
+def test_an_axis_named_by_the_provider_takes_precedence_over_its_levels(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10, tokens=Estimate(247, 226), requests_per_minute=None)
     (attempt,) = d.start(ref, 1)
@@ -80,7 +80,7 @@ def test_a_429_before_a_lane_has_reached_its_first_report_keeps_the_reported_rat
     assert taken >= 0.9 * 200
 
 
-def test_what_429s_taught_of_a_reported_limit_moves_with_it(real_redis: Redis) -> None:
+def test_corrections_by_429s_scale_with_their_reported_limit(real_redis: Redis) -> None:
     """Others take half of the limit; then it doubles, and later falls to a tenth."""
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=1000)
@@ -105,7 +105,7 @@ def test_what_429s_taught_of_a_reported_limit_moves_with_it(real_redis: Redis) -
         d.advance(60_000)
 
 
-def test_a_report_in_another_unit_leaves_what_429s_taught_as_it_is(real_redis: Redis) -> None:
+def test_a_report_in_another_unit_does_not_change_corrections_by_429s(real_redis: Redis) -> None:
     """A limit of 50 a minute is reported sixtyfold. It rises to 70, and is reported as it is from then on."""
     d = Deployment(real_redis)
     bucket, unit = Bucket(50), 60

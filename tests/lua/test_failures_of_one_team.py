@@ -110,7 +110,7 @@ def test_the_next_probe_is_another_teams_if_one_waits(real_redis: Redis) -> None
     assert [attempt.team for attempt in ask(d, [flood, victim])[1]] == ["victim"]
 
 
-def test_the_team_alone_gets_its_probe_in_time(real_redis: Redis) -> None:
+def test_without_other_teams_the_failing_team_gets_its_probe_in_time(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     (flood,) = runs_of(d, "flood")
     fail(d, flood)
@@ -128,7 +128,7 @@ def test_a_run_that_may_not_start_yet_leaves_the_circuit_as_it_is(real_redis: Re
     assert grant.at_ms > d.now_ms
 
 
-def test_a_doubt_that_one_team_raised_delays_that_team_alone(real_redis: Redis) -> None:
+def test_a_doubt_that_one_team_raised_delays_only_that_team(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = runs_of(d, "flood", "victim")
     (first,) = ask(d, [flood])[1]
@@ -159,7 +159,7 @@ def test_a_lane_that_answers_another_team_needs_neither_ramp_nor_empty_buckets(r
 
 
 @pytest.mark.parametrize("names", [("flood", "victim"), ("007", "1e3"), ("0x10", "inf")])
-def test_the_team_goes_on_with_one_call_at_a_time_and_one_for_each_answer_to_others(
+def test_the_failing_team_makes_one_call_at_a_time_and_one_for_each_answer_to_others(
     real_redis: Redis, names: tuple[str, str]
 ) -> None:
     d = Deployment(real_redis)
@@ -179,7 +179,7 @@ def test_the_team_goes_on_with_one_call_at_a_time_and_one_for_each_answer_to_oth
     assert len(ask(d, [flood], most=5)[1]) == 1
 
 
-def test_failures_of_a_team_that_is_shut_out_are_its_jobs_own(real_redis: Redis) -> None:
+def test_failures_of_a_shut_out_team_cost_its_jobs_attempts(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = _acquitted(d, jobs=8)
     seen = []
@@ -197,7 +197,7 @@ def test_failures_of_a_team_that_is_shut_out_are_its_jobs_own(real_redis: Redis)
     assert seen, "they use up attempts"
 
 
-def test_an_answer_lets_the_team_in_again(real_redis: Redis) -> None:
+def test_an_answer_to_the_shut_out_team_readmits_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, _ = _acquitted(d)
     (first,) = ask(d, [flood])[1]
@@ -237,7 +237,7 @@ def test_a_probe_of_the_team_that_hangs_keeps_no_other_team_waiting(real_redis: 
     assert circuit(d) == "closed"
 
 
-def test_another_teams_trial_waits_for_what_the_provider_asked(real_redis: Redis) -> None:
+def test_another_teams_trial_waits_out_retry_after(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = runs_of(d, "flood", "victim")
     fail(d, flood, count=4)
@@ -272,7 +272,7 @@ def test_a_block_by_overloads_of_one_team_does_not_hold_another(real_redis: Redi
     assert len(ask(d, [flood, victim], most=5)[1]) == 10, "the lane is not overloaded"
 
 
-def test_what_the_provider_asked_for_in_an_overload_holds_all(real_redis: Redis) -> None:
+def test_retry_after_of_an_overload_delays_every_team(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = runs_of(d, "flood", "victim")
     (attempt,) = ask(d, [flood])[1]
@@ -302,7 +302,7 @@ def test_a_resumed_lane_shuts_nobody_out(real_redis: Redis) -> None:
     assert len(ask(d, [flood], most=50)[1]) == 50
 
 
-def test_a_resumed_lane_forgets_what_the_provider_asked(real_redis: Redis) -> None:
+def test_a_resumed_lane_forgets_retry_after(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = runs_of(d, "flood", "victim")
     (attempt,) = ask(d, [flood])[1]
@@ -375,14 +375,14 @@ def _guests_that_end_in_429s(d: Deployment, refs: list[RunRef]) -> None:
     d.advance(60_000)
 
 
-def test_a_team_whose_calls_show_nothing_in_a_doubt_may_try_again(real_redis: Redis) -> None:
+def test_in_a_doubt_a_team_may_try_again_after_inconclusive_calls(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     refs = runs_of(d, "flood", "victim")
     _guests_that_end_in_429s(d, refs)
     assert ask(d, [refs[1]])[1], "nothing is in flight, so nobody would wake the lane"
 
 
-def test_the_team_whose_calls_fail_has_its_turn_in_a_doubt_once_others_had_theirs(real_redis: Redis) -> None:
+def test_in_a_doubt_the_failing_team_calls_again_once_others_have(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     refs = flood, victim = runs_of(d, "flood", "victim")
     fail(d, flood, count=2)

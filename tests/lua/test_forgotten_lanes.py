@@ -40,7 +40,7 @@ def test_a_lane_without_use_leaves_nothing(real_redis: Redis) -> None:
     assert not real_redis.hexists(d.keys.configured, LANE)
 
 
-def test_a_forgotten_lane_is_new_again(real_redis: Redis) -> None:
+def test_a_forgotten_lane_starts_as_a_new_one(real_redis: Redis) -> None:
     d = used(real_redis)
     d.advance(HOUR_MS)
     forget(d)
@@ -63,7 +63,7 @@ def test_a_lane_with_a_call_in_flight_stays(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("act", ["pause", "limit", "unlimit", "block", "day"])
-def test_what_an_operator_or_a_provider_said_is_not_forgotten(real_redis: Redis, act: str) -> None:
+def test_a_lane_with_an_operators_or_providers_limits_is_kept(real_redis: Redis, act: str) -> None:
     d = used(real_redis)
     d.advance(HOUR_MS)
     match act:

@@ -185,7 +185,7 @@ def test_a_prelude_changes_none_of_its_own_variables(name: str) -> None:
         assert not changed, f"{word}: {changed}"
 
 
-def test_functions_of_other_versions_go_and_those_of_others_stay(bare: Redis) -> None:
+def test_other_versions_functions_are_deleted_and_foreign_ones_kept(bare: Redis) -> None:
     bare.function_load(FOREIGN)
     bare.function_load(OLDER)
     keep_functions(bare)
@@ -325,7 +325,7 @@ def test_a_worker_that_may_not_load_functions_asks_for_them_once(bare: Redis) ->
         ("Function not found", False),
     ],
 )
-def test_only_what_has_not_run_is_run_again(error: object, *, missing: bool) -> None:
+def test_only_scripts_that_have_not_run_are_repeated(error: object, *, missing: bool) -> None:
     assert is_missing(error) == missing
 
 

@@ -117,7 +117,7 @@ def test_a_day_whose_limit_alone_is_named_is_tried_again_and_not_counted(real_re
     assert len(d.take(ref)) > 1
 
 
-def test_an_operator_lifts_the_hold_of_a_day(real_redis: Redis) -> None:
+def test_an_operator_can_end_a_days_hold(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=50, requests_per_minute=600)
     first, late = d.start(ref, 2)

@@ -96,7 +96,7 @@ def _check_numbers(d: Deployment) -> None:
 @thorough
 @given(stated=limits, course=steps(feedback))
 @pytest.mark.slow
-def test_no_number_is_lost_and_no_script_fails_whatever_is_reported(
+def test_any_report_keeps_all_numbers_finite_and_fails_no_script(
     real_redis: Redis, stated: dict[str, Any], course: list[Any]
 ) -> None:
     d = Deployment(emptied(real_redis))

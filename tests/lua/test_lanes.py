@@ -12,7 +12,7 @@ from tests.support.contents import read_contents
 from tests.support.deployment import Deployment
 
 
-def test_limits_are_read_back_as_they_were_said(real_redis: Redis) -> None:
+def test_limits_are_read_back_as_they_were_set(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     limits = LaneLimits(
         requests_per_minute=0.5,
@@ -34,7 +34,7 @@ def test_limits_are_read_back_as_they_were_said(real_redis: Redis) -> None:
     assert d.lanes.names() == ["sim:fast"]
 
 
-def test_a_limit_that_is_taken_away_is_gone_and_the_others_stay(real_redis: Redis) -> None:
+def test_removing_a_limit_keeps_the_others(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane(requests_per_minute=60, max_concurrency=3, burst_seconds=2)
     d.dirty()
@@ -60,7 +60,7 @@ def test_a_limit_that_is_taken_away_is_gone_and_the_others_stay(real_redis: Redi
         {"min_gap_ms": 10**22},
     ],
 )
-def test_a_limit_that_makes_no_sense_is_not_written(real_redis: Redis, wrong: dict[str, float | str]) -> None:
+def test_an_invalid_limit_is_not_written(real_redis: Redis, wrong: dict[str, float | str]) -> None:
     d = Deployment(real_redis)
     d.lane(requests_per_minute=60)
     before = read_contents(real_redis)
@@ -90,7 +90,7 @@ def test_a_new_lane_is_announced_to_the_workers(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("verb", ["pause", "resume", "view"])
-def test_an_unknown_lane_is_named_and_left_alone(real_redis: Redis, verb: str) -> None:
+def test_an_unknown_lane_is_named_and_not_created(real_redis: Redis, verb: str) -> None:
     d = Deployment(real_redis)
     d.lane("sim:fast")
     before = read_contents(real_redis)
@@ -112,7 +112,7 @@ def test_a_view_counts_what_has_happened(real_redis: Redis) -> None:
     assert (view.circuit, view.parked, view.paused, view.learned_per_minute) == ("closed", None, False, None)
 
 
-def test_an_offer_may_come_in_turns_and_none_gets_more_than_its_count(real_redis: Redis) -> None:
+def test_a_run_may_be_offered_in_parts_and_gets_no_more_than_each_asks_for(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     first, second = d.queued_lane(jobs=5, run="r1"), d.queued_lane(jobs=5, run="r2")
     grant = d.ask([Offer(first, 2), Offer(second, 1), Offer(first, 1), Offer(second, 9)])
@@ -120,7 +120,7 @@ def test_an_offer_may_come_in_turns_and_none_gets_more_than_its_count(real_redis
     assert list(grant.queued) == [2, 0, 2, 0]
 
 
-def test_whoever_waits_for_a_slot_is_woken_by_any_lane(real_redis: Redis) -> None:
+def test_a_lane_that_waits_for_a_slot_is_woken_by_any_lane(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, other = d.queued_lane(), d.queued_lane(lane="sim:other", run="r2")
     busy = d.start(ref)[0]
@@ -130,7 +130,7 @@ def test_whoever_waits_for_a_slot_is_woken_by_any_lane(real_redis: Redis) -> Non
     assert "sim:other" in d.dirty()
 
 
-def test_whoever_waits_for_a_slot_is_woken_when_a_run_is_cancelled(real_redis: Redis) -> None:
+def test_a_lane_that_waits_for_a_slot_is_woken_when_a_run_is_cancelled(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, other = d.queued_lane(), d.queued_lane(lane="sim:other", run="r2")
     d.start(ref)
@@ -141,7 +141,7 @@ def test_whoever_waits_for_a_slot_is_woken_when_a_run_is_cancelled(real_redis: R
     assert len(d.ask(other, lane="sim:other", max_in_flight=1).permits) == 1
 
 
-def test_whoever_waits_for_the_window_is_woken_by_its_own_lane(real_redis: Redis) -> None:
+def test_a_lane_that_waits_for_its_window_is_woken_by_its_own_calls(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(max_concurrency=1)
     busy = d.start(ref)[0]

@@ -64,7 +64,7 @@ def test_the_lane_says_how_many_calls_deadlines_have_ended(redis: Redis) -> None
     assert (finding.grade, words in finding.detail) == (Grade.WARN, True)
 
 
-def test_why_names_them_where_nothing_waits(redis: Redis) -> None:
+def test_why_reports_calls_ended_by_deadlines_although_nothing_waits(redis: Redis) -> None:
     d, _, late = crowd(redis, jobs=10)
     call = d.attempts.defer(
         late[0],

@@ -32,7 +32,7 @@ def test_a_standby_waits_until_the_lease_has_lapsed(real_redis: Redis) -> None:
     assert bid["b"].acquire(clock.now_ms()).epoch == 2
 
 
-def test_renewing_keeps_the_epoch_and_coming_back_late_starts_another(real_redis: Redis) -> None:
+def test_renewing_keeps_the_epoch_and_a_late_renewal_starts_another(real_redis: Redis) -> None:
     clock, bid = _bidders(real_redis)
     epochs = []
     for seconds in (1, 2.9, 2.9, 3, 10):
@@ -41,7 +41,7 @@ def test_renewing_keeps_the_epoch_and_coming_back_late_starts_another(real_redis
     assert epochs == [1, 1, 1, 1, 2]
 
 
-def test_whoever_resigns_lets_a_standby_in_at_once_and_nobody_else_can_resign(real_redis: Redis) -> None:
+def test_a_resigning_leader_is_replaced_at_once_and_only_the_leader_can_resign(real_redis: Redis) -> None:
     clock, bid = _bidders(real_redis)
     bid["a"].acquire(clock.now_ms())
     assert not bid["b"].resign()
@@ -51,7 +51,7 @@ def test_whoever_resigns_lets_a_standby_in_at_once_and_nobody_else_can_resign(re
     assert not bid["a"].resign()
 
 
-def test_a_leader_whose_lease_has_lapsed_is_refused_though_nobody_has_followed(real_redis: Redis) -> None:
+def test_a_leader_whose_lease_has_lapsed_is_refused_although_no_other_leads(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane()
     d.elect("scheduler-1", lease_ms=LEASE_MS)

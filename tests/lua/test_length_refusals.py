@@ -50,7 +50,7 @@ def test_two_refusals_change_no_rate_and_a_third_one_does(real_redis: Redis) -> 
     assert float(refused(d, ref)) < PER_MINUTE
 
 
-def test_answers_earn_the_next_excuse(real_redis: Redis) -> None:
+def test_after_25_answers_a_refusal_is_excused_again(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     for _ in range(4):
@@ -61,7 +61,7 @@ def test_answers_earn_the_next_excuse(real_redis: Redis) -> None:
 @pytest.mark.parametrize(
     "limits", [{"charge": "reserved"}, {"tokens_per_minute": None, "requests_per_minute": 60}]
 )
-def test_a_refusal_is_no_matter_of_length_where_lengths_are_known_or_no_limit_is_stated(
+def test_no_refusal_is_excused_if_lengths_are_known_or_no_limit_is_stated(
     real_redis: Redis, limits: dict[str, float | str]
 ) -> None:
     d = Deployment(real_redis)

@@ -80,7 +80,7 @@ def test_a_new_run_starts_from_what_the_lane_has_seen(real_redis: Redis) -> None
     assert _charged(d, first).output > 80
 
 
-def test_only_a_handful_of_calls_starts_on_a_guess(real_redis: Redis) -> None:
+def test_only_a_few_calls_start_before_a_length_is_known(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     lane = d.lane("sim:fast", tokens_per_minute=1_000_000, burst_seconds=60)
     ref = d.submit(rows=100)
@@ -108,7 +108,7 @@ def test_the_input_is_learned_and_may_exceed_its_estimate(real_redis: Redis, use
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(sizes=st.lists(st.integers(0, 100), min_size=1, max_size=60))
-def test_what_is_learned_is_the_mean_of_the_answers(real_redis: Redis, sizes: list[int]) -> None:
+def test_the_expected_length_is_the_mean_of_the_answers(real_redis: Redis, sizes: list[int]) -> None:
     d = Deployment(emptied(real_redis))
     ref = _run(d, "r1", kinds=[0])
     for size in sizes:
@@ -117,7 +117,7 @@ def test_what_is_learned_is_the_mean_of_the_answers(real_redis: Redis, sizes: li
     assert (count, mean) == (len(sizes), pytest.approx(sum(sizes) / len(sizes), abs=0.01))
 
 
-def test_what_is_read_from_a_free_cache_is_not_learned_as_input(real_redis: Redis) -> None:
+def test_tokens_from_a_free_cache_do_not_count_as_expected_input(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _run(d, "r1", kinds=[0])
     d.finish(d.start(ref)[0], used=Usage(150, 100, cached_tokens=80))
@@ -128,7 +128,7 @@ def test_what_is_read_from_a_free_cache_is_not_learned_as_input(real_redis: Redi
 
 
 @pytest.mark.parametrize(("used", "taken"), [(Usage(60, 10), 60 + 500), (Usage(60, 120), 60 + 600)])
-def test_where_reservations_are_charged_nothing_is_learned_and_no_output_comes_back(
+def test_where_reservations_are_charged_no_length_is_learned_and_no_output_refunded(
     real_redis: Redis, used: Usage, taken: int
 ) -> None:
     d = Deployment(real_redis)
@@ -139,7 +139,7 @@ def test_where_reservations_are_charged_nothing_is_learned_and_no_output_comes_b
     assert _learned(d, ref, 0)[0] == 0
 
 
-def test_what_was_never_sent_comes_back_whole_where_reservations_are_charged(real_redis: Redis) -> None:
+def test_where_reservations_are_charged_unsent_calls_are_refunded_in_full(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _run(d, "r1", kinds=[0], charge="reserved")
     attempt = d.take(ref, 1)[0]
@@ -149,7 +149,7 @@ def test_what_was_never_sent_comes_back_whole_where_reservations_are_charged(rea
     assert int(d.lane_state()["tokens_level"]) == PLENTY * 1000 * 900 > before
 
 
-def test_a_share_that_falls_wakes_whoever_waits_for_tokens(real_redis: Redis) -> None:
+def test_a_falling_expected_length_wakes_lanes_that_wait_for_tokens(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _run(d, "r1", kinds=[0], tokens_per_minute=12_000)
     first = d.start(ref)[0]

@@ -84,7 +84,7 @@ def test_little_growth_before_the_next_one_makes_the_exponent_gentler(real_redis
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(burst=st.integers(12, 45), passed=st.integers(0, 8))
-def test_what_went_through_of_a_burst_bounds_the_rate_within_ten_seconds(
+def test_the_admitted_part_of_a_burst_bounds_the_rate_within_ten_seconds(
     real_redis: Redis, burst: int, passed: int
 ) -> None:
     real_redis.flushdb()
@@ -106,7 +106,7 @@ def test_what_went_through_of_a_burst_bounds_the_rate_within_ten_seconds(
 
 
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 0}, {"requests_per_minute": 6000, "exact": True}])
-def test_a_rate_that_is_its_operators_alone_waits_as_it_is_told(
+def test_a_rate_set_only_by_its_operator_waits_out_retry_after(
     real_redis: Redis, limits: dict[str, Any]
 ) -> None:
     d = Deployment(real_redis)
@@ -118,7 +118,7 @@ def test_a_rate_that_is_its_operators_alone_waits_as_it_is_told(
 
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(acts=st.lists(st.tuples(st.booleans(), st.integers(10, 3000)), min_size=1, max_size=40))
-def test_whatever_is_rejected_when_the_rate_stays_within_its_bounds(
+def test_rejections_at_any_time_keep_the_rate_within_its_bounds(
     real_redis: Redis, acts: list[tuple[bool, int]]
 ) -> None:
     real_redis.flushdb()

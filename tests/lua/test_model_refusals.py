@@ -148,7 +148,7 @@ def test_four_equal_refusals_hold_nothing_and_the_fifth_does(real_redis: Redis) 
     assert [(each.lane, each.words) for each in rejections_in(d.state(ref))] == [(LANE, GONE)]
 
 
-def test_one_success_is_enough_for_ever(real_redis: Redis) -> None:
+def test_after_one_success_a_model_is_never_held(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d, [0] * 20)
     refuse(d, ref, 4)
@@ -157,7 +157,7 @@ def test_one_success_is_enough_for_ever(real_redis: Redis) -> None:
     assert held(d, ref) == set()
 
 
-def test_jobs_of_another_model_pass_those_that_are_held(real_redis: Redis) -> None:
+def test_jobs_of_another_model_start_before_held_ones(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d, [0] * 5 + [0] * 3 + [1] * 2)
     refuse(d, ref, 5)
@@ -176,7 +176,7 @@ def test_an_answer_to_a_call_in_flight_releases_and_wakes_the_lane(real_redis: R
     assert len(d.take(ref)) == 4
 
 
-def test_to_resume_tries_five_more(real_redis: Redis) -> None:
+def test_resuming_tries_five_more(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d, [0] * 20)
     refuse(d, ref, 5)

@@ -97,7 +97,7 @@ def test_a_turn_ends_although_the_held_model_has_jobs(real_redis: Redis) -> None
     assert gpu.called == ["gemma"]
 
 
-def test_a_model_goes_on_where_nobody_takes_its_place(real_redis: Redis) -> None:
+def test_a_model_continues_if_no_other_model_waits(real_redis: Redis) -> None:
     gpu = Gpu(real_redis, model_seconds=5)
     large, gone = gpu.run(*["qwen"] * 10), gpu.run("gemma")
     gpu.ask(large, gone)
@@ -118,7 +118,7 @@ def test_a_cancelled_run_leaves_no_call_of_its_model(real_redis: Redis) -> None:
     assert gpu.counts() == {}
 
 
-def test_the_rate_of_a_lane_takes_no_turn_from_a_model(real_redis: Redis) -> None:
+def test_waiting_for_the_rate_does_not_end_a_models_turn(real_redis: Redis) -> None:
     gpu = Gpu(real_redis, min_gap_ms=10_000)
     first, second = gpu.run(*["qwen"] * 4), gpu.run(*["gemma"] * 4, team="other")
     for _ in range(3):

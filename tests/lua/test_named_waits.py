@@ -78,7 +78,7 @@ def test_a_try_that_is_rejected_teaches_the_lane_nothing_else(real_redis: Redis,
 
 
 @pytest.mark.parametrize("signal", ["limited", "overloaded"])
-def test_once_calls_during_waits_are_answered_a_wait_is_its_jobs_alone(
+def test_once_calls_during_waits_are_answered_a_wait_delays_only_its_job(
     real_redis: Redis, signal: Any
 ) -> None:
     d = Deployment(real_redis)
@@ -94,7 +94,7 @@ def test_once_calls_during_waits_are_answered_a_wait_is_its_jobs_alone(
     assert d.next_due_ms() == d.now_ms + 7 * SECOND_MS
 
 
-def test_waits_are_the_lanes_again_after_a_row_of_rejections(real_redis: Redis) -> None:
+def test_waits_delay_the_lane_again_after_consecutive_rejections(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _answered_lane(d)
     _answer_tries(d, ref, 4)

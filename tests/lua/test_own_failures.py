@@ -47,7 +47,7 @@ def _attempts(d: Deployment, ref: RunRef, attempt: Attempt) -> int:
     return int(d.hash(d.keys.jobs(ref))[str(attempt.job)].split(":")[1])
 
 
-def test_a_row_that_failed_before_fails_of_its_own_once_nobody_was_answered_for_a_minute(
+def test_a_row_that_failed_before_costs_an_attempt_after_a_minute_without_answers(
     real_redis: Redis,
 ) -> None:
     d = Deployment(real_redis)
@@ -64,7 +64,7 @@ def test_a_row_that_failed_before_fails_of_its_own_once_nobody_was_answered_for_
     assert d.lane_state()["circuit"] == "closed"
 
 
-def test_rows_that_never_failed_before_are_of_an_outage(real_redis: Redis) -> None:
+def test_rows_that_fail_for_the_first_time_show_an_outage(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=5)
     _answered(d, 100)
@@ -88,7 +88,7 @@ def test_new_jobs_that_fail_show_an_outage_after_all(real_redis: Redis) -> None:
     assert sum(charged) <= 3
 
 
-def test_an_answer_begins_the_odds_anew(real_redis: Redis) -> None:
+def test_an_answer_resets_the_odds(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     _answered(d, 100)

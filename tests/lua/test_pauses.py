@@ -74,7 +74,7 @@ def test_no_permit_is_granted_while_paused_and_none_is_missing_after(
     assert d.count(ref, "n:succeeded") == 8
 
 
-def test_a_paused_run_holds_back_no_other(real_redis: Redis) -> None:
+def test_a_paused_run_delays_no_other(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=5)
     other = d.submit(run="r2", rows=5)
@@ -85,7 +85,7 @@ def test_a_paused_run_holds_back_no_other(real_redis: Redis) -> None:
     assert [(kept.offer, kept.bound, kept.until_ms) for kept in grant.delayed] == [(0, "run_paused", 0)]
 
 
-def test_to_go_on_wakes_every_lane_of_the_run(real_redis: Redis) -> None:
+def test_resuming_wakes_every_lane_of_the_run(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
     real_redis.sadd(d.keys.run_lanes(ref), "sim:judge")
@@ -97,7 +97,7 @@ def test_to_go_on_wakes_every_lane_of_the_run(real_redis: Redis) -> None:
     assert len(d.take(ref)) == 2
 
 
-def test_nothing_that_is_not_running_is_paused(real_redis: Redis) -> None:
+def test_only_a_running_run_is_paused(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
     assert not pause(d, RunRef("search", "none"))
@@ -108,7 +108,7 @@ def test_nothing_that_is_not_running_is_paused(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("act", [pause, resume])
-def test_a_leader_that_was_replaced_changes_nothing(
+def test_a_replaced_leader_can_neither_pause_nor_resume(
     real_redis: Redis, act: Callable[[Deployment, RunRef], bool]
 ) -> None:
     d = Deployment(real_redis)

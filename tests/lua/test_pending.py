@@ -12,7 +12,7 @@ from tests.support.deployment import LEASE_MS, Deployment
 LANE = "sim:fast"
 
 
-def test_it_holds_no_slot_and_its_place_on_the_lane(real_redis: Redis) -> None:
+def test_a_pending_call_holds_no_slot_but_counts_as_in_flight(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=4, max_concurrency=3)
     first, second = d.start(ref, 2)
@@ -27,7 +27,7 @@ def test_it_holds_no_slot_and_its_place_on_the_lane(real_redis: Redis) -> None:
     Books(real_redis, d.keys).check()
 
 
-def test_noting_it_again_frees_no_second_slot(real_redis: Redis) -> None:
+def test_reporting_a_pending_call_twice_frees_one_slot(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     (attempt,) = d.start(d.queued_lane(), 1)
     assert d.wait_for(attempt)
@@ -49,7 +49,7 @@ def test_a_lane_that_waits_for_a_slot_is_woken(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("worker", ["w2", ""])
-def test_a_stranger_can_note_nothing(real_redis: Redis, worker: str) -> None:
+def test_only_the_worker_that_holds_a_lease_can_report_it_pending(real_redis: Redis, worker: str) -> None:
     d = Deployment(real_redis)
     (attempt,) = d.start(d.queued_lane(), 1)
     before = read_contents(real_redis)
@@ -58,7 +58,7 @@ def test_a_stranger_can_note_nothing(real_redis: Redis, worker: str) -> None:
 
 
 @pytest.mark.parametrize("handle", ["p1", "a:b:c", "9:9:9", "\u00e9 {}"])
-def test_the_next_attempt_of_a_lost_job_hears_of_it(real_redis: Redis, handle: str) -> None:
+def test_the_next_attempt_of_a_lost_job_gets_the_pending_calls_handle(real_redis: Redis, handle: str) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     (attempt,) = d.start(ref, 1)
@@ -72,7 +72,7 @@ def test_the_next_attempt_of_a_lost_job_hears_of_it(real_redis: Redis, handle: s
     Books(real_redis, d.keys).check()
 
 
-def test_a_retry_hears_of_it_only_where_the_last_attempt_says_so(real_redis: Redis) -> None:
+def test_a_retry_gets_the_handle_only_if_the_last_attempt_kept_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     for kept in ("p1", None):
@@ -87,7 +87,7 @@ def test_a_retry_hears_of_it_only_where_the_last_attempt_says_so(real_redis: Red
         d.defer(again)
 
 
-def test_nothing_of_it_is_left_when_its_job_ends_or_its_run_is_cancelled(real_redis: Redis) -> None:
+def test_a_pending_call_leaves_nothing_when_its_job_ends_or_its_run_is_cancelled(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=3)
     ended, broken_off = d.start(ref, 2)
@@ -99,7 +99,7 @@ def test_nothing_of_it_is_left_when_its_job_ends_or_its_run_is_cancelled(real_re
     assert d.lanes.on_slots([LANE]) == {LANE: 0}
 
 
-def test_what_an_earlier_version_did_not_count_is_made_right(real_redis: Redis) -> None:
+def test_a_pending_count_left_by_an_earlier_version_is_corrected(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2)
     real_redis.hset(d.keys.lane(LANE), "pending", 7)

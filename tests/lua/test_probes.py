@@ -108,7 +108,7 @@ def _in_time(d: Deployment, ref: RunRef) -> Attempt:
     raise AssertionError(d.ask(ref))
 
 
-def test_a_call_from_before_an_outage_keeps_no_probe_waiting(real_redis: Redis) -> None:
+def test_a_call_from_before_an_outage_delays_no_probe(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, _ = _overloaded(d, calls=4)
     for _ in range(6):
@@ -137,7 +137,7 @@ def test_a_lane_that_was_never_answered_waits_for_its_probe(real_redis: Redis) -
     assert _circuit(d) == "closed"
 
 
-def test_a_hang_swallows_no_more_probes_than_as_many_failures_would(real_redis: Redis) -> None:
+def test_a_hang_costs_no_more_probes_than_failures_would(real_redis: Redis) -> None:
     lasts_ms, counts = 300_000, list[int]()
     for hangs in (False, True):
         d = Deployment(emptied(real_redis))
@@ -237,7 +237,7 @@ def test_a_held_lane_waits_for_its_probe(real_redis: Redis) -> None:
         max_size=30,
     )
 )
-def test_whatever_becomes_of_probes_one_is_awaited_at_a_time_and_the_lane_is_asked_again(
+def test_however_probes_end_one_is_awaited_at_a_time_and_another_follows(
     real_redis: Redis, steps: list[tuple[int, str, Signal]]
 ) -> None:
     d = Deployment(emptied(real_redis))

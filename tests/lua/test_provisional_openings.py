@@ -78,7 +78,7 @@ def _open_by_silence(d: Deployment, ref: RunRef) -> tuple[Attempt, Attempt]:
 
 
 @pytest.mark.parametrize("signal", ["limited", "unsent"])
-def test_an_opening_is_taken_back_with_all_that_was_learned_from_it(real_redis: Redis, signal: str) -> None:
+def test_an_opening_is_undone_with_all_that_was_learned_from_it(real_redis: Redis, signal: str) -> None:
     d = Deployment(real_redis)
     ref = _shut(d)
     for attempt in _open_by_silence(d, ref):
@@ -105,7 +105,7 @@ def test_an_opening_stands_once_a_call_since_then_is_answered(real_redis: Redis)
     assert d.lane_state()["epoch"] == "2"
 
 
-def test_two_openings_of_one_slow_moment_are_taken_back_in_either_order(real_redis: Redis) -> None:
+def test_two_openings_by_one_slowdown_are_undone_in_either_order(real_redis: Redis) -> None:
     for late in ((0, 1), (1, 0)):
         d = Deployment(emptied(real_redis))
         ref = _shut(d)

@@ -57,7 +57,7 @@ def _of_window(window: Window, *, rounded: bool = False) -> Announced:
     unsent=st.sampled_from([0.0, 0.05]),
     seed=st.integers(0, 1000),
 )
-def test_a_window_is_used_up_in_each_turn_and_next_to_no_call_is_rejected(
+def test_each_quota_window_is_used_up_with_hardly_any_rejection(
     real_redis: Redis, offset_ms: int, rounded: bool, latency_ms: int, unsent: float, seed: int
 ) -> None:
     window, rng = Window(COUNT, offset_ms), random.Random(seed)
@@ -116,7 +116,7 @@ LIES: dict[str, Announced] = {
 
 
 @pytest.mark.parametrize("lie", LIES)
-def test_a_quota_that_does_not_fall_slows_nothing_down(real_redis: Redis, lie: str) -> None:
+def test_a_reported_quota_that_never_falls_slows_nothing_down(real_redis: Redis, lie: str) -> None:
     without = _world(real_redis, Everything(), lambda now_ms, admitted: {})
     without.run(3000)
     world = _world(real_redis, Everything(), LIES[lie])

@@ -44,7 +44,7 @@ def _open_again(d: Deployment, ref: RunRef) -> Attempt:
     return second
 
 
-def test_fifty_refusals_of_one_burst_are_one_cut(real_redis: Redis) -> None:
+def test_fifty_429s_of_one_burst_lower_the_rate_once(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100, **CEILING)
     burst = d.start(ref, 50)
@@ -94,7 +94,7 @@ def test_a_refusal_of_an_earlier_epoch_changes_nothing(real_redis: Redis) -> Non
 
 
 @pytest.mark.parametrize("axis", ["requests", "tokens", "input", "output"])
-def test_only_the_refused_axis_is_cut(real_redis: Redis, axis: str) -> None:
+def test_a_429_lowers_only_the_rate_of_its_axis(real_redis: Redis, axis: str) -> None:
     d = Deployment(real_redis)
     limits = {
         "tokens_per_minute": 600_000,
@@ -124,7 +124,7 @@ def test_a_429_for_the_day_or_for_concurrency_leaves_the_rate_alone(
     assert not {"requests_est", "epoch"} & set(d.lane_state())
 
 
-def test_429s_for_concurrency_are_one_cut_a_burst_and_narrow_the_window(real_redis: Redis) -> None:
+def test_429s_for_concurrency_narrow_the_window_once_a_burst(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)
     burst = d.start(ref, 20)
@@ -169,13 +169,13 @@ def test_an_exact_or_unlimited_rate_is_as_fast_as_before_once_429s_end(
 
 
 @pytest.mark.parametrize("limits", [{"requests_per_minute": 6000, "exact": True}, {"requests_per_minute": 0}])
-def test_no_cut_is_reported_where_none_is_made(real_redis: Redis, limits: dict[str, float]) -> None:
+def test_no_cut_is_reported_if_none_is_made(real_redis: Redis, limits: dict[str, float]) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=10, **limits)
     assert _limited(d, d.start(ref)[0], after_ms=1).news in ("", "blocked")
 
 
-def test_the_number_of_an_operator_is_a_ceiling(real_redis: Redis) -> None:
+def test_an_operators_rate_is_a_ceiling(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=5000, requests_per_minute=600)
     d.redis.hset(d.keys.lane("sim:fast"), "requests_est", 60_000)
@@ -187,7 +187,7 @@ def test_the_number_of_an_operator_is_a_ceiling(real_redis: Redis) -> None:
     assert taken == 10 * (d.now_ms - start_ms) / 1000
 
 
-def test_while_a_lane_stays_shut_one_call_at_a_time_finds_out_and_the_pause_doubles(
+def test_while_429s_continue_one_call_at_a_time_tests_the_lane_and_the_wait_doubles(
     real_redis: Redis,
 ) -> None:
     d = Deployment(real_redis)
@@ -227,7 +227,7 @@ def test_a_lane_that_has_opened_again_is_held_by_its_rate_alone(real_redis: Redi
 
 
 @pytest.mark.parametrize("apart_ms", [17, 21, 33])
-def test_the_end_of_the_silence_is_reported_to_the_millisecond(real_redis: Redis, apart_ms: int) -> None:
+def test_the_end_of_a_block_is_reported_to_the_millisecond(real_redis: Redis, apart_ms: int) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1000, **CEILING)
     attempt, *_ = d.start(ref, 30)
@@ -243,9 +243,7 @@ def test_the_end_of_the_silence_is_reported_to_the_millisecond(real_redis: Redis
 
 
 @pytest.mark.parametrize("signal", ["limited", "ok", "overloaded"])
-def test_a_retry_after_of_an_hour_is_waited_out_and_nothing_fails_of_it(
-    real_redis: Redis, signal: str
-) -> None:
+def test_a_retry_after_of_an_hour_is_waited_out_and_fails_no_job(real_redis: Redis, signal: str) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=100)
     attempt, *_ = d.start(ref, 2)
@@ -263,7 +261,7 @@ def test_a_retry_after_of_an_hour_is_waited_out_and_nothing_fails_of_it(
     assert d.count(ref, "n:failed") == 0
 
 
-def test_a_429_forgives_no_debt(real_redis: Redis) -> None:
+def test_a_429_cancels_no_token_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     lane = d.lane(tokens_per_minute=6000, burst_seconds=1.266)
     ref = d.submit(rows=2)

@@ -41,7 +41,7 @@ def circuit(d: Deployment) -> str:
     return d.lane_state(LANE).get("circuit", "closed")
 
 
-def test_enough_jobs_that_are_rejected_alike_open_the_circuit_and_end_none(real_redis: Redis) -> None:
+def test_enough_equal_rejections_open_the_circuit_and_fail_no_job(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d)
     calls = d.start(ref, 8)
@@ -54,7 +54,7 @@ def test_enough_jobs_that_are_rejected_alike_open_the_circuit_and_end_none(real_
     assert view.down_since_ms is not None
 
 
-def test_they_are_tried_again_at_no_cost_once_a_probe_is_answered(real_redis: Redis) -> None:
+def test_rejected_jobs_are_retried_at_no_cost_once_a_probe_is_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d, jobs=12)
     jobs = {each.job for each in d.start(ref, 8) if not rejected(d, each).exhausted}
@@ -93,7 +93,7 @@ def test_a_row_ends_with_its_second_rejection_after_a_later_call_was_answered(re
     assert circuit(d) == "closed"
 
 
-def test_a_row_whose_neighbour_was_answered_already_ends_at_once(real_redis: Redis) -> None:
+def test_a_rejected_row_ends_at_once_if_a_later_call_was_already_answered(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d)
     bad, good = d.start(ref, 2)
@@ -101,7 +101,7 @@ def test_a_row_whose_neighbour_was_answered_already_ends_at_once(real_redis: Red
     assert rejected(d, bad).exhausted == 1
 
 
-def test_words_that_were_their_rows_own_cost_no_second_call(real_redis: Redis) -> None:
+def test_a_rejection_message_known_to_be_row_specific_costs_no_second_call(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = answering_lane(d)
     for _ in range(3):
@@ -133,7 +133,7 @@ def test_whether_a_run_was_answered_is_asked_when_the_rejection_is_reported(
     assert bool(rejected(d, capped).exhausted) is not answered
 
 
-def test_its_call_that_meets_the_same_words_while_they_hold_the_lane_costs_it_nothing(
+def test_an_unanswered_runs_control_that_is_rejected_alike_fails_no_job(
     real_redis: Redis,
 ) -> None:
     d = Deployment(real_redis)
@@ -159,7 +159,7 @@ def test_rejections_in_other_words_or_with_another_status_are_not_alike(
     assert circuit(d) == "closed"
 
 
-def test_calls_that_are_still_out_speak_for_the_lane(real_redis: Redis) -> None:
+def test_calls_still_in_flight_keep_the_circuit_closed(real_redis: Redis) -> None:
     """Rejections are quick, and answers slow: a third of the calls is no sign of a lane that rejects all."""
     d = Deployment(real_redis)
     ref = answering_lane(d)

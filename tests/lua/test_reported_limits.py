@@ -39,14 +39,14 @@ def _started_in(d: Deployment, ref: Any, span_ms: int, step_ms: int = 100) -> in
 @pytest.mark.parametrize(
     ("axis", "tokens"), [("requests", Estimate(0, 1)), ("tokens", Estimate(1, 0)), ("output", Estimate(0, 1))]
 )
-def test_what_is_reported_is_kept_to(real_redis: Redis, axis: str, tokens: Estimate) -> None:
+def test_a_reported_limit_is_kept(real_redis: Redis, axis: str, tokens: Estimate) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, tokens=tokens, requests_per_minute=None if axis == "requests" else 0)
     _tell(d, d.start(ref)[0], hints(**{axis: (1200, None, None)}))
     assert _started_in(d, ref, 20_000) == pytest.approx(400 * UNDER_TOLD, abs=2)
 
 
-def test_what_is_reported_lowers_an_operators_number_and_never_raises_it(real_redis: Redis) -> None:
+def test_a_report_lowers_an_operators_limit_and_never_raises_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, requests_per_minute=600)
     _tell(d, d.start(ref)[0], hints(requests=(60_000, None, None)))
@@ -143,7 +143,7 @@ class Shared:
 
 @pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.slow
-def test_where_others_use_the_same_key_their_part_is_left_to_them(real_redis: Redis, windowed: bool) -> None:
+def test_calls_of_others_with_the_same_key_are_left_their_part(real_redis: Redis, windowed: bool) -> None:
     d = Deployment(real_redis)
     provider = Shared(300, 120, windowed, lambda: d.now_ms)
     world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
@@ -158,7 +158,7 @@ def test_where_others_use_the_same_key_their_part_is_left_to_them(real_redis: Re
 
 @pytest.mark.parametrize("windowed", [False, True])
 @pytest.mark.slow
-def test_where_nobody_else_uses_the_key_nothing_is_left_to_others(real_redis: Redis, windowed: bool) -> None:
+def test_no_part_is_left_to_others_if_the_key_is_not_shared(real_redis: Redis, windowed: bool) -> None:
     d = Deployment(real_redis)
     provider = Shared(300, 0, windowed, lambda: d.now_ms)
     world = HiddenLimit(d, d.unknown_lane(jobs=5000), provider, announced=provider.announced)
@@ -170,7 +170,7 @@ def test_where_nobody_else_uses_the_key_nothing_is_left_to_others(real_redis: Re
     assert "shared" not in world.news
 
 
-def test_a_full_bucket_says_nothing_of_others(real_redis: Redis) -> None:
+def test_a_full_bucket_shows_no_other_users(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=100)
     for _ in range(20):

@@ -59,7 +59,7 @@ class Sharing:
     steps=st.lists(st.tuples(st.sampled_from(TEAMS), st.integers(1, 3000)), min_size=5, max_size=40),
 )
 @pytest.mark.slow
-def test_no_team_takes_more_of_a_rate_than_its_most(
+def test_no_team_takes_more_of_a_rate_than_its_maximum(
     real_redis: Redis, most: float, rate: int, steps: list[tuple[str, int]]
 ) -> None:
     real_redis.flushdb()
@@ -79,7 +79,7 @@ def test_no_team_takes_more_of_a_rate_than_its_most(
     waits=st.lists(st.integers(1, 2000), min_size=5, max_size=40),
 )
 @pytest.mark.slow
-def test_what_is_kept_for_an_idle_team_nobody_takes(
+def test_a_share_reserved_for_an_idle_team_stays_unused(
     real_redis: Redis, own: float, rate: int, waits: list[int]
 ) -> None:
     real_redis.flushdb()
@@ -93,7 +93,7 @@ def test_what_is_kept_for_an_idle_team_nobody_takes(
 
 
 @pytest.mark.slow
-def test_a_team_gets_what_is_kept_for_it_while_others_wait_for_more(real_redis: Redis) -> None:
+def test_a_team_gets_its_reserved_share_while_others_wait_for_more(real_redis: Redis) -> None:
     sharing = Sharing(real_redis, {"ads": ReservedShare(0.4, 1)}, requests_per_minute=600)
     for _ in range(600):
         sharing.ask("search", "shop")
@@ -111,7 +111,7 @@ def test_a_lone_team_that_lends_nothing_gets_the_lent_part_too(real_redis: Redis
     assert sharing.had["ads"] == pytest.approx(600, rel=0.03)
 
 
-def test_a_reply_says_when_the_next_call_may_start(real_redis: Redis) -> None:
+def test_the_reply_has_the_time_of_the_next_possible_start(real_redis: Redis) -> None:
     sharing = Sharing(real_redis, {"ads": ReservedShare(0.5, 1)}, requests_per_minute=60)
     grants = [sharing.ask("search") for _ in range(3)]
     assert grants[-1].reason == "reserved"
@@ -157,7 +157,7 @@ def test_reserved_calls_stay_free_and_no_team_exceeds_its_maximum(
 
 
 @pytest.mark.slow
-def test_where_a_window_is_too_small_for_parts_everybody_can_still_start(real_redis: Redis) -> None:
+def test_in_a_window_too_small_for_the_shares_every_team_can_still_start(real_redis: Redis) -> None:
     parts = {team: ReservedShare(1 / 3, 1 / 3) for team in TEAMS}
     sharing = Sharing(real_redis, parts, requests_per_minute=600, max_concurrency=1)
     for _ in range(600):
@@ -167,7 +167,7 @@ def test_where_a_window_is_too_small_for_parts_everybody_can_still_start(real_re
     assert all(sharing.had[team] == pytest.approx(200, rel=0.05) for team in TEAMS)
 
 
-def test_a_team_that_gives_a_place_back_is_looked_at_again(real_redis: Redis) -> None:
+def test_a_call_that_ends_wakes_the_lane_for_a_team_at_its_maximum(real_redis: Redis) -> None:
     parts = {"ads": ReservedShare(0, 0.5)}
     sharing = Sharing(real_redis, parts, requests_per_minute=0, max_concurrency=4)
     sharing.ask("ads")
@@ -194,7 +194,7 @@ def test_the_final_use_of_calls_counts(real_redis: Redis) -> None:
     assert sharing.had["ads"] * 1000 <= 0.1 * 600_000 * minutes * 1.1 + 3000
 
 
-def test_nothing_stays_of_parts_that_nobody_uses(real_redis: Redis) -> None:
+def test_state_of_unused_shares_expires(real_redis: Redis) -> None:
     sharing = Sharing(real_redis, {"ads": ReservedShare(0.1, 0.5)}, requests_per_minute=600)
     sharing.ask("ads", "search")
     assert 0 < sharing.d.redis.pttl(sharing.d.keys.reserved_shares(LANE)) <= 2 * 3_600_000

@@ -84,16 +84,14 @@ def test_a_lane_keeps_every_number_as_the_text_it_always_had(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.dictionaries(st.sampled_from(["stop", "circuit", "last_error", "a", "b"]), NUMBER.map(repr) | TEXT))
-def test_a_lane_is_read_as_numbers_where_its_fields_are_some(
-    real_redis: Redis, fields: dict[str, str]
-) -> None:
+def test_a_lane_with_any_of_its_fields_is_read_as_numbers(real_redis: Redis, fields: dict[str, str]) -> None:
     emptied(real_redis)
     if fields:
         real_redis.hset("lane", mapping=fields)
     assert real_redis.eval(READING, 1, "lane") == []
 
 
-def test_what_has_not_changed_is_not_written(real_redis: Redis) -> None:
+def test_unchanged_fields_are_not_written(real_redis: Redis) -> None:
     emptied(real_redis)
     write(real_redis, {"a": 1.0, "b": 0.5, "c": "text"})
     real_redis.config_resetstat()

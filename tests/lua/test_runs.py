@@ -71,7 +71,7 @@ def test_a_batch_longer_than_a_lua_stack_is_fed_whole(real_redis: Redis) -> None
     d.cancel(ref)
 
 
-def test_feeding_nothing_on_a_lane_moves_the_cursor_alone(real_redis: Redis) -> None:
+def test_feeding_no_jobs_only_moves_the_cursor(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.submit(rows=2)
     d.lane()
@@ -81,7 +81,7 @@ def test_feeding_nothing_on_a_lane_moves_the_cursor_alone(real_redis: Redis) -> 
     d.cancel(ref)
 
 
-def test_a_cursor_that_is_elsewhere_feeds_nothing(real_redis: Redis) -> None:
+def test_feeding_from_a_wrong_cursor_feeds_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.submit(rows=5)
     d.lane()
@@ -175,7 +175,7 @@ def test_cancelling_finds_lanes_that_the_caller_did_not_name(real_redis: Redis) 
     Books(real_redis, d.keys).check()
 
 
-def test_progress_by_lane_reaches_what_is_known(real_redis: Redis) -> None:
+def test_at_a_runs_end_jobs_done_equal_the_known_jobs_of_each_lane(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane("sim:judge")
     ref = d.submit(rows=2, judges=["sim:judge"])

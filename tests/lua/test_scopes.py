@@ -46,7 +46,7 @@ def test_saved_scopes_are_read_by_the_next_leader(redis: Redis) -> None:
     assert scopes(d).read() == {"b": left}
 
 
-def test_one_that_does_not_lead_saves_nothing(redis: Redis) -> None:
+def test_only_the_leader_saves_scopes(redis: Redis) -> None:
     d = Deployment(redis)
     fill(d, "a:m", parked="quota")
     old = d.epoch
@@ -102,7 +102,7 @@ def test_where_no_credential_has_changed_nothing_is_audited(redis: Redis) -> Non
     concerned=st.sets(st.sampled_from(LANES)),
     leads=st.booleans(),
 )
-def test_only_what_is_parked_is_opened_and_all_else_stays(
+def test_only_parked_lanes_are_opened(
     redis: Redis, states: dict[str, dict[str, str]], concerned: set[str], leads: bool
 ) -> None:
     d = Deployment(emptied(redis))
@@ -124,7 +124,7 @@ def test_only_what_is_parked_is_opened_and_all_else_stays(
             assert now.get(kept) == fields.get(kept)
 
 
-def test_a_lane_starts_from_what_another_has_learned_and_bursts_nothing(redis: Redis) -> None:
+def test_a_lane_starts_from_anothers_estimates_with_empty_buckets(redis: Redis) -> None:
     d = Deployment(redis)
     d.unknown_lane()
     d.redis.hset(
@@ -148,7 +148,7 @@ def test_a_lane_starts_from_what_another_has_learned_and_bursts_nothing(redis: R
     assert not d.lanes.inherit("new:fast", "sim:fast", 0, d.now_ms)
 
 
-def test_nothing_is_taken_over_from_a_lane_that_was_never_used(redis: Redis) -> None:
+def test_an_unused_lane_has_no_estimates_to_copy(redis: Redis) -> None:
     d = Deployment(redis)
     fill(d, "a:m")
     fill(d, "b:m")

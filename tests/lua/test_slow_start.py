@@ -39,7 +39,7 @@ def test_an_unknown_lane_starts_with_a_quarter_of_a_second_of_a_guess(real_redis
     assert d.now_ms - int(d.lane_state()["known_ms"]) >= 9700
 
 
-def test_permits_of_a_limit_that_nobody_configured_gather_briefly(real_redis: Redis) -> None:
+def test_permits_of_an_unconfigured_limit_accumulate_briefly(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref, _ = _held_back(d)
     assert d.ask(ref).gather_ms <= 50
@@ -65,7 +65,7 @@ def test_one_success_never_adds_more_than_half(real_redis: Redis) -> None:
 
 
 @pytest.mark.parametrize("signal", ["answered", "overloaded", "broken", "none"])
-def test_only_a_success_makes_it_faster(real_redis: Redis, signal: Signal) -> None:
+def test_only_a_success_raises_the_rate(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     _, (first, _) = _held_back(d)
     d.advance(300)
@@ -74,7 +74,7 @@ def test_only_a_success_makes_it_faster(real_redis: Redis, signal: Signal) -> No
 
 
 @pytest.mark.parametrize("why", ["idle", "window", "slots", "paused", "gap"])
-def test_it_does_not_grow_where_something_else_holds_jobs_back(real_redis: Redis, why: str) -> None:
+def test_the_rate_does_not_grow_while_something_else_limits_jobs(real_redis: Redis, why: str) -> None:
     d = Deployment(real_redis)
     ref, (first, second) = _held_back(d, jobs=3 if why == "idle" else 100)
     more = {"window": {"max_concurrency": 1}, "gap": {"min_gap_ms": 5000}}
@@ -90,7 +90,7 @@ def test_it_does_not_grow_where_something_else_holds_jobs_back(real_redis: Redis
 
 
 @pytest.mark.parametrize("learned", [False, True])
-def test_an_idle_hour_changes_nothing_and_saves_up_a_quarter_of_a_second(
+def test_an_idle_hour_keeps_the_rate_and_allows_a_burst_of_a_quarter_second(
     real_redis: Redis, learned: bool
 ) -> None:
     d = Deployment(real_redis)
@@ -114,7 +114,7 @@ def test_an_idle_hour_changes_nothing_and_saves_up_a_quarter_of_a_second(
     assert len(d.take(again)) <= max(1, _rate(d) * 1.2 / 60 * BURST_MS / 1000)
 
 
-def test_an_operators_burst_is_what_an_idle_hour_gives_and_no_more(real_redis: Redis) -> None:
+def test_an_idle_hour_allows_an_operators_burst_and_no_more(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=500, requests_per_minute=600, burst_seconds=3.35)
     d.take(ref, 1)
@@ -122,7 +122,7 @@ def test_an_operators_burst_is_what_an_idle_hour_gives_and_no_more(real_redis: R
     assert len(d.take(ref)) == 29
 
 
-def test_beyond_the_estimate_nothing_grows_without_a_success_of_this_epoch(real_redis: Redis) -> None:
+def test_above_the_estimate_only_a_success_of_this_epoch_raises_the_rate(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=5000)
     old, first = d.start(ref, 2)

@@ -68,7 +68,7 @@ def test_a_lane_that_was_rejected_when_redis_stopped_keeps_its_rate(real_redis: 
     seed=st.integers(0, 1000),
 )
 @pytest.mark.slow
-def test_whenever_redis_stops_and_for_how_long_a_lane_keeps_its_rate(
+def test_a_lane_keeps_its_rate_whenever_and_however_long_redis_stops(
     real_redis: Redis, early_ms: int, stops_ms: list[int], apart_ms: int, seed: int
 ) -> None:
     world = _world(real_redis, seed)

@@ -84,7 +84,7 @@ def contents(redis: Redis) -> dict[str, Any]:
 @pytest.mark.parametrize("form", [of_one, of_many])
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(before=st.lists(ACT, max_size=6), acts=st.lists(ACT, max_size=14))
-def test_fields_read_and_end_as_single_commands_leave_them(
+def test_fields_have_the_values_that_single_commands_would_leave(
     real_redis: Redis, form: Any, before: list[tuple[Any, ...]], acts: list[tuple[Any, ...]]
 ) -> None:
     emptied(real_redis)
@@ -125,7 +125,7 @@ def test_a_lease_that_lapses_after_its_run_was_deleted_leaves_nothing_of_the_run
     assert not real_redis.exists(d.keys.state(RunRef(attempt.team, attempt.run)))
 
 
-def test_no_prelude_changes_by_a_command_what_scripts_hold() -> None:
+def test_no_prelude_writes_a_held_hash_by_a_command() -> None:
     """Else a script would write what it had read before that command."""
     held: set[str] = set()
     for file in PRELUDES.files.values():

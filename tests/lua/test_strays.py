@@ -12,9 +12,7 @@ MINUTE_MS = 60_000
 
 
 @pytest.mark.parametrize("latency_ms", [300, 15_000])
-def test_a_lane_that_searches_a_slow_limit_is_not_sent_back_to_where_it_began(
-    real_redis: Redis, latency_ms: int
-) -> None:
+def test_a_lane_that_searches_a_slow_limit_does_not_start_over(real_redis: Redis, latency_ms: int) -> None:
     d = Deployment(real_redis)
     lane = HiddenLimit(d, d.unknown_lane(jobs=1000), Bucket(4, 10), latency_ms=lambda in_flight: latency_ms)
     lane.run(MINUTE_MS)

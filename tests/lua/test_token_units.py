@@ -51,7 +51,7 @@ def _world(
     seed=st.integers(0, 1000),
 )
 @pytest.mark.slow(seconds=15)
-def test_the_size_of_calls_is_but_a_unit(
+def test_scaling_every_call_and_limit_changes_no_decision(
     real_redis: Redis, rate: int, depth: int, mean_ms: int, waits: bool, seed: int
 ) -> None:
     def calls(size: int) -> list[Call]:

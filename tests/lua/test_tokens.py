@@ -88,7 +88,7 @@ class Reference:
     acts=acts,
 )
 @pytest.mark.slow
-def test_no_level_is_ever_above_that_of_a_bucket_that_knew_every_amount_at_once(
+def test_no_level_exceeds_that_of_a_bucket_that_knows_every_amount_in_advance(
     real_redis: Redis,
     bounds: dict[str, int],
     burst: float,
@@ -159,7 +159,7 @@ def test_a_refund_is_the_part_that_the_provider_does_not_charge(
     assert int(d.lane_state()["tokens_level"]) == (90 - 80 + back) * UNIT
 
 
-def test_a_job_larger_than_the_bucket_starts_when_it_is_full_and_leaves_a_debt(real_redis: Redis) -> None:
+def test_a_job_larger_than_the_bucket_starts_at_a_full_bucket_and_leaves_a_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [500, 10], tokens_per_minute=6000, burst_seconds=1.266)
     grant = d.ask(ref)
@@ -178,7 +178,7 @@ def test_a_job_larger_than_the_bucket_starts_when_it_is_full_and_leaves_a_debt(r
     burst=st.sampled_from([0.1, 1.0, 30.0]),
     sizes=st.lists(st.integers(1, 5000), min_size=3, max_size=8),
 )
-def test_the_reported_time_is_the_first_at_which_there_are_tokens(
+def test_the_reported_time_is_the_first_with_enough_tokens(
     real_redis: Redis, per_minute: float, burst: float, sizes: list[int]
 ) -> None:
     d = Deployment(emptied(real_redis))
@@ -193,7 +193,7 @@ def test_the_reported_time_is_the_first_at_which_there_are_tokens(
         assert grant.permits
 
 
-def test_a_refund_wakes_whoever_waits_for_tokens(real_redis: Redis) -> None:
+def test_a_refund_wakes_lanes_that_wait_for_tokens(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [90, 90], tokens_per_minute=6000, burst_seconds=1.266)
     first = d.start(ref)[0]
@@ -218,7 +218,7 @@ def test_amounts_that_were_never_reserved_are_never_refunded(real_redis: Redis) 
 
 
 @pytest.mark.parametrize("signal", ["ok", "limited"])
-def test_a_probe_that_is_answered_does_not_forgive_a_debt(real_redis: Redis, signal: Signal) -> None:
+def test_an_answered_probe_cancels_no_debt(real_redis: Redis, signal: Signal) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [500, 500, 10], tokens_per_minute=6000, burst_seconds=1.266)
     d.defer(d.start(ref)[0], signal="refused", reason="quota", delay_ms=10**6)
@@ -230,7 +230,7 @@ def test_a_probe_that_is_answered_does_not_forgive_a_debt(real_redis: Redis, sig
     assert int(d.lane_state()["tokens_level"]) == owed
 
 
-def test_draining_empties_every_bucket_but_forgives_no_debt(real_redis: Redis) -> None:
+def test_draining_empties_every_bucket_but_cancels_no_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(
         d, [Estimate(2, 3)] * 50, requests_per_minute=600, **dict.fromkeys(AXES.values(), 60_000)

@@ -253,7 +253,7 @@ def test_a_turn_waits_for_the_one_before_it_and_for_no_other_conversation(
 
 
 @pytest.mark.parametrize("later", range(1, 6))
-def test_a_redis_that_has_lost_its_last_second_is_read_anew(real_redis: Redis, later: int) -> None:
+def test_state_is_reloaded_after_redis_lost_its_last_second(real_redis: Redis, later: int) -> None:
     play = Play(real_redis, [{"q": n, "who": who} for n in range(4) for who in "ab"], 8)
     play.feed()
     kept = {key: real_redis.dump(key) or b"" for key in real_redis.keys("*")}
@@ -310,7 +310,7 @@ def test_a_turn_is_fed_once_and_after_the_one_before_it(fed: tuple[Parts, Active
     assert feed(parts, run.ref, Turn(2, 0), start=3) == 0
 
 
-def test_what_was_fed_goes_with_the_run(fed: tuple[Parts, ActiveRun]) -> None:
+def test_the_record_of_fed_turns_expires_with_its_run(fed: tuple[Parts, ActiveRun]) -> None:
     parts, run = fed
     assert parts.redis.ttl(parts.keys.fed(run.ref)) == -1
     parts.redis.hset(parts.keys.state(run.ref), mapping={"items_done": 4, "jobs_done": 4, "open": 1})

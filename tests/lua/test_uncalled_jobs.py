@@ -58,7 +58,7 @@ def lose(d: Deployment, attempt: Attempt) -> None:
     d.defer(attempt, signal="server_error", reason="broken", cost="unproven", delay_ms=1000)
 
 
-def test_a_job_whose_failures_nobody_refutes_fails_where_it_waits(real_redis: Redis) -> None:
+def test_a_job_whose_failures_no_answer_refutes_fails_while_it_waits(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     lose(d, d.start(ref)[0])
@@ -153,7 +153,7 @@ STEPS = st.lists(
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60, deadline=None)
 @given(STEPS, st.integers(1, 5), st.randoms(use_true_random=False))
-def test_a_job_is_in_one_place_and_fails_only_while_its_cause_lasts(
+def test_a_job_is_in_one_queue_and_fails_only_while_its_cause_lasts(
     real_redis: Redis, steps: list[str], failures: int, rng: object
 ) -> None:
     d, model, jobs = Deployment(emptied(real_redis)), Model(), 6

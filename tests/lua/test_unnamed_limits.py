@@ -47,7 +47,7 @@ def _next(d: Deployment, ref: RunRef, waiting: list[Attempt]) -> Attempt:
     calls=st.sampled_from([60, 600, 60_000]),
     outputs=st.lists(st.integers(20, 2000), min_size=8, max_size=8),
 )
-def test_an_unnamed_limit_is_of_the_axis_that_it_falls_by(
+def test_an_unnamed_limit_belongs_to_the_axis_whose_use_lowers_it(
     real_redis: Redis, unit: Unit, calls: int, outputs: list[int]
 ) -> None:
     d = Deployment(emptied(real_redis))
@@ -64,7 +64,7 @@ def test_an_unnamed_limit_is_of_the_axis_that_it_falls_by(
 
 @on_real_redis
 @given(limit=st.sampled_from([6e4, 6e6, 1e12]), left=st.floats(0, 1), reports=st.integers(1, 6))
-def test_an_unnamed_limit_lifts_nothing_while_its_axis_is_unknown(
+def test_an_unnamed_limit_raises_no_rate_while_its_axis_is_unknown(
     real_redis: Redis, limit: float, left: float, reports: int
 ) -> None:
     silent, reporting = Deployment(emptied(real_redis)), []
@@ -82,7 +82,7 @@ def test_an_unnamed_limit_lifts_nothing_while_its_axis_is_unknown(
     assert reporting[0] == reporting[1]
 
 
-def test_what_was_taken_for_requests_is_taken_back(real_redis: Redis) -> None:
+def test_a_limit_mistaken_for_requests_is_undone(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=200, tokens=Estimate(INPUT, 300))
     left, waiting = 60_000.0, list[Attempt]()

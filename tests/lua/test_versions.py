@@ -35,7 +35,7 @@ class TwoVersions(Lifecycle):
         type(self).is_later = False
 
 
-def test_a_verb_that_differs_has_a_name_of_its_own_and_the_same_signature(later: NextVersion) -> None:
+def test_a_changed_verb_has_a_different_name_and_the_same_signature(later: NextVersion) -> None:
     differ = set()
     for now in all_scripts():
         then = later.script(now.name)

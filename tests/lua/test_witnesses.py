@@ -134,7 +134,7 @@ def test_a_witness_whose_rejection_decides_nothing_is_called_again_while_others_
     assert fail_first(d, ref) == 1
 
 
-def test_an_undecided_rejection_gives_its_place_to_the_jobs_next_call(real_redis: Redis) -> None:
+def test_an_undecided_rejection_is_replaced_by_that_of_the_jobs_next_call(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     first = take(d, ref)
@@ -148,7 +148,7 @@ def test_an_undecided_rejection_gives_its_place_to_the_jobs_next_call(real_redis
     assert [each.words for each in rejections_in(d.state(ref))] == [GONE]
 
 
-def test_a_state_of_the_version_before_is_read(real_redis: Redis) -> None:
+def test_state_of_the_previous_version_is_read(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = queued(d)
     real_redis.hset(d.keys.state(ref), f"first:0:{LANE}", f"5:5:{d.now_ms + HOLD_MS}")
@@ -167,7 +167,7 @@ def test_a_state_of_the_version_before_is_read(real_redis: Redis) -> None:
         max_size=40,
     )
 )
-def test_however_calls_end_a_run_that_is_always_rejected_fails_and_is_never_stuck(
+def test_an_always_rejected_run_fails_and_is_never_stuck(
     real_redis: Redis, acts: list[tuple[str, int]]
 ) -> None:
     real_redis.flushdb()

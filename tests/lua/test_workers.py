@@ -23,7 +23,7 @@ def _beat(d: Deployment, worker: str, attempts: list[str], *, changed: bool = Fa
     return [name.decode() for name in call.run(d.redis)]
 
 
-def test_a_beat_keeps_the_leases_that_the_worker_holds(real_redis: Redis) -> None:
+def test_a_heartbeat_renews_the_leases_that_the_worker_holds(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     attempt = d.start(d.queued_lane())[0]
     d.advance(LEASE_MS - 1)
@@ -33,7 +33,7 @@ def test_a_beat_keeps_the_leases_that_the_worker_holds(real_redis: Redis) -> Non
     assert d.redis.zscore(d.keys.leases, attempt.id) == d.now_ms + 1
 
 
-def test_a_beat_lists_lost_leases(real_redis: Redis) -> None:
+def test_a_heartbeat_lists_lost_leases(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane()
     kept, taken, ended, given = d.start(ref, 4)
@@ -46,7 +46,7 @@ def test_a_beat_lists_lost_leases(real_redis: Redis) -> None:
     assert d.leases.count() == 2
 
 
-def test_a_beat_is_kept_at_the_time_of_the_server(real_redis: Redis) -> None:
+def test_a_heartbeat_has_the_redis_servers_time(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     _beat(d, "w1", [])
     d.advance(1500)
@@ -55,7 +55,7 @@ def test_a_beat_is_kept_at_the_time_of_the_server(real_redis: Redis) -> None:
     assert (first.worker, first.info, second.beat_ms - first.beat_ms) == ("w1", INFO, 1500)
 
 
-def test_only_news_wakes_the_scheduler(real_redis: Redis) -> None:
+def test_only_a_changed_heartbeat_wakes_the_scheduler(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     _beat(d, "w1", [])
     assert d.dirty() == {"*"}
@@ -70,7 +70,7 @@ def test_only_news_wakes_the_scheduler(real_redis: Redis) -> None:
     assert d.workers.beats(real_redis) == []
 
 
-def test_a_beat_of_a_newer_version_is_read(real_redis: Redis) -> None:
+def test_a_heartbeat_of_a_newer_version_is_read(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     real_redis.hset(
         d.keys.workers,
@@ -90,7 +90,7 @@ acts = st.lists(
 
 @given(acts)
 @settings(max_examples=60, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_a_lease_is_taken_only_from_a_worker_that_is_silent_in_that_moment(
+def test_a_lease_is_taken_only_if_its_worker_sends_no_heartbeats_then(
     real_redis: Redis, acts: list[tuple[str, int]]
 ) -> None:
     d = Deployment(emptied(real_redis))

@@ -59,9 +59,7 @@ def settled(course: Course) -> tuple[float, float]:
         (0.2, "sliding", 1.0),
     ],
 )
-def test_the_limit_is_found_behind_429s_that_come_by_chance(
-    by_chance: float, shape: Shape, span_s: float
-) -> None:
+def test_the_limit_is_found_amid_random_429s(by_chance: float, shape: Shape, span_s: float) -> None:
     per_minute, rejected = settled(keeper.course_at(world(by_chance, 1200, 1, shape, span_s)))
 
     assert per_minute >= 0.75 * 1200
@@ -69,7 +67,7 @@ def test_the_limit_is_found_behind_429s_that_come_by_chance(
 
 
 @pytest.mark.parametrize(("shape", "span_s"), [("bucket", 1.0), ("window", 10.0), ("sliding", 10.0)])
-def test_429s_of_a_limit_alone_are_not_taken_for_chance(shape: Shape, span_s: float) -> None:
+def test_429s_of_a_limit_are_not_mistaken_for_random_ones(shape: Shape, span_s: float) -> None:
     per_minute, rejected = settled(keeper.course_at(world(0.0, 600, 1, shape, span_s)))
 
     assert per_minute >= 0.9 * 600

@@ -28,7 +28,7 @@ def had(cluster: Cluster, seconds: float) -> dict[str, float]:
     return {team: count / (PER_S * seconds) for team, count in counts.items()}
 
 
-def test_a_team_that_lends_nothing_has_its_share_waiting(real_redis: Redis) -> None:
+def test_a_share_that_is_not_lent_stays_free_for_its_team(real_redis: Redis) -> None:
     teams = {"ads": {"weight": 1, "lendable_percent": 0}, "search": {"weight": 3}}
     cluster = Cluster(real_redis, lanes={"sim:fast": LIMITED}, teams=teams)
     cluster.submit(PLENTY, team="search")
@@ -69,7 +69,7 @@ def test_a_lone_team_takes_no_more_than_it_may_borrow(
     assert had(cluster, 20) == {"ads": pytest.approx(part, rel=0.02)}
 
 
-def test_what_one_team_may_not_take_others_get(real_redis: Redis) -> None:
+def test_calls_above_one_teams_maximum_go_to_the_others(real_redis: Redis) -> None:
     cluster = Cluster(
         real_redis, lanes={"sim:fast": LIMITED}, teams={"ads": {"weight": 9, "max_percent": 20}}
     )
@@ -80,7 +80,7 @@ def test_what_one_team_may_not_take_others_get(real_redis: Redis) -> None:
     assert had(cluster, 20) == {"ads": pytest.approx(0.2, rel=0.03), "search": pytest.approx(0.8, rel=0.02)}
 
 
-def test_what_is_kept_reaches_its_team_past_a_crowd_of_others(real_redis: Redis) -> None:
+def test_a_team_gets_its_reserved_share_although_many_others_wait(real_redis: Redis) -> None:
     others = [f"team{number}" for number in range(60)]
     teams = {"ads": {"weight": 20, "lendable_percent": 0}} | dict.fromkeys(others, 1)
     cluster = Cluster(real_redis, lanes={"sim:fast": LIMITED}, teams=teams)

@@ -71,7 +71,7 @@ class World:
 
 @pytest.mark.parametrize("new_leader", [False, True])
 @pytest.mark.parametrize("part", PARTS)
-def test_other_teams_runs_go_on(real_redis: Redis, part: str, new_leader: bool) -> None:
+def test_a_damaged_run_does_not_stop_other_teams_runs(real_redis: Redis, part: str, new_leader: bool) -> None:
     world = World(real_redis)
     damaged = world.cluster.submit(30, team="search", judges=["sim:judge"])
     world.run_for(0.7)
@@ -92,7 +92,7 @@ def test_other_teams_runs_go_on(real_redis: Redis, part: str, new_leader: bool) 
     assert world.state(damaged) in (ENDED, "") or incomplete_runs(real_redis, world.keys)
 
 
-def test_requests_for_it_wait_in_order_and_hold_up_no_others(real_redis: Redis) -> None:
+def test_requests_for_a_damaged_run_wait_in_order_and_delay_no_others(real_redis: Redis) -> None:
     world = World(real_redis)
     damaged = world.cluster.submit(30, team="search")
     world.run_for(0.3)

@@ -81,7 +81,7 @@ def test_a_rejection_takes_back_what_the_window_was_widened_by(real_redis: Redis
     seed=st.integers(1, 1000),
 )
 @pytest.mark.slow(seconds=20)
-def test_no_row_fails_and_few_calls_are_in_vain(
+def test_no_row_fails_and_few_calls_fail(
     real_redis: Redis, places: int, seconds: float, patience: float, rows: int, goes_on: bool, seed: int
 ) -> None:
     """Where the server answers each in time alone."""

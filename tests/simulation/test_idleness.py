@@ -27,7 +27,7 @@ def test_an_idle_scheduler_sleeps_from_one_housekeeping_to_the_next(real_redis: 
     assert process.scheduler.tick(set()) >= HOUSEKEEPING_MS - 1
 
 
-def test_an_idle_tick_asks_redis_a_bounded_number_of_questions(real_redis: Redis) -> None:
+def test_an_idle_tick_sends_a_bounded_number_of_commands(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, workers=[FakeWorker("w1", 10)])
     runs = [cluster.submit(5, model=f"sim:{name}") for name in "abcdef"]
     cluster.run_until_finished(*runs)

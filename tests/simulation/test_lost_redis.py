@@ -67,7 +67,7 @@ def test_a_parked_lane_stays_parked_when_redis_has_lost_everything(real_redis: R
     assert cluster.lanes.view("sim:fast").parked == "no quota left"
 
 
-def test_what_redis_still_knows_of_a_lane_is_left_as_it_is(real_redis: Redis) -> None:
+def test_state_of_a_lane_that_redis_kept_is_not_overwritten(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, workers=[FakeWorker("w1", 10)])
     cluster.submit(10)
     cluster.run_for(10)

@@ -120,7 +120,7 @@ def test_two_models_are_held_and_a_third_waits(real_redis: Redis) -> None:
     assert gpu.server.loads == 3
 
 
-def test_a_model_whose_run_was_cancelled_holds_up_nobody(real_redis: Redis) -> None:
+def test_a_cancelled_runs_model_delays_no_other(real_redis: Redis) -> None:
     gpu = Gpu(real_redis, model_seconds=5)
     first, other = gpu.submit(100, "qwen"), gpu.submit(100, "gemma")
     gpu.cluster.run_for(2)
@@ -163,7 +163,7 @@ ROUGH = settings(max_examples=15, suppress_health_check=[HealthCheck.function_sc
     load_s=st.sampled_from([0.0, 3.0, 20.0]),
 )
 @pytest.mark.slow(seconds=30)
-def test_whatever_waits_every_job_ends_and_loads_are_few(
+def test_every_job_ends_and_model_loads_are_few(
     real_redis: Redis,
     runs: list[tuple[int, list[str], int, str, int]],
     held: int,

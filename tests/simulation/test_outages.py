@@ -139,7 +139,7 @@ def test_a_hang_meets_the_calls_of_three_latencies_at_any_rate(real_redis: Redis
     assert provider.took_s(cluster) <= BEGIN_S + 300 + TIMEOUT_S + 10, "the lane does not wait for its probes"
 
 
-def test_a_run_that_was_never_answered_may_be_slower_than_all_before(real_redis: Redis) -> None:
+def test_a_run_slower_than_all_before_is_not_taken_for_an_outage(real_redis: Redis) -> None:
     slow_s, slow = 40.0, set[str]()
 
     def provider(attempt: Attempt) -> tuple[float, Outcome]:

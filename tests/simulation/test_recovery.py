@@ -44,7 +44,7 @@ HASTY = RetryPolicy(max_attempts=2, initial_delay=0.2, max_delay=1.0, max_rate_l
     ],
     ids=lambda failure: type(failure).__name__,
 )
-def test_what_fails_once_is_tried_again_and_succeeds(real_redis: Redis, failure: Outcome) -> None:
+def test_a_job_that_fails_once_is_retried_and_succeeds(real_redis: Redis, failure: Outcome) -> None:
     cluster = Cluster(real_redis, provider=scripted({3: [failure], 7: [failure, failure]}))
     ref = cluster.submit(20, retry=PATIENT)
 
@@ -120,7 +120,7 @@ def test_a_run_of_nothing_but_invalid_items_completes(real_redis: Redis) -> None
     assert cluster.starts == []
 
 
-def test_rows_that_are_gone_end_as_invalid_and_stop_nobody(real_redis: Redis) -> None:
+def test_deleted_rows_end_as_invalid_and_stop_no_other(real_redis: Redis) -> None:
     cluster = Cluster(real_redis)
     broken = cluster.submit(30, page_rows=10, open=True)  # else it is rejected with its rows missing
     cluster.outbox.extend(broken, 30, last=True)
@@ -152,7 +152,7 @@ def test_a_worker_that_dies_costs_its_jobs_one_attempt_and_nothing_is_lost(real_
     assert max(start.at_ms for start in again) - died_ms <= 5000 + 1000 + 600
 
 
-def test_what_kills_its_worker_every_time_fails_in_the_end(real_redis: Redis) -> None:
+def test_a_job_that_always_kills_its_worker_fails(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, workers=[FakeWorker(f"w{n}", 4) for n in range(4)])
 
     def provider(attempt: Attempt) -> tuple[float, Outcome]:
@@ -203,7 +203,7 @@ def test_messages_that_arrive_twice_cause_one_call(real_redis: Redis) -> None:
     assert (len(cluster.starts), cluster.stale) == (40, 40)
 
 
-def test_a_broker_that_is_away_stops_grants_and_loses_nothing(real_redis: Redis) -> None:
+def test_an_unreachable_broker_stops_grants_and_loses_nothing(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_minute": 600}})
     ref = cluster.submit(60)
     cluster.run_for(1)
@@ -254,7 +254,7 @@ def test_a_leader_that_resigns_hands_over_at_once(real_redis: Redis) -> None:
     assert took <= (200 - 20) / 20 + CALL_S + 1.2
 
 
-def test_a_leader_that_was_paused_grants_nothing_and_takes_nothing_away(real_redis: Redis) -> None:
+def test_a_paused_leader_grants_nothing_and_leaves_requests_to_the_new_one(real_redis: Redis) -> None:
     cluster = Cluster(real_redis, lanes={"sim:fast": {"requests_per_minute": 1200}}, standbys=1)
     ref = cluster.submit(200, judges=["sim:judge"], retry=PATIENT)
     leader, standby = cluster.processes
@@ -329,7 +329,7 @@ outcomes = st.sampled_from(
     seed=st.integers(0, 1000),
 )
 @example(ends=[RateLimited("slow down")], judges=[], kills=[], change_of_leader=None, seed=0)
-def test_whatever_happens_every_job_ends_in_one_record(
+def test_every_job_ends_in_one_record_whatever_fails(
     real_redis: Redis,
     ends: list[Outcome],
     judges: list[str],

@@ -103,7 +103,7 @@ def test_a_wrong_model_of_calls_with_a_form_of_fairlanes_costs_ten(
 
 
 @pytest.mark.parametrize("head", [23, 60])
-def test_many_rejected_rows_at_the_head_hold_the_others_for_seconds(real_redis: Redis, head: int) -> None:
+def test_many_rejected_rows_at_the_head_delay_the_others_by_seconds(real_redis: Redis, head: int) -> None:
     """They open the circuit, and its probes are rows from elsewhere."""
     world = cluster(real_redis, rejecting(set(range(head)), 0.15, 0.5), "an unknown limit")
     ref = world.submit(ROWS)

@@ -79,7 +79,7 @@ def run_until(cluster: Cluster, done: Callable[[], bool], limit_s: float) -> flo
 
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("failure", FAILURES)
-def test_the_other_rows_are_answered_as_soon_as_without_it(
+def test_a_row_that_always_fails_hardly_delays_the_others(
     real_redis: Redis, failure: str, limit: str
 ) -> None:
     """They may take twice as long, and ten seconds, while the lane finds out whose the rejections are."""
@@ -90,7 +90,7 @@ def test_the_other_rows_are_answered_as_soon_as_without_it(
 
 
 @pytest.mark.parametrize("failure", ["500", "cut connection", "garbage", "hang"])
-def test_the_last_row_ends_soon_after_the_others(real_redis: Redis, failure: str) -> None:
+def test_a_row_that_always_fails_ends_soon_after_the_others(real_redis: Redis, failure: str) -> None:
     cluster = cluster_with(real_redis, {}, FAILURES[failure], {BAD})
     ref = cluster.submit(ROWS)
     cluster.run_until_finished(ref, limit_s=MOST_DOWN_S)

@@ -65,7 +65,7 @@ def _news(recording: Recording) -> list[str]:
 
 @pytest.mark.parametrize("provider", ALONE)
 @pytest.mark.slow(seconds=9)
-def test_who_is_alone_on_a_key_uses_what_is_free(real_redis: Redis, provider: str) -> None:
+def test_an_unshared_key_is_used_to_its_limit(real_redis: Redis, provider: str) -> None:
     model, minutes = ALONE[provider], MINUTES.get(provider, 8.0)
     recording = _play(real_redis, model, minutes)
     found = measure(recording).lanes[0]
@@ -75,7 +75,9 @@ def test_who_is_alone_on_a_key_uses_what_is_free(real_redis: Redis, provider: st
 
 
 @pytest.mark.slow
-def test_others_in_a_fixed_minute_without_resets_are_seen_and_left_what_they_take(real_redis: Redis) -> None:
+def test_other_users_of_a_fixed_window_without_resets_are_noticed_and_keep_their_part(
+    real_redis: Redis,
+) -> None:
     others = {"requests_per_minute": 120, "foreign": ((0, 480, 48),)}
     recording = _play(real_redis, ALONE["a proxy's fixed minute"] | others, 6.0)
     found = measure(recording).lanes[0]
@@ -92,7 +94,7 @@ def test_others_in_a_fixed_minute_without_resets_are_seen_and_left_what_they_tak
 )
 @given(model=limits, seed=st.integers(0, 999))
 @pytest.mark.slow(seconds=30)
-def test_no_way_of_reporting_what_is_left_starves_a_lane(
+def test_no_form_of_reporting_the_remainder_starves_a_lane(
     real_redis: Redis, model: dict[str, Any], seed: int
 ) -> None:
     found = measure(_play(real_redis, {"headers": "ratelimit", **model}, 5.0, seed)).lanes[0]

@@ -42,7 +42,7 @@ def _starts(cluster: Cluster, seconds: float) -> int:
 
 
 @pytest.mark.parametrize("stall_s", [2.0, STALL_S])
-def test_a_lane_is_back_at_its_rate_within_seconds_of_a_stall(real_redis: Redis, stall_s: float) -> None:
+def test_a_lane_returns_to_its_rate_within_seconds_of_a_stall(real_redis: Redis, stall_s: float) -> None:
     cluster = _running(real_redis, EXACT)
     cluster.run_for(20)
     cluster.clock.advance(stall_s)  # nobody does anything: calls end late, and reports come late

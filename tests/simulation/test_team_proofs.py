@@ -67,9 +67,7 @@ def test_weights_are_kept_within_two_percent_and_in_any_stretch_within_a_few_per
 
 
 @pytest.mark.parametrize("course", [HALVED, DOUBLED], ids=str)
-def test_a_lone_team_has_the_whole_lane_whatever_it_and_others_weigh(
-    real_redis: Redis, course: Course
-) -> None:
+def test_a_lone_team_gets_the_whole_lane_at_any_weight(real_redis: Redis, course: Course) -> None:
     lane = SharedLane(real_redis, course, {"lone": 0.01, "large": 1000})
     lane.submit(10, "large")
     lane.submit(1500, "lone")
@@ -136,7 +134,7 @@ def test_a_team_that_comes_back_has_no_credit_where_places_come_free_many_at_onc
 
 
 @pytest.mark.parametrize("course", [HALVED, LEARNED], ids=str)
-def test_a_team_that_always_comes_back_has_no_more_than_one_that_stays(
+def test_a_team_that_leaves_and_returns_gets_no_more_than_one_that_stays(
     real_redis: Redis, course: Course
 ) -> None:
     lane = SharedLane(real_redis, course)
@@ -186,7 +184,7 @@ def test_a_flood_makes_nobody_wait_longer_than_a_few_jobs_of_that_team_do(
 
 
 @pytest.mark.parametrize("weight", [1, 5])
-def test_what_a_team_waits_for_beside_a_flood_is_what_its_weight_says(
+def test_beside_a_flood_a_team_waits_in_inverse_proportion_to_its_weight(
     real_redis: Redis, weight: float
 ) -> None:
     waited = waits(real_redis, STEADY, {"victim": weight}, 1, 100_000)
@@ -217,7 +215,7 @@ def test_teams_of_many_tokens_and_of_many_requests_have_the_same_dominant_share(
         assert tokens + requests >= 1.25 * course.allowed_between(begin, end) / PER_MINUTE
 
 
-def test_equal_teams_are_served_evenly_where_both_rate_and_window_hold_them_back(real_redis: Redis) -> None:
+def test_equal_teams_are_served_evenly_if_both_rate_and_window_limit_them(real_redis: Redis) -> None:
     """Now the one stops the lane and now the other: what a permit costs may not depend on which."""
     lane = SharedLane(real_redis, DOUBLED, max_concurrency=PER_MINUTE / 60 * CALL_S + 1)
     teams = ["first", "second", "third"]

@@ -60,7 +60,7 @@ def _least_s(model: dict[str, Any], admitted: list[Arrival]) -> float:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_a_stated_limit_is_used_although_no_call_says_how_long_its_answer_is(
+def test_a_stated_limit_is_used_although_no_call_states_its_answers_length(
     real_redis: RedisClient, seed: int
 ) -> None:
     played = play(real_redis, STATED, seed, saved_s=1.0, tokens_per_minute=60_000, burst_seconds=1)
@@ -104,7 +104,7 @@ def test_a_lane_starts_calls_beside_long_ones_whose_lengths_vary_by_more_than_it
 
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, 1])
-def test_calls_wait_less_beyond_a_full_bucket_the_longer_none_was_refused(
+def test_waits_beyond_a_full_bucket_shrink_while_no_call_is_refused(
     real_redis: RedisClient, seed: int
 ) -> None:
     """A second of the limit holds three answers of 500 ± 450, and the provider saves a minute."""

@@ -47,7 +47,7 @@ class ByChance:
     ("status", "share", "wait_ms"),
     [(429, 0.05, 5000), (429, 0.2, 5000), (429, 0.2, 20_000), (503, 0.2, 5000), (503, 0.2, 20_000)],
 )
-def test_most_rows_are_done_long_before_the_waits_add_up(
+def test_most_rows_are_done_long_before_the_sum_of_their_waits(
     real_redis: Redis, status: int, share: float, wait_ms: int, limits: dict[str, Any]
 ) -> None:
     done = []

@@ -220,7 +220,7 @@ def test_a_team_with_only_interactive_runs_starves_no_other() -> None:
 
     counts = by_team(lane.grant(queued, 1000))
 
-    assert counts["greedy"] <= 100 + fairness.HURRIED_AHEAD + 1
+    assert counts["greedy"] <= 100 + fairness.INTERACTIVE_AHEAD + 1
 
 
 teams = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100), min_size=1)

@@ -163,14 +163,14 @@ def test_health_is_the_loop_and_readiness_its_success() -> None:
     health = SchedulerHealth(clock, 3.0, seen.append)
     assert health.sick() is None
     assert health.unready() == "no pass has succeeded yet"
-    health.turned()
-    health.ticked(0.25)
+    health.pass_began()
+    health.pass_succeeded(0.25)
     assert (health.sick(), health.unready(), seen) == (None, None, [0.25])
     clock.advance(3.0 + SPARE_S + 1)
     assert "no pass has succeeded for 9 s" in (health.unready() or "")
     clock.advance(STUCK_S)
     assert "has not turned" in (health.sick() or "")
-    health.turned()  # Redis is away: the loop turns, and waits
+    health.pass_began()  # Redis is away: the loop turns, and waits
     assert health.sick() is None
     assert health.unready() is not None
 
@@ -178,13 +178,13 @@ def test_health_is_the_loop_and_readiness_its_success() -> None:
 def test_a_scheduler_that_is_not_ready_says_in_which_state_redis_is() -> None:
     clock = ManualClock()
     health = SchedulerHealth(clock, 3.0, lambda _: None)
-    health.failed("Redis is full")
+    health.pass_failed("Redis is full")
     assert "Redis is full" in (health.unready() or "")
-    health.ticked(0.25)
+    health.pass_succeeded(0.25)
     assert health.unready() is None
     clock.advance(3.0 + SPARE_S + 1)
     assert "is Redis there?" in (health.unready() or "")
-    health.failed("Redis is full")
+    health.pass_failed("Redis is full")
     assert "Redis is full" in (health.unready() or "")
 
 

@@ -10,7 +10,7 @@ from redis import Redis
 
 from fairlane.model.run import RunRef
 from fairlane.store.write.workers import Beat, WorkerInfo
-from fairlane_scheduler.monitoring.metrics import OF_LANES, OF_RUNS, resting
+from fairlane_scheduler.monitoring.metrics import MEANT_BY_USERS, MEANT_ON_LANES, waiting_on_purpose
 from fairlane_scheduler.state.backlog import REFUSED, Backlog
 from tests.support.registries import ScheduledMetrics
 from tests.support.scheduler_parts import Parts
@@ -109,13 +109,13 @@ def test_a_run_stands_still_from_the_end_of_its_rest_on(watched: Watched) -> Non
 @pytest.mark.parametrize("seed", range(20))
 def test_a_run_rests_if_all_of_its_queued_jobs_do(parts: Parts, seed: int) -> None:
     rng = random.Random(seed)
-    reasons = {f"sim:l{n}": rng.choice(["", "requests", "window", *sorted(OF_LANES)]) for n in range(4)}
+    reasons = {f"sim:l{n}": rng.choice(["", "requests", "window", *sorted(MEANT_ON_LANES)]) for n in range(4)}
     jobs: dict[RunRef, list[tuple[str, str]]] = {}
     for n in range(12):
         run = parts.admit(1, run=f"r{n}")
         jobs[run.ref] = []
         for lane in rng.sample(sorted(reasons), rng.randrange(4)):
-            bound = rng.choice(["", "cap", "ahead", "serial", *sorted(OF_RUNS)])
+            bound = rng.choice(["", "cap", "ahead", "serial", *sorted(MEANT_BY_USERS)])
             parts.backlog.add(lane, run.ref, rng.randrange(1, 5))
             if bound:
                 parts.backlog.throttle(lane, run.ref, None, bound)
@@ -123,11 +123,11 @@ def test_a_run_rests_if_all_of_its_queued_jobs_do(parts: Parts, seed: int) -> No
     expected = {
         ref
         for ref, each in jobs.items()
-        if each and all(reasons[lane] in OF_LANES or bound in OF_RUNS for lane, bound in each)
+        if each and all(reasons[lane] in MEANT_ON_LANES or bound in MEANT_BY_USERS for lane, bound in each)
     }
-    assert resting(parts.backlog, reasons.__getitem__) == expected
+    assert waiting_on_purpose(parts.backlog, reasons.__getitem__) == expected
 
 
 def test_held_runs_rest_and_an_empty_backlog_has_none() -> None:
-    assert REFUSED in OF_RUNS
-    assert resting(Backlog(), str) == frozenset()
+    assert REFUSED in MEANT_BY_USERS
+    assert waiting_on_purpose(Backlog(), str) == frozenset()

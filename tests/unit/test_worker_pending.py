@@ -183,7 +183,7 @@ def test_a_lease_that_is_gone_by_then_frees_no_slot() -> None:
         (held,) = parts.executor._held.values()
         held.free_slot = lambda: freed.append("slot")
 
-        await parts.executor._pend(held, HANDLE)
+        await parts.executor._free_slot_of_pending(held, HANDLE)
 
         assert (freed, parts.executor.busy) == ([], 1)
         assert record(parts, attempt) == b"1:0:0"
@@ -204,7 +204,7 @@ def test_a_handle_that_redis_refuses_does_not_end_the_call(monkeypatch: pytest.M
 
         with capture_logs() as logs, monkeypatch.context() as patch:
             patch.setattr(parts.batcher, "send", refuse)
-            await parts.executor._pend(held, HANDLE)
+            await parts.executor._free_slot_of_pending(held, HANDLE)
 
         assert len(lines(logs, "handle_unsaved")) == 1
         parts.provider.gate.set()

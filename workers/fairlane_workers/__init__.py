@@ -1,4 +1,4 @@
-"""The workers: execute what was granted, at once, and report.
+"""The workers: claim granted attempts, make their calls at once, and report the outcomes.
 
-`fairlane worker` and `fairlane up` start them; they import `fairlane` but its applications and tools.
+`fairlane worker` and `fairlane up` start them; they import all of `fairlane` except applications and tools.
 """

@@ -20,7 +20,7 @@ from fairlane_workers.intake.lane_consumer import LaneConsumer
 
 log = get_logger("bridge")
 
-GRACE_STEP_S = 5.0  # after the grace period, for the reports of requeued attempts
+GRACE_STEP_S = 5.0  # time after the grace period for the reports of requeued attempts
 
 
 class Bridge:
@@ -52,13 +52,13 @@ class Bridge:
         log.info(Event.LANES_SERVED, app=self._app.main, lanes=list(settings.worker.lanes))
 
     def begin_stop(self) -> None:
-        """Take nothing new; requeue attempts that do not end within the grace period."""
+        """Take no new calls; requeue attempts that do not end within the grace period."""
         if self._engine is not None and self._consumer is not None and not self._consumer.should_stop:
             self._consumer.stop()
             self._engine.begin_stop()
 
     def close(self) -> None:
-        """Wait for the attempts in hand, up to the grace period, and close the engine."""
+        """Wait for attempts in flight, up to the grace period, and close the engine."""
         engine, consumer = self._engine, self._consumer
         self._engine = self._consumer = None
         if engine is None or consumer is None:

@@ -115,7 +115,7 @@ class Engine:
             SystemClock(),
             timeout_s,
             lambda: self.queues.listening,
-            self._turned,
+            self._on_loop_delay,
             trouble=lambda: self._batchers[0].trouble,
             drained=lambda: self.queues.drained,
         )
@@ -159,13 +159,13 @@ class Engine:
         return self._thread is not None and self._health.lost
 
     def put_back(self) -> None:
-        """Put back on their queues the attempts that the loop has not begun; for the consumer's thread."""
+        """Requeue the attempts that the loop has not started; for the consumer's thread."""
         self._starter.put_back()
 
     def begin_stop(self) -> None:
-        """Stop warmly: take nothing new, requeue what has not finished within the grace period.
+        """Stop warmly: take no new calls, requeue those that have not finished within the grace period.
 
-        If Redis is away then, the engine waits a little longer; after that the leases lapse.
+        If Redis is unreachable then, the engine waits a little longer; after that the leases lapse.
         """
         if self._thread is None:
             return
@@ -211,12 +211,12 @@ class Engine:
     def _pending(self) -> int:
         return 0 if self._thread is None else self._executor.pending
 
-    def _turned(self, delay_s: float) -> None:
+    def _on_loop_delay(self, delay_s: float) -> None:
         """The loop was late by ``delay_s``."""
         self._metrics.loop_delay.observe(delay_s)
         self._capacity.note(delay_s)
 
-    def _beaten(self) -> None:
+    def _on_heartbeat(self) -> None:
         self._health.beaten()
         if not self.reported.done():
             self.reported.set_result(None)
@@ -301,7 +301,7 @@ class Engine:
             worker=self.worker,
             info=info,
             subscribe=self.queues.want_only,
-            beaten=self._beaten,
+            beaten=self._on_heartbeat,
             drain=Drain(self.queues.hold, self._end),
             capacity=self._capacity,
             denied=denied,

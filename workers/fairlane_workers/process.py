@@ -31,11 +31,11 @@ from fairlane_workers.intake.loop_pool import POOL, TaskPool
 log = get_logger("worker")
 
 FAILED = 2
-"""The exit code of a worker that cannot start, or not go on."""
+"""The exit code of a worker that cannot start or continue."""
 
 
 def essential(receiver: Callable[..., None]) -> Callable[..., None]:
-    """A receiver of a signal whose error ends the process: Celery itself would log it and go on."""
+    """A receiver of a signal whose error ends the process: Celery itself would log it and continue."""
 
     @wraps(receiver)
     def call(*args: Any, **given: Any) -> None:
@@ -66,7 +66,7 @@ class WorkerProcess:
 
     @property
     def exit_code(self) -> int:
-        """What the process returns once its Celery worker has ended: 0 after a warm stop alone.
+        """The process' exit code once its Celery worker has ended: 0 only after a warm stop.
 
         Celery itself returns 1 after SIGINT.
         """
@@ -121,7 +121,7 @@ class WorkerProcess:
         control_command(name="shutdown")(_shut_down)
 
     def _set_up_logging(self, **_: Any) -> None:
-        """Also without an effect as the receiver of a signal: Celery then sets up nothing itself."""
+        """Does nothing; as a receiver of this signal it keeps Celery from setting up logging."""
         if self._logging_is_set:
             return
         self._logging_is_set = True
@@ -155,9 +155,9 @@ class WorkerProcess:
 
 
 def _ready(**_: Any) -> None:
-    """Stop warmly at SIGQUIT too, at which Celery abandons its tasks and returns 0.
+    """Stop warmly at SIGQUIT, too, at which Celery abandons its tasks and returns 0.
 
-    Keep what is there for good out of garbage collections, which took 100 ms of every call's wait.
+    Also freezes permanent objects: garbage collections that scan them delay calls by 100 ms.
     """
     if threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGQUIT, signal.getsignal(signal.SIGTERM))
@@ -167,7 +167,7 @@ def _ready(**_: Any) -> None:
 def _shut_down(_state: Any, **_: Any) -> None:
     """Celery's remote command: stop as at SIGTERM.
 
-    Celery's own sends no signal: it would wait for calls without a limit, and be granted more meanwhile.
+    Celery's own command sends no signal: it waits for calls without a limit, and gets more of them meanwhile.
     """
     _stop_warmly()
 

@@ -23,20 +23,20 @@ from fairlane_scheduler.state.server_time import Moment
 ASK_AT_MOST = 200
 ASK_AT_LEAST = 8
 
-BROKER_AWAY_MS = 500  # while the broker is away nothing is granted, because nothing could be published
-AHEAD_FACTOR = 2  # tasks run ahead by so many times the evaluations that can be in flight
+BROKER_AWAY_MS = 500  # until an unreachable broker is tried again; no lane is asked for permits meanwhile
+AHEAD_FACTOR = 2  # tasks may be ahead by this many times the evaluations that fit in flight
 TEAM_WIDE = frozenset(("team_share", "team_budget", "circuit"))  # bounds that throttle all runs of a team
 
-# Why a lane waits whose calls fail, maybe of one team alone.
+# Reasons of a lane whose calls fail. Calls of one team alone may be the cause.
 FAILING = frozenset(("circuit", "probing", "doubt", "blocked"))
 
-# A lane that waits for one of these may have some left that is reserved for other teams.
+# Reasons of a lane that may still have capacity, reserved for certain teams.
 RESERVED, SLOTS = "reserved", "slots"
 
-# A lane that waits for its rate is asked at most this often. Its bucket keeps what it gathers meanwhile.
+# A lane that waits for its rate is asked at most this often. Its bucket fills meanwhile.
 AGAIN_MS = 10
 
-# Where several runs wait, permits gather for at most this long. A run that waits alone loses nothing by more.
+# If several runs wait, permits gather for at most this long. A lone run may wait longer: it delays nobody.
 SHARED_GATHER_MS = 50
 
 log = get_logger("dispatcher")
@@ -48,42 +48,44 @@ class _LaneTurn:
 
     shares: LaneShares
     ask_ms: int | None = 0  # monotonic; None: when woken
-    alone: RunRef | None = None  # the run for which permits gather until `ask_ms`, as no other waits
-    shared_ms: int = 0  # monotonic; when the lane is asked if another run comes
-    granted_ms: int = -1  # monotonic; before any permit, less than any time
-    last: int = ASK_AT_LEAST
+    lone_run: RunRef | None = None  # the only waiting run, for which permits gather until `ask_ms`
+    shared_ms: int = 0  # monotonic; when the lane is asked if another run arrives
+    granted_ms: int = -1  # monotonic; -1: before its first permit
+    last_granted: int = ASK_AT_LEAST
     reason: str = ""  # why the lane granted no more at the last request
-    suspected: bool = False  # whether that may be because one team's calls alone meet 429s
-    short: bool = False  # whether no slot was free when the lane was served last
+    suspected: bool = False  # whether 429s of one team's calls alone may be that reason
+    lacked_slots: bool = False  # whether no slot was free when the lane was served last
     window: int = 0  # most concurrent calls, if that throttled its jobs at the last request; else 0
 
     @property
-    def wants(self) -> int:
+    def request_size(self) -> int:
         """How many permits are worth asking for."""
-        return min(ASK_AT_MOST, 2 * self.last + ASK_AT_LEAST)
+        return min(ASK_AT_MOST, 2 * self.last_granted + ASK_AT_LEAST)
 
     @property
     def failing(self) -> bool:
-        """Whether calls of one team alone may be what keeps the lane from granting more."""
+        """Whether calls of one team alone may be why the lane grants no more."""
         return self.suspected or self.reason in FAILING
 
     @property
-    def passable(self) -> bool:
-        """Whether a team that arrives may start calls although others wait."""
+    def serves_arrivals(self) -> bool:
+        """Whether a newly arrived team may start calls while other teams wait."""
         return self.failing or self.reason == SLOTS
 
-    def wait(self, lane: str, grant: Grant, only: RunRef | None, now_ms: int, timetable: Timetable) -> None:
-        """Ask again when a blocked lane says and permits have gathered; ``only``: the one run that waits."""
+    def wait(
+        self, lane: str, grant: Grant, lone_run: RunRef | None, now_ms: int, timetable: Timetable
+    ) -> None:
+        """Set when to ask again: once permits have gathered. ``lone_run``: the only waiting run."""
         wait_ms = max(AGAIN_MS, grant.wait_ms)
         shared_ms = min(grant.gather_ms, SHARED_GATHER_MS)
-        self.shared_ms, self.alone = now_ms + max(wait_ms, shared_ms), only
-        gather_ms = grant.gather_ms if only else shared_ms
-        self.ask_ms = timetable.book(lane, now_ms, wait_ms, gather_ms, max(1, self.last))
+        self.shared_ms, self.lone_run = now_ms + max(wait_ms, shared_ms), lone_run
+        gather_ms = grant.gather_ms if lone_run else shared_ms
+        self.ask_ms = timetable.book(lane, now_ms, wait_ms, gather_ms, max(1, self.last_granted))
 
-    def share(self, only: RunRef | None) -> None:
-        """No more permits gather for a run that waits alone than for several, once another waits."""
-        if self.alone and self.alone != only and self.ask_ms is not None:
-            self.ask_ms, self.alone = min(self.ask_ms, self.shared_ms), None
+    def end_lone_wait(self, lone_run: RunRef | None) -> None:
+        """Once another run waits, ask as early as for several runs."""
+        if self.lone_run and self.lone_run != lone_run and self.ask_ms is not None:
+            self.ask_ms, self.lone_run = min(self.ask_ms, self.shared_ms), None
 
 
 class Dispatcher:
@@ -97,16 +99,16 @@ class Dispatcher:
         team_shares: TeamShares,
         handover: Handover,
         settings: Settings,
-        asked: Callable[[str, Sequence[Offer], Grant, float], None] | None = None,
+        on_asked: Callable[[str, Sequence[Offer], Grant, float], None] | None = None,
     ) -> None:
-        """``asked`` gets each lane that was asked, its offers, its grant, and how many seconds that took."""
+        """``on_asked`` is called after each request with lane, offers, grant, and seconds that it took."""
         self._lanes = lanes
         self._backlog = backlog
         self._capacity = capacity
         self._team_shares = team_shares
         self._handover = handover
         self._settings = settings.scheduler
-        self._asked = asked
+        self._on_asked = on_asked
         self._slots = Slots(lanes, capacity, team_shares.weight, settings)
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
@@ -121,7 +123,7 @@ class Dispatcher:
         self._slots.begin_term(lanes)
 
     def forget(self, lane: str) -> None:
-        """Drop what is kept of a lane that is forgotten."""
+        """Drop the state of a lane that was forgotten."""
         self._turns.pop(lane, None)
         self._slots.forget(lane)
         self._few_models.discard(lane)
@@ -148,7 +150,7 @@ class Dispatcher:
         return taken
 
     def tick(self, moment: Moment) -> int | None:
-        """Ask the lanes that are due. Milliseconds until the next one is; ``None``: when woken.
+        """Ask the lanes that are due. Returns milliseconds until the next one is; ``None``: when woken.
 
         Sends what was granted even if a later lane fails. Raises `NotLeader` if another scheduler leads.
         """
@@ -156,7 +158,7 @@ class Dispatcher:
         self._backlog.unthrottle_due(moment.server_ms)
         waiting = {lane: self._turn(lane) for lane in self._backlog.waiting_lanes()}
         for lane, turn in waiting.items():
-            turn.share(self._backlog.lane(lane).only)
+            turn.end_lone_wait(self._backlog.lane(lane).lone_run)
         due = [lane for lane, turn in waiting.items() if self._is_due(lane, turn, now)]
         if waiting and not self._handover.connect():
             return BROKER_AWAY_MS
@@ -173,14 +175,14 @@ class Dispatcher:
         return min(waits, default=None)
 
     def _is_due(self, lane: str, turn: _LaneTurn, now: int) -> bool:
-        """Whether to ask a lane: it is time, or a team arrives that need not wait as others do."""
+        """Whether to ask a lane: it is time, or a newly arrived team may start calls."""
         timely = turn.ask_ms is not None and turn.ask_ms <= now
-        return timely or (turn.passable and self._backlog.lane(lane).has_arrivals)
+        return timely or (turn.serves_arrivals and self._backlog.lane(lane).has_arrivals)
 
     def _precedence(self, lane: str) -> tuple[int, int]:
         """Lanes that use few slots go first; of equals, the one that has waited longest for a permit.
 
-        Calls that end together free slots for one lane alone, and without turns it would always be the same.
+        Calls that end together may free slots for one lane only. Without turns, one lane would get them all.
         """
         return self._slots.used(lane), self._turns[lane].granted_ms
 
@@ -198,7 +200,7 @@ class Dispatcher:
         """
         self._slots.begin_tick()
         queues = {lane: self._backlog.lane(lane) for lane in due}
-        wants = {lane: min(turn.wants, queues[lane].depth) for lane, turn in due.items()}
+        wants = {lane: min(turn.request_size, queues[lane].depth) for lane, turn in due.items()}
         quotas = self._slots.quotas(wants, queues)
         again: list[str] = []
         for lane, turn in due.items():
@@ -211,35 +213,35 @@ class Dispatcher:
                 again.append(lane)
         for lane in again:
             self._serve(lane, due[lane], moment)
-        short = {lane: queues[lane] for lane, turn in due.items() if turn.short}
-        for lane in self._slots.await_free(short) if short else ():
+        waiting = {lane: queues[lane] for lane, turn in due.items() if turn.lacked_slots}
+        for lane in self._slots.await_free(waiting) if waiting else ():
             due[lane].ask_ms = 0
 
     def _serve(self, lane: str, turn: _LaneTurn, moment: Moment, quotas: Sequence[Quotas] = ()) -> None:
         """Ask a lane until nothing is queued, or until it says when to ask again.
 
-        Of what it has left then, a part may be reserved, and is offered to the teams that may have it.
+        Some of the remaining capacity may be reserved: only teams that may take that are then offered it.
         """
         queue = self._backlog.lane(lane)
-        turn.short = False
+        turn.lacked_slots = False
         turn.shares.arrive(queue.arrivals())
-        kept = ""  # why the lane granted no more to all teams; what is reserved of that is offered
+        exhausted = ""  # what the lane has no more of for all teams; its reserved part is offered next
         while queue.waiting:
-            unreserved = 0 if kept == SLOTS else self._slots.unreserved(lane)
+            unreserved = 0 if exhausted == SLOTS else self._slots.unreserved(lane)
             small = {} if unreserved else self._slots.reserved(lane, queue.waiting)
             room = self._slots.room(lane) if small else unreserved
             if room == 0 and turn.reason == SLOTS:  # the lane knows that slots are what it lacks
-                turn.short, turn.ask_ms = kept != SLOTS, None
+                turn.lacked_slots, turn.ask_ms = exhausted != SLOTS, None
                 return
-            # Calls of one team may be what fails, so each team is offered one.
+            # Maybe only one team's calls fail, so each team is offered one permit.
             each_team = turn.failing and len(queue.waiting) > 1
             most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
             most += [small] if small else []
             reserved = self._team_shares.reserved(queue.waiting)
-            offers = self._offers(queue, turn, moment, room, [*most, *quotas], kept, reserved)
+            offers = self._offers(queue, turn, moment, room, [*most, *quotas], exhausted, reserved)
             if not offers:
                 break
-            turn.short = room == 0
+            turn.lacked_slots = room == 0
             in_flight = self._settings.max_in_flight if small else self._slots.most_unreserved
             grant = self._ask(lane, offers, room, in_flight, reserved, moment)
             self._apply(lane, turn, offers, grant, quotas, moment)
@@ -249,11 +251,11 @@ class Dispatcher:
             if grant.reason:
                 turn.ask_ms = None
                 if grant.at_ms:
-                    turn.wait(lane, grant, queue.only, moment.monotonic_ms, self._timetable)
-                if room == 0 or kept in (SLOTS, grant.reason) or grant.reason not in (RESERVED, SLOTS):
+                    turn.wait(lane, grant, queue.lone_run, moment.monotonic_ms, self._timetable)
+                if room == 0 or exhausted in (SLOTS, grant.reason) or grant.reason not in (RESERVED, SLOTS):
                     return
-                kept = grant.reason
-        if not kept or not queue.waiting:
+                exhausted = grant.reason
+        if not exhausted or not queue.waiting:
             turn.ask_ms = 0  # the lane has capacity left: ask again as soon as a job is queued
 
     def _offers(
@@ -263,24 +265,24 @@ class Dispatcher:
         moment: Moment,
         room: int,
         quotas: Sequence[Mapping[str, int]],
-        kept: str,
+        exhausted: str,
         reserved: Mapping[str, ReservedShare],
     ) -> list[Offer]:
         """Which runs are offered permits now, in fair order."""
 
         def most_of(team: str) -> int:
             """The most permits that a team is offered: the least of its quotas."""
-            if kept == RESERVED and (team not in reserved or reserved[team].own <= 0):
+            if exhausted == RESERVED and (team not in reserved or reserved[team].own <= 0):
                 return 0
             return min((quota[team] for quota in quotas), default=ASK_AT_MOST)
 
         ordered = turn.shares.order(
             queue.waiting,
             self._priority,
-            max(1, min(room, turn.wants), len(queue.waiting) if turn.failing else 0),
+            max(1, min(room, turn.request_size), len(queue.waiting) if turn.failing else 0),
             moment.server_ms,
             queue.interactive,
-            most_of if kept == RESERVED or quotas else None,
+            most_of if exhausted == RESERVED or quotas else None,
         )
         first = self._settings.first_calls
         return [offer._replace(ahead=self._ahead(offer.ref), first=first) for offer in ordered]
@@ -294,7 +296,7 @@ class Dispatcher:
         reserved: Mapping[str, ReservedShare],
         moment: Moment,
     ) -> Grant:
-        """Request permits of a lane with so much ``room`` in slots. Raises `NotLeader`.
+        """Request permits of a lane that has ``room`` free slots. Raises `NotLeader`.
 
         ``in_flight``: most calls in flight over all lanes; ``reserved``: shares of the lane, by team.
         """
@@ -311,8 +313,8 @@ class Dispatcher:
         )
         if grant is None:
             raise NotLeader
-        if self._asked is not None:
-            self._asked(lane, offers, grant, time.perf_counter() - started)
+        if self._on_asked is not None:
+            self._on_asked(lane, offers, grant, time.perf_counter() - started)
         return grant
 
     def _apply(
@@ -328,7 +330,7 @@ class Dispatcher:
         for team, off in grant.owed.items():
             turn.shares.correct(team, off)
         self._slots.note(lane, grant.in_flight - grant.pending, grant.window)
-        turn.last, turn.reason, turn.suspected = len(grant.permits), grant.reason, grant.suspected
+        turn.last_granted, turn.reason, turn.suspected = len(grant.permits), grant.reason, grant.suspected
         if grant.permits:
             turn.granted_ms = moment.monotonic_ms
         turn.window = grant.window if grant.reason == "window" else 0
@@ -346,13 +348,13 @@ class Dispatcher:
         self._publish(lane, offers, grant)
 
     def _throttle(self, lane: str, offers: list[Offer], grant: Grant) -> None:
-        for kept in grant.delayed:
-            ref = offers[kept.offer].ref
-            until_ms = kept.until_ms or None
-            self._backlog.throttle(lane, ref, until_ms, kept.bound)
-            if kept.bound in TEAM_WIDE:
-                self._backlog.lane(lane).throttle_team(ref.team, until_ms, kept.bound)
-            if kept.bound == "budget" and kept.in_flight == 0:
+        for delay in grant.delayed:
+            ref = offers[delay.offer].ref
+            until_ms = delay.until_ms or None
+            self._backlog.throttle(lane, ref, until_ms, delay.bound)
+            if delay.bound in TEAM_WIDE:
+                self._backlog.lane(lane).throttle_team(ref.team, until_ms, delay.bound)
+            if delay.bound == "budget" and delay.in_flight == 0:
                 self._out_of_budget.append(ref)
 
     def _publish(self, lane: str, offers: list[Offer], grant: Grant) -> None:
@@ -376,7 +378,7 @@ class Dispatcher:
     def _ahead(self, ref: RunRef) -> int:
         """How many items a run's tasks may be ahead of their evaluations; 0: any number.
 
-        Where their models take turns on one server, a turn ends by its time.
+        Models that take turns on one server have no bound: a time limit ends each turn.
         """
         run = self._backlog.get(ref)
         if run is None or not run.plan.eval_lanes or not run.plan.spec.calls_tasks:

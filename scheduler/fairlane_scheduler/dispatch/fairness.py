@@ -3,13 +3,13 @@
 `LaneShares` is start-time fair queueing over teams, then priority, age and turns over a team's runs.
 Goyal, Vin, Cheng, "Start-time Fair Queueing" (SIGCOMM 1996): a team's next permit is tagged
 ``start = max(virtual time, its last finish)`` and ``finish = start + cost / weight``; the smallest start goes
-first and sets the virtual time. An idle team so keeps no credit, and a lone one gets everything. The cost of
+first and sets the virtual time. So an idle team saves no credit, and a lone team gets everything. The cost of
 a permit is its dominant share of the lane in minutes of the lane (``lib/lane/dominant_share.lua``). When the
 call has finished, its actual share corrects the tag; the virtual time goes back if it followed a start that
 was too late.
 
 Teams are kept in a heap, so a decision costs O(log n) in the number of waiting teams. A team that may take
-nothing now, because it has its share of the slots, is passed over and keeps its place.
+nothing now, because it already has its share of the slots, is skipped and keeps its place.
 """
 
 from __future__ import annotations
@@ -25,10 +25,10 @@ from typing import NamedTuple
 from fairlane.model.run import RunRef
 from fairlane.store.write.permits import Offer
 
-USUAL_OVER = 16  # permits in the moving average of a team's share per permit
+AVERAGED_PERMITS = 16  # permits in the moving average of a team's share per permit
 TEAMS_KEPT = 64  # idle teams kept; those whose tag is behind the virtual time can be dropped
 BEHIND = 32  # most permits that a waiting team can be owed
-HURRIED_AHEAD = 4  # most permits by which interactive runs may put a team ahead of its share
+INTERACTIVE_AHEAD = 4  # most permits by which interactive runs may put a team ahead of its share
 AGEING_PER_S = 1.0  # priority gained per second of waiting, so that the lowest also has its turn
 THROTTLE_RATIO = 9  # throttled time per working time: a team gets a tenth of the scheduler's time at most
 
@@ -49,13 +49,13 @@ class LaneShares:
         self._teams: dict[str, _Team] = {}
         self._heap: list[_Place] = []
         self._entries = counter()
-        self._usual_of_all = 1.0  # of the last team served; expected of a team without a history
+        self._last_average = 1.0  # of the team served last; expected of a team without a history
         self._moved: dict[str, None] = {}  # teams whose place in the heap is out of date
         self._express = False  # whether the last permit went to an interactive run
-        self._hurried: Counter[RunRef] = Counter()  # permits offered out of turn
+        self._out_of_turn: Counter[RunRef] = Counter()  # permits offered to interactive runs out of turn
 
     def arrive(self, teams: Iterable[str]) -> None:
-        """These teams have work now; repeating a team is harmless."""
+        """Note that these teams have work now; repeating a team is harmless."""
         for name in teams:
             team = self._team(name)
             team.finish = max(self._virtual, team.finish)  # idle time earns no credit
@@ -76,11 +76,11 @@ class LaneShares:
         beyond its team's share. No team is offered more than ``most_of`` returns for it.
         """
         self._place(waiting)
-        self._hurried.clear()
+        self._out_of_turn.clear()
         turns = _Turns(
             lambda name: self._team(name).runs_in_turn(waiting[name], priority_of, now_ms), most_of
         )
-        urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_hurry(ref.team)]
+        urgent = [ref.team for ref in interactive if ref.team in waiting and self._may_go_ahead(ref.team)]
         picks: list[RunRef] = []
         while len(picks) < count:
             if urgent and not self._express:
@@ -88,7 +88,7 @@ class LaneShares:
                 if ref is None:
                     continue
                 self._express = True
-                self._hurried[ref] += 1
+                self._out_of_turn[ref] += 1
             else:
                 self._express = False
                 ref = self._pick(waiting, turns)
@@ -107,14 +107,14 @@ class LaneShares:
         """A permit was granted: move the team's finish tag and the virtual time, and end the run's turn."""
         team = self._team(ref.team)
         start = self._start_of(ref.team)
-        if self._hurried[ref]:
-            self._hurried[ref] -= 1  # out of turn, so the virtual time stays
+        if self._out_of_turn[ref]:
+            self._out_of_turn[ref] -= 1  # out of turn, so the virtual time stays
         else:
             self._virtual = start
             self._latest = max(self._latest, start)
         team.finish = start + share / self._weight_of(ref.team)
-        team.usual += (share - team.usual) / USUAL_OVER if team.usual else share
-        self._usual_of_all = team.usual
+        team.average += (share - team.average) / AVERAGED_PERMITS if team.average else share
+        self._last_average = team.average
         team.served(ref, now_ms)
         self._moved[ref.team] = None
 
@@ -129,10 +129,10 @@ class LaneShares:
             team.finish += off / self._weight_of(name)
             self._moved[name] = None
 
-    def _may_hurry(self, name: str) -> bool:
+    def _may_go_ahead(self, name: str) -> bool:
         """Whether a team may take another permit out of turn."""
         ahead = self._team(name).finish - self._virtual
-        return ahead <= HURRIED_AHEAD * self._usual(name) / self._weight_of(name)
+        return ahead <= INTERACTIVE_AHEAD * self._average(name) / self._weight_of(name)
 
     def _place(self, waiting: Waiting) -> None:
         """Push every team whose tag has changed to its new place in the heap."""
@@ -166,17 +166,17 @@ class LaneShares:
             if not turns.begin(name):
                 team.passed = True
                 turns.passed.append(place)
-            elif team.passed:  # it kept the place of when it was offered nothing
+            elif team.passed:  # its place is from when it was offered nothing
                 self._push(name, self._start_of(name))
             elif (ref := turns.next_of(name)) is not None:
-                start += self._usual(name) / self._weight_of(name)
+                start += self._average(name) / self._weight_of(name)
                 heapq.heappush(ahead, (start, name, entry))
                 return ref
         return None
 
-    def _usual(self, name: str) -> float:
+    def _average(self, name: str) -> float:
         """The expected charge of a team's next permit; without a history, that of the last team served."""
-        return self._team(name).usual or self._usual_of_all
+        return self._team(name).average or self._last_average
 
     def _start_of(self, name: str) -> float:
         """The start tag of a team's next permit.
@@ -184,7 +184,7 @@ class LaneShares:
         A team that waits may be behind the virtual time by at most `BEHIND` permits: its permits cost less
         than expected, or were over-charged at first.
         """
-        behind = BEHIND * self._usual(name) / self._weight_of(name)
+        behind = BEHIND * self._average(name) / self._weight_of(name)
         return max(self._latest - behind, self._team(name).finish)
 
     def _team(self, name: str) -> _Team:
@@ -205,8 +205,8 @@ class LaneShares:
 class _Turns:
     """The runs of each team's next permits.
 
-    ``ahead``: places of teams that were offered permits, as if charged for them. ``passed``: places of teams
-    that may take none, which keep them.
+    ``ahead``: places of teams after the permits that they were offered. ``passed``: places of teams that may
+    take none, and keep their place.
     """
 
     def __init__(
@@ -245,14 +245,14 @@ class _RunPlace(NamedTuple):
 
 @dataclass(slots=True)
 class _Team:
-    """A team's finish tag, average charge per permit (``usual``), and the places of its runs.
+    """A team's finish tag, its ``average`` charge per permit, and the places of its runs.
 
-    ``passed``: at its turn it could take nothing, and it has kept its place. ``offered``: places that the
+    ``passed``: at its last turn it could take nothing, so it has kept its place. ``offered``: places that the
     last order took from the heap.
     """
 
     finish: float = 0.0
-    usual: float = 0.0
+    average: float = 0.0
     entry: int = -1
     passed: bool = False
     turns: int = 0
@@ -263,7 +263,7 @@ class _Team:
     def runs_in_turn(
         self, waiting: dict[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int
     ) -> Iterator[RunRef]:
-        """The runs of the team's next permits, one after another, until nothing of it is queued.
+        """The runs of the team's next permits, one after another, until all its queued jobs have one.
 
         The highest priority goes first; waiting adds to it. Among equals, the longest waiting goes first.
         """
@@ -291,9 +291,9 @@ class _Team:
                 heapq.heappush(again, (self._new_place(place.ref, place.priority, now_ms), left - 1))
 
     def _update(self, waiting: dict[RunRef, int], priority_of: Callable[[RunRef], int], now_ms: int) -> None:
-        """Give runs that are new a place, drop those of runs that wait no more, and put offered ones back.
+        """Give new runs a place, drop the places of runs that wait no more, and put offered ones back.
 
-        Compares whole sets, which takes a millisecond for 20,000 runs; the rest follows the changes alone.
+        Compares whole sets, which takes a millisecond for 20,000 runs; all else costs only what has changed.
         """
         for ref in set(self.places).difference(waiting):
             del self.places[ref]
@@ -319,7 +319,7 @@ class _Team:
         return found[::-1]
 
     def served(self, ref: RunRef, now_ms: int) -> None:
-        """End a run's turn: it waits anew, behind other runs of its priority."""
+        """End a run's turn: it waits again, behind other runs of its priority."""
         if (place := self.places.get(ref)) is not None:
             self._wait(ref, place.priority, now_ms)
 
@@ -364,16 +364,16 @@ class TeamThrottle:
         self._began_ms = self._busy_ms()
 
     def end(self, team: str, now_ms: int) -> int:
-        """Charge the work since `begin` to a team; for how many milliseconds that throttles it, usually 0."""
+        """Charge the work since `begin` to a team. Returns for how many milliseconds that throttles it."""
         took_ms = self._busy_ms() - self._began_ms
         if took_ms <= self._allowed_ms:
             return 0
         throttled_ms = round(took_ms * THROTTLE_RATIO)
-        self.rest(team, now_ms, throttled_ms)
+        self.throttle(team, now_ms, throttled_ms)
         return throttled_ms
 
-    def rest(self, team: str, now_ms: int, ms: int) -> None:
-        """Throttle a team for so many milliseconds at least."""
+    def throttle(self, team: str, now_ms: int, ms: int) -> None:
+        """Throttle a team for at least ``ms`` milliseconds."""
         self._until_ms[team] = max(self._until_ms.get(team, 0), now_ms + ms)
 
     def left_ms(self, team: str, now_ms: int) -> int:

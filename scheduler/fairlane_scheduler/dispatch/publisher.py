@@ -18,7 +18,7 @@ from fairlane.store.connection.tls_errors import in_words
 from fairlane.telemetry.logs import get_logger
 
 BATCH = 200
-CONNECT_TIMEOUT_S = 1.0  # a leader must bid again in time
+CONNECT_TIMEOUT_S = 1.0  # shorter than the leader's lease, which must be renewed in time
 AMQP = "amqp"
 AMQP_TIMEOUT_S = 2.0  # for each read and write
 
@@ -33,7 +33,7 @@ class Handover(Protocol):
         ...
 
     def publish(self, attempt: Attempt, together: int = 1) -> None:
-        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
+        """Collect an attempt for `flush`, in a message of at most ``together`` attempts of its lane."""
         ...
 
     def flush(self) -> bool:
@@ -56,31 +56,31 @@ class Publisher:
         self._producer: Producer | None = None
         self._pending: list[tuple[Attempt, int]] = []
         self._declared: set[str] = set()
-        self._away = False
+        self._unreachable = False
         self._blocked_reason: str | None = None
 
     def connect(self) -> bool:
-        """Whether the broker is reachable; if it is, what is granted now can be sent at once."""
+        """Whether the broker is reachable, so that an attempt that is granted now can be sent at once."""
         if self._producer is not None and self._still_open(self._producer):
             return self._blocked_reason is None
         connection = self._open()
         try:
             reach(connection, CONNECT_TIMEOUT_S)
         except OperationalError as error:
-            self._lost(error)
+            self._note_unreachable(error)
             return False
         self._producer = Producer(connection, auto_declare=False)
-        self._back()
+        self._note_reachable()
         return True
 
     def publish(self, attempt: Attempt, together: int = 1) -> None:
-        """Collect an attempt; `flush` sends it, in one message with up to ``together`` of its lane in all."""
+        """Collect an attempt for `flush`, in a message of at most ``together`` attempts of its lane."""
         self._pending.append((attempt, together))
 
     def flush(self) -> bool:
-        """Send what is pending; false if the broker is away, and then it stays pending.
+        """Send what is pending; false if the broker is unreachable, and then it stays pending.
 
-        So a message may be sent twice, or after its lease has lapsed; the worker's claim detects both.
+        A message may be sent twice, or after its lease has lapsed; the worker's claim detects both.
         """
         if not self._pending:
             return True
@@ -90,7 +90,7 @@ class Publisher:
             self._send_all(self._producer)
         except _faults(self._producer) as error:
             self.close()
-            self._lost(error)
+            self._note_unreachable(error)
             return False
         self._pending.clear()
         return True
@@ -106,16 +106,16 @@ class Publisher:
     def _open(self) -> Connection:
         connection: Connection = self._app.connection_for_write(connect_timeout=CONNECT_TIMEOUT_S)
         if connection.transport.driver_type == AMQP:
-            # Without timeouts it would wait for ever for a server that hangs.
+            # Without timeouts, the connection waits for ever for a server that hangs.
             limits = {"read_timeout": AMQP_TIMEOUT_S, "write_timeout": AMQP_TIMEOUT_S}
             callbacks = {"on_blocked": self._blocked, "on_unblocked": self._unblocked}
             connection.transport_options = {**(connection.transport_options or {}), **limits, **callbacks}
         return connection
 
     def _still_open(self, producer: Producer) -> bool:
-        """Read RabbitMQ's events: it shuts down, is full, or has no such queue.
+        """Handle RabbitMQ's events: shutdown, full disk, missing queue. False if the connection is closed.
 
-        A message to a server that has gone would be lost without an error, until its lease lapses.
+        A message to a server that is gone is lost without an error, until its lease lapses.
         """
         connection = producer.connection
         if connection is None or connection.transport.driver_type != AMQP:
@@ -125,32 +125,32 @@ class Publisher:
                 connection.drain_events(timeout=AMQP_TIMEOUT_S)
         except _faults(producer) as error:
             self.close()
-            self._lost(error)
+            self._note_unreachable(error)
         return self._producer is not None
 
     def _blocked(self, reason: str) -> None:
         self._blocked_reason = reason
-        self._lost(OperationalError(f"RabbitMQ takes no messages: {reason}"))
+        self._note_unreachable(OperationalError(f"RabbitMQ takes no messages: {reason}"))
 
     def _unblocked(self) -> None:
         self._blocked_reason = None
-        self._back()
+        self._note_reachable()
 
-    def _back(self) -> None:
-        if self._away:
+    def _note_reachable(self) -> None:
+        if self._unreachable:
             log.info(Event.STORE_BACK, store="broker")
-        self._away = False
+        self._unreachable = False
 
-    def _lost(self, error: Exception) -> None:
-        if not self._away:
+    def _note_unreachable(self, error: Exception) -> None:
+        if not self._unreachable:
             log.warning(Event.STORE_UNREACHABLE, store="broker", error=in_words(error))
-        self._away = True
+        self._unreachable = True
 
     def _send_all(self, producer: Producer) -> None:
         for lane in {attempt.lane for attempt, _ in self._pending} - self._declared:
             queue_of(lane)(producer.channel).declare()
             self._declared.add(lane)
-        # A server that counts messages itself cannot count the attempts in them against a worker's slots.
+        # RabbitMQ counts messages, not the attempts in them, against a worker's slots.
         single = producer.connection is not None and producer.connection.transport.driver_type == AMQP
         with producer.batch(max_size=BATCH):
             for attempts in _bundles((attempt, 1 if single else most) for attempt, most in self._pending):
@@ -195,7 +195,7 @@ def _faults(producer: Producer) -> tuple[type[Exception], ...]:
 
 
 def _bundles(pending: Iterable[tuple[Attempt, int]]) -> Iterator[list[Attempt]]:
-    """Attempts that follow each other on a lane, as many together as each of them may be."""
+    """Group consecutive attempts of a lane, up to the size that each of them allows."""
     attempts: list[Attempt] = []
     room = 0
     for attempt, together in pending:

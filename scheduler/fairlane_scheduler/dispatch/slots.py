@@ -23,13 +23,13 @@ from fairlane_scheduler.state.backlog import LaneQueue
 
 DEFAULT = TeamSettings()
 
-# A message that carries one permit for every so many slots of a worker leaves its workers evenly loaded.
+# A message may carry one permit for every so many slots of a worker: that still loads workers evenly.
 SLOTS_A_PERMIT = 16
 
 
 @dataclass(slots=True)
 class _Pool:
-    """Workers connected by lanes that they share, and all their lanes."""
+    """The lanes and slots of workers that are connected by shared lanes."""
 
     lanes: set[str]
     slots: int
@@ -46,19 +46,19 @@ class Capacity:
     def __init__(self) -> None:
         self._own: dict[str, int] = {}
         self._pools: dict[str, _Pool] = {}
-        self._takers: dict[str, list[int]] = {}  # by lane, the version of messages that each worker reads
+        self._message_versions: dict[str, list[int]] = {}  # by lane: of each worker
         self._all = 0
 
     def update(self, workers: Sequence[Beat]) -> None:
-        """Replace the workers by those that are alive now."""
-        self._own, self._all, self._takers, pools = {}, 0, {}, list[_Pool]()
+        """Replace all workers by those that are alive now."""
+        self._own, self._all, self._message_versions, pools = {}, 0, {}, list[_Pool]()
         for beat in workers:
             info = beat.info
             slots = min(info.busy, info.slots) if info.stopping else info.slots
             self._all += slots
             for lane in info.lanes:
                 self._own[lane] = self._own.get(lane, 0) + slots
-                self._takers.setdefault(lane, []).append(info.messages)
+                self._message_versions.setdefault(lane, []).append(info.messages)
             joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
             merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
             merged.slots += sum(pool.slots for pool in joined)
@@ -71,17 +71,17 @@ class Capacity:
         return [(pool.slots, sorted(pool.lanes)) for pool in found.values()]
 
     def serving(self, lane: str) -> int:
-        """Slots of the workers that serve ``lane``; of all workers while none has taken it on."""
+        """Slots of the workers that serve ``lane``; of all workers while none serves it yet."""
         return self._own.get(lane, self._all)
 
     def bundle(self, lane: str, permits: int) -> int:
         """How many of a lane's permits one message may carry.
 
-        Each worker gets two messages of them. A message that fills a small part of a worker's slots may
-        carry more, since it matters little which worker takes it. Functions run on a fixed number of threads,
-        so no worker may take more of them than it has slots.
+        It aims at two messages for each worker. A message that fills a small part of a worker's slots may
+        carry more, since it matters little which worker takes it. Functions run on a fixed number of threads:
+        each has a message of its own, so that no worker takes more than it has slots.
         """
-        takers = self._takers.get(lane)
+        takers = self._message_versions.get(lane)
         if not takers or min(takers) < READS_BUNDLES or lane.startswith(f"{FUNCTIONS}:"):
             return 1
         few = self._own[lane] // (len(takers) * SLOTS_A_PERMIT)
@@ -106,7 +106,7 @@ class Capacity:
 
 
 def _less(slots: int, percent: int) -> int:
-    """What is left of slots of which a part is reserved; whole slots are reserved, rounded down."""
+    """Slots without the reserved ``percent``, which is rounded down to whole slots."""
     return slots - slots * percent // 100
 
 
@@ -158,10 +158,10 @@ class Quotas(dict[str, int]):
 
 
 class Slots:
-    """Free slots, from what each lane reported last. Calls that ended since still count: it never overstates.
+    """Computes free slots from each lane's last report. Calls that ended since still count: never too many.
 
-    A part of the slots is reserved for *small* teams: those that hold fewer slots than are reserved. So calls
-    of one team that hang in all other slots stop no other team.
+    Some slots are reserved for *small* teams: those that hold fewer slots than are reserved. So a team whose
+    hanging calls hold all other slots stops no other team.
 
     A call that runs asynchronously at its provider holds no slot. Between teams it counts like one, because a
     team holds what it has in flight.
@@ -191,19 +191,19 @@ class Slots:
         self._on_slots = self._lanes.on_slots(lanes)
 
     def begin_tick(self) -> None:
-        """What teams hold is counted anew when it is asked for."""
+        """Drop the counts of teams' calls; this tick counts them again if it needs them."""
         self._held.clear()
 
     def note(self, lane: str, on_slots: int, window: int) -> None:
-        """A lane reported how many of its calls hold a slot, and its window."""
+        """Record a lane's report: how many of its calls hold a slot, and its window."""
         self._on_slots[lane], self._windows[lane] = on_slots, window
 
     def forget(self, lane: str) -> None:
-        """Drop the window of a lane that is forgotten."""
+        """Drop the window of a lane that was forgotten."""
         self._windows.pop(lane, None)
 
     def take(self, lane: str, team: str) -> None:
-        """A team was granted a permit of a lane."""
+        """Count a permit of a lane that a team was granted."""
         held = self._held.get(self._capacity.pool_of(lane)[0])
         if held is not None:
             held[team] = held.get(team, 0) + 1
@@ -213,7 +213,7 @@ class Slots:
         return self._on_slots.get(lane, 0)
 
     def room(self, lane: str) -> int:
-        """Free slots for a lane, at least; the reserved ones included."""
+        """Lower bound of a lane's free slots, including reserved ones."""
         return self._capacity.room(lane, self._on_slots)
 
     def unreserved(self, lane: str) -> int:
@@ -222,7 +222,7 @@ class Slots:
 
     @property
     def most_unreserved(self) -> int:
-        """Most calls in flight over all lanes, without those that are reserved for small teams."""
+        """Most calls in flight over all lanes, without the reserve for small teams."""
         return _less(self._max_in_flight, self._reserved_percent)
 
     def most_in_flight(self, lane: str) -> int:
@@ -238,25 +238,25 @@ class Slots:
         most = slots - _less(slots, self._reserved_percent)
         if not most or not self.room(lane):
             return {}
-        held = self._held_beside(lane)
+        held = self._held_in_pool(lane)
         found = {team: max(0, most - held.get(team, 0)) for team in teams}
         return found if any(found.values()) else {}
 
     def await_free(self, queues: Mapping[str, LaneQueue]) -> list[str]:
-        """Have lanes woken when a slot becomes free; those on which a waiting job may start already."""
+        """Have lanes woken when a slot becomes free. Returns those on which a job may start already."""
         before = self._on_slots
         self._on_slots = self._lanes.await_slots(list(queues), list({*before, *queues}))
         return [lane for lane, queue in queues.items() if self._may_start(lane, queue, before)]
 
     def _may_start(self, lane: str, queue: LaneQueue, before: Mapping[str, int]) -> bool:
-        """Whether a free slot may be for a waiting team: calls that ended may have made one small."""
+        """Whether a waiting team may take a free slot; ended calls may have made a team small."""
         if not self.room(lane) or self.unreserved(lane):
             return bool(self.room(lane))
         ended = any(self._on_slots.get(one, 0) < before.get(one, 0) for one in self._capacity.pool_of(lane))
         return ended or bool(self.reserved(lane, queue.waiting))
 
     def quotas(self, wants: Mapping[str, int], queues: Mapping[str, LaneQueue]) -> dict[str, Quotas]:
-        """Quotas of lanes whose pool of workers has too few slots for all that they want now.
+        """Quotas of lanes whose pool of workers has fewer slots than they want now.
 
         Lanes of one pool share one object; lanes with enough slots are left out.
         """
@@ -270,7 +270,7 @@ class Slots:
         return found
 
     def window_quotas(self, lane: str, window: int, queue: LaneQueue) -> Quotas:
-        """Quotas of a lane whose window (concurrent calls) is what limits it."""
+        """Quotas of a lane that its window (concurrent calls) limits."""
         (in_flight,) = self._lanes.in_flight([lane])
         return Quotas(window, in_flight, dict(queue.by_team), self._weight_of)
 
@@ -280,15 +280,15 @@ class Slots:
         wanted = _total([queue.by_team for queue in queues])
         return Quotas(slots + pending, dict(held), wanted, self._weight_of)
 
-    def _held_beside(self, lane: str) -> dict[str, int]:
+    def _held_in_pool(self, lane: str) -> dict[str, int]:
         """What each team has in flight on the lanes that share slots with this one."""
         lanes = self._capacity.pool_of(lane)
         return self._held[lanes[0]] if lanes[0] in self._held else self._count(lanes)[1]
 
     def _count(self, lanes: Sequence[str]) -> tuple[dict[str, int], dict[str, int]]:
-        """Slots in use by lane, and then calls by team, of a pool's lanes.
+        """Count slots in use by lane, and then calls by team, of a pool's lanes.
 
-        In this order, a call that ends in between is seen to end later, and its team is not overlooked.
+        The order matters: a call that ends in between still counts as a slot in use, never as a free one.
         """
         on_slots = self._lanes.on_slots(list(lanes))
         held = self._held[lanes[0]] = _total(self._lanes.in_flight(list(lanes)))
@@ -305,7 +305,7 @@ def _total(counts: Sequence[Mapping[str, int]]) -> dict[str, int]:
 
 
 class TeamShares:
-    """Weights and shares of teams: of those created at run time, else of the configuration."""
+    """Weights and shares of teams, from those created at run time, else from the configuration."""
 
     def __init__(self, configured: Mapping[str, TeamSettings]) -> None:
         self._configured = configured

@@ -1,4 +1,4 @@
-"""Has what teams wrote done in child processes. A tick asks for results and never waits for one."""
+"""Runs teams' templates and evaluators in child processes. A tick asks for results and never waits."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -20,9 +20,9 @@ _Key = tuple[RunRef, int, type[ItemPiece]]
 
 
 class WorkAwaited(Exception):
-    """A child process works on an item, which is asked for again in a later tick.
+    """A child process still works on an item; a later tick asks again.
 
-    ``new``: it was not asked for before.
+    ``new``: this call has submitted it.
     """
 
     def __init__(self, *, new: bool) -> None:
@@ -38,22 +38,22 @@ class ChildWork:
         self._asked: dict[_Key, Future[Any]] = {}
         self._noted: set[_Key] = set()
         self.cut_off = Counter[RunRef]()
-        """Pieces, by run, that went past a limit."""
+        """By run, how many pieces exceeded a limit."""
 
     def is_asked(self, ref: RunRef, item: int, kind: type[ItemPiece]) -> bool:
         """Whether such a piece of an item was given to a child."""
         return (ref, item, kind) in self._asked
 
     def result(self, run: ActiveRun, piece: ItemPiece) -> Any:
-        """The result of a piece of an item, which a child gets if none of this kind has it yet.
+        """The result of a piece of an item; submits it to a child first, unless one has it.
 
-        Raises `WorkAwaited` until it is done, and what `Pool.submit` names.
+        Raises `WorkAwaited` until it is done, then what the piece raised, `CutOff` or `NoChild`.
         """
         key = (run.ref, piece.item, type(piece))
         future = self._asked.get(key)
         if future is None:
             future = self._pool.submit(run.ref.team, piece, run.plan)
-            if not future.done():  # else the team has as much waiting as it may: asked for again later
+            if not future.done():  # else the team's queue is full, and a later tick submits it again
                 self._asked[key] = future
             raise WorkAwaited(new=True)
         if not future.done():

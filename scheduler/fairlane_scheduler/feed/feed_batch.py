@@ -1,4 +1,4 @@
-"""Items that are to be fed, one by one, and the batch that they make."""
+"""Items that are about to be fed, and the batch that they make."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -39,8 +39,8 @@ class FeedBatch:
 @dataclass(frozen=True, slots=True)
 class PlacedItem:
     """An item with its task's ``lane`` and ``call``, with the ``output`` of its row, or with the
-    ``problem`` for which it can never run. ``memory``: what it may read of earlier items; ``asked``: what
-    that says of it from then on.
+    ``problem`` for which it can never run. ``memory``: fields of the run's memory that it may read;
+    ``asked``: fields that it adds.
     """
 
     item: RunItem

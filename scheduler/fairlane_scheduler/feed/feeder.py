@@ -28,22 +28,22 @@ from fairlane_scheduler.state.server_time import Moment
 BATCH_ITEMS = 128
 BATCH_MS = 10
 
-# A tick feeds so much; other runs wait for the next tick, because lanes must be asked in between.
+# A tick feeds at most so much. Other runs wait for the next one, because lanes must be asked in between.
 TICK_ITEMS = 1024
 TICK_MS = 40
 
-# A new lane costs round trips, and every worker a queue: a batch opens so many, then its team waits so long.
+# A new lane costs round trips, and a queue in every worker: after so many new lanes its team waits so long.
 OPENED_AT_ONCE = 8
 OPENING_MS = 80
 
 COSTLY_MS = 100  # a batch that renders for longer throttles its team
-SCAN_ITEMS = 4096  # how many items a serial run looks at to find the next one of its turn
+SCAN_ITEMS = 4096  # how many items a tick searches for a serial run's next one
 ENOUGH_QUEUED = 5_000  # with so many queued jobs a run is read ahead only every READ_AHEAD_EVERY_MS
 READ_AHEAD_EVERY_MS = 50
 READ_AHEAD_JOBS = 50_000  # how far a run is read ahead to find lanes that it has not used yet
-CONNECTION_MS = 1_000  # a run whose next item waits for a connection is left alone for so long
-AWAITED_MS = 5  # a run whose next item a child process works on is left alone for so long
-BROKEN_RUN_PAUSE_MS = 5_000  # a run whose feeding raised is left alone for so long
+CONNECTION_MS = 1_000  # until a run is fed again whose next item waits for a connection
+AWAITED_MS = 5  # until a run is fed again whose next item a child process works on
+BROKEN_RUN_PAUSE_MS = 5_000  # until a run is fed again whose feeding raised an error
 
 log = get_logger("feeder")
 
@@ -51,7 +51,7 @@ T = TypeVar("T")
 
 
 def in_turn(each: Iterable[T], team_of: Callable[[T], str]) -> list[T]:
-    """One of each team in turn, so that no team waits for all of another."""
+    """Take one of each team in turn, so that no team waits for all of another."""
     by_team: dict[str, list[T]] = {}
     for one in each:
         by_team.setdefault(team_of(one), []).append(one)
@@ -59,7 +59,7 @@ def in_turn(each: Iterable[T], team_of: Callable[[T], str]) -> list[T]:
 
 
 class Feeder:
-    """Keeps every lane of every run supplied. If one lane of a run is slow, it reads past its items."""
+    """Keeps every lane of every run supplied. If one lane is slow, it feeds further items of others."""
 
     def __init__(
         self,
@@ -71,8 +71,8 @@ class Feeder:
         tokenizers: Tokenizers | None = None,
         pool: Pool | None = None,
     ) -> None:
-        """``pool`` does what teams may make as long as they like; a run is paused after some pieces that it
-        had to give up.
+        """``pool`` runs templates and evaluators that may take long. A run is paused after some pieces that
+        were cut off (``sandbox.hold_after``).
         """
         self._runs = runs
         self._backlog = backlog
@@ -94,22 +94,22 @@ class Feeder:
         """Feed one batch of each run that needs it, within the bounds of a tick."""
         fed, started_ms = 0, self._clock.monotonic_ms()
         for run in self._in_turn():
-            if self._wait_of(run, moment.monotonic_ms) != 0:
+            if self._wait_ms(run, moment.monotonic_ms) != 0:
                 continue
             if fed >= TICK_ITEMS or self._clock.monotonic_ms() - started_ms >= TICK_MS:
                 self._first = run.ref
                 return
             self._last_ms[run.ref] = moment.monotonic_ms
-            fed += self._try_to_feed(run, moment)
+            fed += self._feed_or_pause(run, moment)
         self._first = None
 
     def wait_ms(self, monotonic_ms: int) -> int | None:
         """Milliseconds until a run needs to be fed; ``None`` if none does before a lane grants permits."""
-        waits = (self._wait_of(run, monotonic_ms) for run in self._backlog.feeding())
+        waits = (self._wait_ms(run, monotonic_ms) for run in self._backlog.feeding())
         return min((wait for wait in waits if wait is not None), default=None)
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._placement.forget(ref)
         self._conversations.forget(ref)
         self._last_ms.pop(ref, None)
@@ -118,12 +118,12 @@ class Feeder:
         self._unconnected.pop(ref, None)
 
     def _in_turn(self) -> list[ActiveRun]:
-        """From where the last tick ended, one run of each team in turn."""
+        """Runs to feed, from where the last tick ended, one of each team in turn."""
         runs = self._backlog.feeding()
         start = next((i for i, run in enumerate(runs) if run.ref == self._first), 0)
         return in_turn(runs[start:] + runs[:start], lambda run: run.ref.team)
 
-    def _wait_of(self, run: ActiveRun, monotonic_ms: int) -> int | None:
+    def _wait_ms(self, run: ActiveRun, monotonic_ms: int) -> int | None:
         """Milliseconds until this run needs to be fed; ``None`` if it needs nothing now."""
         if (paused_ms := self._paused_until_ms.get(run.ref, 0) - monotonic_ms) > 0:
             return paused_ms
@@ -143,7 +143,7 @@ class Feeder:
             return 0
         return max(0, self._last_ms.get(run.ref, -READ_AHEAD_EVERY_MS) + READ_AHEAD_EVERY_MS - monotonic_ms)
 
-    def _try_to_feed(self, run: ActiveRun, moment: Moment) -> int:
+    def _feed_or_pause(self, run: ActiveRun, moment: Moment) -> int:
         """Feed one batch; an unexpected error pauses this run only. Returns how many items were looked at."""
         try:
             return self._feed(run, moment)
@@ -159,17 +159,17 @@ class Feeder:
             return 0
         batch, upto, turns = self._place(run, moment)
         start = run.cursor
-        self._hold_if_cut_off(run, moment)
+        self._pause_if_cut_off(run, moment)
         connection = self._placement.unconnected.get(run.ref)
         self._note_unconnected(run.ref, connection)
         if upto == start:
             if run.by_turns and not self._conversations.may_feed(run):
-                return 0  # all turns wait for others
+                return 0  # every item waits for an earlier turn
             pause_ms = AWAITED_MS if connection is None else CONNECTION_MS
             self._paused_until_ms[run.ref] = moment.monotonic_ms + pause_ms
             return 0
         if sum(self._lanes.ensure(lane) for lane in batch.entries) >= OPENED_AT_ONCE:
-            self._throttle.rest(run.ref.team, self._clock.monotonic_ms(), OPENING_MS)
+            self._throttle.throttle(run.ref.team, self._clock.monotonic_ms(), OPENING_MS)
         fed = self._runs.feed(
             run.ref,
             moment.epoch,
@@ -207,8 +207,8 @@ class Feeder:
             fields = {"run": ref.run, "team": ref.team, "connection": connection, "remedy": remedy}
             log.warning(Event.CONNECTION_AWAITED, **fields)
 
-    def _hold_if_cut_off(self, run: ActiveRun, moment: Moment) -> None:
-        """Pause a run a few of whose pages, prompts and evaluators took more than each may."""
+    def _pause_if_cut_off(self, run: ActiveRun, moment: Moment) -> None:
+        """Pause a run after ``sandbox.hold_after`` of its pages, prompts or evaluators exceeded a limit."""
         self._cut_off[run.ref] += self._placement.cut_off(run.ref)
         if self._cut_off[run.ref] < self._hold_after:
             return
@@ -221,13 +221,13 @@ class Feeder:
             log.info(Event.RUN_PAUSED, run=run.ref.run, team=run.ref.team, by=by)
 
     def _last_item_finished(self, run: ActiveRun) -> bool:
-        """Whether a serial run may feed its next item; a wake-up asks again."""
+        """Whether a serial run may feed its next item; the end of the last one wakes it."""
         handed, done = self._runs.turn(run.ref)
         run.may_feed_next = handed == done
         return run.may_feed_next
 
-    def _refind(self, run: ActiveRun, moment: Moment) -> None:
-        """Rebuild which items of a run are fed, where Redis has lost a part of that."""
+    def _rebuild_fed(self, run: ActiveRun, moment: Moment) -> None:
+        """Rebuild the list of a run's fed items, if Redis has lost a part of it."""
         lanes = sorted(run.known_lanes | self._runs.lanes(run.ref))
         fed = self._runs.refind(run.ref, lanes, moment.epoch, moment.argument)
         if fed is not None:
@@ -235,9 +235,9 @@ class Feeder:
             log.warning(Event.RUNS_RECOUNTED, runs=1)
 
     def _place(self, run: ActiveRun, moment: Moment) -> tuple[FeedBatch, int, Sequence[Turn]]:
-        """Place items whose turn it is, or those from the cursor on. A batch spans no two passes.
+        """Place items whose turn has come, or those from the cursor on. A batch spans no two passes.
 
-        Also returns where the cursor is once the batch is fed, and its items whose turn it was.
+        Also returns where the cursor is once the batch is fed, and the turns in it.
         """
         started_ms, opening = self._clock.monotonic_ms(), self._lanes.opening
         end = run.items if run.cursor < run.items else run.items * run.passes
@@ -252,7 +252,10 @@ class Feeder:
             if not run.by_turns:
                 return *self._placement.place(run, upto, enough), ()
             due = self._conversations.due(
-                run, partial(self._placement.conversation_of, run), enough, partial(self._refind, run, moment)
+                run,
+                partial(self._placement.conversation_of, run),
+                enough,
+                partial(self._rebuild_fed, run, moment),
             )
             batch, turns = self._placement.place_turns(run, due, enough)
             return batch, run.cursor + len(turns), turns

@@ -21,14 +21,13 @@ from fairlane_scheduler.state.backlog import ActiveRun
 PAGES_KEPT = 32
 
 MOST_ROW = 1_000_000_000
-"""A run has fewer rows."""
+"""Larger row numbers are wrong: no run has so many rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class KnownTasks:
-    """``finished``: tasks that need no call. ``memory``: what it says from then on that others are called.
-
-    Both by item.
+    """``finished``: tasks that need no call. ``memory``: marks of tasks that differ from the continued run,
+    so that later turns are called. Both by item number.
     """
 
     finished: dict[int, FinishedJob] = field(default_factory=dict)
@@ -39,24 +38,24 @@ class KnownResults:
     """Finds results by item, for a batch of items at a time."""
 
     def __init__(self, runs: Runs, servers: Mapping[str, str]) -> None:
-        """``servers``: what each connection calls; the cache has answers of these alone."""
+        """``servers``: by connection, the server that it calls; only that server's answers are taken."""
         self._continued = _ContinuedRun(runs)
         self._answers, self._servers = Answers(runs.redis, runs.keys), servers
 
     def tasks(
         self, run: ActiveRun, placed: Sequence[PlacedItem], memory: Mapping[bytes, bytes]
     ) -> KnownTasks:
-        """Known tasks of ``placed`` items; one without a call can never run.
+        """Known tasks of ``placed`` items; an item without a call can never run.
 
-        In a run with a ``memory`` a task is taken over while all that came before it were.
+        A turn of a conversation is taken over only if all earlier turns were.
         """
         known, spec = KnownTasks(), run.plan.spec
         failed: set[int] = set()
         if spec.continues is not None:
             failed = self._take_over(run, placed, memory, known)
         if spec.cache.reads:
-            settled = known.finished.keys() | failed
-            calls = ((each.item, each.call) for each in placed if each.item.number not in settled)
+            excluded = known.finished.keys() | failed
+            calls = ((each.item, each.call) for each in placed if each.item.number not in excluded)
             keys = ((item.number, call.digest(item.sample(0), self._servers)) for item, call in calls if call)
             asked = {number: key for number, key in keys if key is not None}
             known.finished.update(self._cached(run.ref.team, asked))
@@ -92,7 +91,7 @@ class KnownResults:
         return known | self._cached(run.ref.team, asked)
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._continued.forget(ref)
 
     def _cached(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
@@ -101,7 +100,7 @@ class KnownResults:
 
 
 class _ContinuedRun:
-    """Reads an item's results in the continued run. The client's origins say which row it was there."""
+    """Reads an item's results in the continued run. The client stores each row's number there: its origin."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
@@ -132,7 +131,7 @@ class _ContinuedRun:
         return {number: result for number, result in results if result.state in kept}
 
     def failed(self, run: ActiveRun, item: RunItem) -> set[int]:
-        """Steps of an item that failed there, its task's being 0: an answer from the cache may be why."""
+        """Steps of an item (0: its task) that failed there, maybe for a cached answer: they are called."""
         old, stored = run.plan.spec.continues, self._stored(run, item)
         if old is None:
             return set()
@@ -140,7 +139,7 @@ class _ContinuedRun:
         return {number for number, text in texts if stored_state(text) == JobState.FAILED}
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._origins.drop_where(lambda key: key[0] == ref)
         self._last = None
 
@@ -171,7 +170,7 @@ class _ContinuedRun:
         return rows[offset] if offset < len(rows) else -1
 
     def _read_origins(self, ref: RunRef, number: int) -> list[int]:
-        """A page's rows in the continued run; none where its client has written no list of numbers."""
+        """The origins of a page's rows; empty if the client has stored anything but a list of integers."""
         text = self._runs.origins(ref, number)
         try:
             origins = json.loads(text) if text else []

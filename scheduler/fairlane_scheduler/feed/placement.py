@@ -1,4 +1,4 @@
-"""Decides for each item, from its row: its task is queued on a lane, or recorded since it needs no call."""
+"""Decides for each item whether its task is queued on a lane, or recorded because it needs no call."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ from fairlane_scheduler.state.backlog import ActiveRun
 
 RUNS_KEPT = 256
 MOST_REASON_CHARS = 500
-LOOKED_AHEAD = 512  # items that children get behind the one that is awaited
+LOOKED_AHEAD = 512  # children also get so many items behind an awaited one
 PAGES_KEPT = 32
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 
 AT_ONCE_BYTES = 1 << 18
-"""Bytes of JSON of a page that is decoded in a tick: it takes some milliseconds."""
+"""Largest page, in bytes of JSON, that a tick decodes itself: that takes some milliseconds."""
 
 log = get_logger("rows")
 
@@ -61,18 +61,18 @@ _Key = tuple[RunRef, int]
 
 
 Memory: TypeAlias = Callable[[RunItem], Mapping[bytes, bytes]]
-"""What an item may read of earlier ones."""
+"""Reads the fields of the run's memory that an item may use."""
 
 
 class PageAwaited(Exception):
-    """A child process decodes the page; it is asked for again in a later tick."""
+    """A child process decodes the page; a later tick asks again."""
 
 
 class RowPages:
     """Keeps the most recently used pages of all runs; for an unreadable page or row it keeps the reason.
 
-    Large pages are decoded by ``pool``, and kept as a text for each row. Without a pool all are decoded at
-    once.
+    ``pool`` decodes large pages, which are kept as one JSON text a row. Without a pool, the tick decodes
+    all pages.
     """
 
     def __init__(self, runs: Runs, most_row_bytes: int = MAX_ROW_BYTES, pool: Pool | None = None) -> None:
@@ -83,7 +83,7 @@ class RowPages:
         self._large_pages = Lru[_Key, _Page](LARGE_PAGES_KEPT)
         self._awaited: dict[_Key, Future[list[bytes]]] = {}
         self.cut_off = Counter[RunRef]()
-        """Pages, by run, whose decoding went past a limit."""
+        """By run, how many pages exceeded a limit while a child decoded them."""
 
     def row(self, ref: RunRef, spec: RunSpec, index: int) -> Row:
         """One row. Raises `UnreadableRow`, `PageAwaited` while a child decodes its page, and `NoChild`."""
@@ -120,7 +120,7 @@ class RowPages:
                 raise PageAwaited
             del self._awaited[key]
             return self._decoded(key, awaited)
-        blob = self._blob(key)
+        blob = self._stored_page(key)
         if isinstance(blob, str):
             self._pages.put(key, blob)
             return blob
@@ -148,7 +148,7 @@ class RowPages:
         self._large_pages.put(key, page)
         return page
 
-    def _blob(self, key: _Key) -> bytes | str:
+    def _stored_page(self, key: _Key) -> bytes | str:
         """A page as it is stored, or the reason why there is none."""
         ref, number = key
         if self._runs.page_bytes(ref, [number])[0] > MAX_PAGE_BYTES:
@@ -166,7 +166,7 @@ class RowPages:
 class Placement:
     """Renders each task once, to know its lane and its size.
 
-    What a team may make as long as it likes is done by ``pool``; without one everything is done at once.
+    ``pool`` does work that is not linear in short texts; without one, the tick does it.
     """
 
     def __init__(
@@ -182,9 +182,9 @@ class Placement:
         self._tokenizers = tokenizers
         self._pages = RowPages(runs, most_row_bytes, pool)
         self._work = None if pool is None else ChildWork(pool)
-        self._asked_until: dict[RunRef, int] = {}  # how far children have the calls of items
+        self._asked_until: dict[RunRef, int] = {}  # children have all items before this position
         self._uncalled = UncalledItems(runs, self._work, lanes.servers)
-        self._surprising: set[RunRef] = set()
+        self._raised: set[RunRef] = set()  # runs whose unexpected error was logged
         self.unconnected: dict[RunRef, str] = {}
         """By run, the connection that its next item waits for."""
         self._renderings = Lru[RunRef, Rendering](RUNS_KEPT)
@@ -192,8 +192,8 @@ class Placement:
     def place(self, run: ActiveRun, upto: int, enough: Callable[[], bool]) -> tuple[FeedBatch, int]:
         """Place items from the cursor on until ``upto`` or ``enough``; also returns where it stopped.
 
-        It stops at an item that a child process still works on, which may be the first. Children get the
-        items behind it, too, so that a later call finds them done.
+        It stops at the first item that a child process still works on. Children also get the items behind it,
+        so that a later call finds them done.
         """
         placed: list[PlacedItem] = []
         position, stop, stopped = run.cursor, 0, False
@@ -235,23 +235,23 @@ class Placement:
         return self._renderings.get_or_make(run.ref, lambda: Rendering(run.plan, checked=True))
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._renderings.drop(ref)
         self._pages.forget(ref)
         if self._work is not None:
             self._work.forget(ref)
         self._asked_until.pop(ref, None)
-        self._surprising.discard(ref)
+        self._raised.discard(ref)
         self.unconnected.pop(ref, None)
         self._uncalled.forget(ref)
 
     def cut_off(self, ref: RunRef) -> int:
-        """How many pages and other pieces of a run went past a limit since this was last asked for."""
+        """How many pages and other pieces of a run exceeded a limit since the last call."""
         pieces = 0 if self._work is None else self._work.cut_off.pop(ref, 0)
         return self._pages.cut_off.pop(ref, 0) + pieces
 
     def _memory_of(self, run: ActiveRun) -> Memory | None:
-        """Reads what an item may read of earlier ones, once; ``None`` in a run whose items read nothing."""
+        """A function that reads an item's part of the run's memory once; ``None`` if items read none."""
         if not run.plan.spec.order.remembers:
             return None
         read, reader = dict[int, Mapping[bytes, bytes]](), TurnReader(self._runs.redis, self._runs.keys)
@@ -300,7 +300,7 @@ class Placement:
             return PlacedItem(item, position, problem=str(error), model=model)
         except (PageAwaited, WorkAwaited, ConnectionAwaited, NoChild, RedisError, OSError, MemoryError):
             raise
-        except Exception as error:  # noqa: BLE001  a row may make anything at all of a template or a request
+        except Exception as error:  # noqa: BLE001  a row may let its template or request raise anything
             problem = f"{type(error).__name__}: {error}"[:MOST_REASON_CHARS]
             self._log_once(run.ref, number, problem)
             return PlacedItem(item, position, problem=problem, model=model)
@@ -311,9 +311,9 @@ class Placement:
         return self._lanes.lane_of_item(model, spec.lane, spec.team, checked=not run.open_ended)
 
     def _log_once(self, ref: RunRef, item: int, problem: str) -> None:
-        """Log the first item of a run that raised what nobody expected."""
-        if ref not in self._surprising:
-            self._surprising.add(ref)
+        """Log a run's first item that raised an unexpected error."""
+        if ref not in self._raised:
+            self._raised.add(ref)
             log.warning(
                 Event.ITEM_RAISED, run=ref.run, team=ref.team, item=item, error=problem, exc_info=True
             )
@@ -336,7 +336,8 @@ class Placement:
         in_order: bool = False,
     ) -> list[PlacedItem]:
         """Queue tasks that need a call; record those whose result is given, cached or taken over, and items
-        that can never run. Returns them: all but those that a child scores, and ``in_order`` those behind.
+        that can never run. Returns those items: without those that a child still scores and, ``in_order``,
+        those behind one.
         """
         known, fed, stopped = KnownTasks(), list[PlacedItem](), False
         if run.plan.spec.continues is not None or run.plan.spec.cache.reads:
@@ -374,7 +375,7 @@ class Placement:
 
 
 def as_turn(placed: PlacedItem, memory: Mapping[bytes, bytes] | None) -> PlacedItem:
-    """An item that says in the run's memory which turn it is; one that calls a function is none."""
+    """The item, with its turn to add to the run's memory; a call of a function is no turn."""
     if memory is None or (placed.call is not None and not placed.call.messages):
         return placed
     return replace(placed, asked=turn_asked(placed.item, memory))

@@ -24,7 +24,7 @@ from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 
 LOADED_AT_ONCE = 200
 LOADED_MS = 200
-"""A pass ends after so many runs or milliseconds: a leader must bid again in time, however long plans are."""
+"""A pass ends after so many runs or milliseconds, so that the leader renews its lease in time."""
 
 log = get_logger("runs")
 
@@ -74,7 +74,7 @@ class RunLoader:
         return self._backlog.get(ref)
 
     def set_aside(self) -> bool:
-        """Leave runs alone of which a key has another type, until it is deleted; true if some are new."""
+        """Skip runs that have a key of a wrong type, until it is deleted; true if some are new."""
         found = damaged_runs(self._redis, self._keys)
         new = found.keys() - self._backlog.damaged
         for ref in new:
@@ -84,11 +84,11 @@ class RunLoader:
         return bool(new)
 
     def is_damaged(self, ref: RunRef) -> bool:
-        """Whether a run is left alone, as a key of it has another type."""
+        """Whether a run is skipped because one of its keys has a wrong type."""
         return ref in self._backlog.damaged
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._backlog.drop_run(ref)
         self._feeder.forget(ref)
         self._sessions.forget(ref)
@@ -125,14 +125,14 @@ class RunLoader:
         attempts: int = 0,
         unkept: Unkept = NO_UNKEPT,
     ) -> Completion:
-        """The completion of a job that is given up, without its row; ``unkept`` are its answers so far."""
+        """The completion of a job that fails; its row is not read. ``unkept``: its paid answers so far."""
         of_session = session_of_job(plan.spec, job) is not None
         membership = None if of_session else self.session_of(ref, plan, job // plan.spec.steps)
         failed = FinishedJob(error=error, attempts=attempts, unkept=unkept)
         return complete_without_row(plan, job, failed, tokens, membership)
 
     def _restored(self, missing: list[RunRef]) -> set[RunRef]:
-        """Runs that have not ended, although the set of active runs lacks them: Redis has lost that."""
+        """Add unfinished runs again that Redis has lost from its set of active runs. Returns them."""
         found = set(restore_active(self._runs.redis, self._runs.keys, missing))
         if found:
             log.warning(Event.INDEX_RESTORED, index="active", entries=len(found))

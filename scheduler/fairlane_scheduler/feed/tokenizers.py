@@ -1,4 +1,4 @@
-"""Counts prompts with the tokenizer of their model, where its vocabulary is here. Nothing is downloaded."""
+"""Counts prompts with their model's tokenizer, if this machine has its vocabulary. Downloads nothing."""
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
@@ -27,7 +27,7 @@ VOCABULARIES: Mapping[str, tuple[str, str]] = {
 """File name (SHA-1 of its address) and SHA-256 of each vocabulary (tiktoken, `openai_public.py`)."""
 
 MOST_CHARACTERS = 20_000
-"""Of one call: the longest word of this length takes 20 ms, and a tick counts prompts of all teams."""
+"""Most characters of a call that are counted: one word of this length takes 20 ms of a tick."""
 
 MODELS_KEPT = 1024
 
@@ -35,7 +35,7 @@ log = get_logger("tokenizers")
 
 
 class Encoding(Protocol):
-    """What is used of tiktoken's encodings."""
+    """The part of tiktoken's encodings that is used."""
 
     def encode(self, text: str, *, disallowed_special: Sequence[str]) -> list[int]:
         """The tokens of ``text``; names of special tokens in it count as text."""
@@ -43,14 +43,14 @@ class Encoding(Protocol):
 
 
 class Tokenizers:
-    """The encodings whose vocabulary is here, by their name."""
+    """The encodings, by name, whose vocabulary this machine has."""
 
     def __init__(self, encodings: Mapping[str, Encoding]) -> None:
         self._encodings = encodings
         self._encoding_of = lru_cache(MODELS_KEPT)(self._find)
 
     def tokens(self, call: Call) -> Estimate:
-        """The tokens to reserve for a call: its texts are counted, if its model's encoding is here."""
+        """The tokens to reserve for a call; counts its texts if its model's encoding is known."""
         rough = call.tokens
         encoding = self._encoding_of(call.model)
         texts = [*_contents(call), *_names(call)]
@@ -74,15 +74,15 @@ class Tokenizers:
 
 
 def load_tokenizers(environ: Mapping[str, str]) -> Tokenizers | None:
-    """The tokenizers of this machine; ``None`` where there is none, which one log line says."""
-    found, lacking = _found(environ.get(FOLDER_VARIABLE, ""))
-    if lacking:
-        log.info(Event.TOKENIZERS_MISSING, reason=lacking)
+    """The tokenizers of this machine; ``None`` if it has none. Logs what is missing."""
+    found, missing_words = _found(environ.get(FOLDER_VARIABLE, ""))
+    if missing_words:
+        log.info(Event.TOKENIZERS_MISSING, reason=missing_words)
     return Tokenizers(found) if found else None
 
 
 def _found(folder: str) -> tuple[dict[str, Encoding], str]:
-    """The encodings whose vocabulary is in a folder, by name, and in words what is lacking."""
+    """The encodings whose vocabulary is in a folder, by name, and a message about missing ones."""
     if not folder:
         return {}, f"{FOLDER_VARIABLE} is not set: name a folder that has tiktoken's vocabularies"
     try:
@@ -92,11 +92,13 @@ def _found(folder: str) -> tuple[dict[str, Encoding], str]:
     missing = {
         name: file for name, (file, digest) in VOCABULARIES.items() if not _is_whole(folder, file, digest)
     }
-    lacking = f"{FOLDER_VARIABLE}={folder} lacks {', '.join(missing.values())}: copy tiktoken's cache there"
+    missing_words = (
+        f"{FOLDER_VARIABLE}={folder} lacks {', '.join(missing.values())}: copy tiktoken's cache there"
+    )
     found: dict[str, Encoding] = {
         name: tiktoken.get_encoding(name) for name in VOCABULARIES if name not in missing
     }
-    return found, lacking if missing else ""
+    return found, missing_words if missing else ""
 
 
 def _is_whole(folder: str, file: str, digest: str) -> bool:
@@ -108,7 +110,7 @@ def _is_whole(folder: str, file: str, digest: str) -> bool:
 
 
 def _contents(call: Call) -> Iterator[str]:
-    """The texts that the estimate of a call takes at four characters a token."""
+    """The texts that a call's rough estimate counts at four characters a token."""
     if call.inputs is not None:
         yield from call.inputs
     for message in call.messages if call.inputs is None else ():
@@ -117,6 +119,6 @@ def _contents(call: Call) -> Iterator[str]:
 
 
 def _names(call: Call) -> Iterator[str]:
-    """The other texts of messages, like roles, whose bytes are in the bound of a prompt."""
+    """The other texts of messages, like roles; the upper bound of a prompt includes their bytes."""
     for message in call.messages if call.inputs is None else ():
         yield from (value for key, value in message.items() if key != "content" and isinstance(value, str))

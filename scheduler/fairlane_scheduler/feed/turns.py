@@ -1,7 +1,7 @@
-"""Whose turn it is in the conversations of a run, and how those items are placed.
+"""Finds the next turns of a run's conversations, and places their items.
 
-An item waits for the one before it alone, not for other conversations. One that a child process still works
-on holds no others.
+An item waits only for the previous turn of its conversation, not for other conversations. An item that a
+child process still works on delays no other conversation.
 """
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -20,48 +20,48 @@ from fairlane_scheduler.feed.placement import PageAwaited, Placement, as_turn
 from fairlane_scheduler.lanes.registry import ConnectionAwaited
 from fairlane_scheduler.state.backlog import ActiveRun
 
-DUE_AT_ONCE = 128  # items whose turn it is; more are looked for once these are fed
+DUE_AT_ONCE = 128  # items whose turn has come; more are searched for once these are fed
 SCANNED_AT_ONCE = 4096
 READ_AT_ONCE = 16  # items whose conversations are read together
-MOST_HELD = 100_000  # items of a run that wait for a turn; behind so many no conversation is looked for
+MOST_HELD = 100_000  # with so many waiting items, a run is scanned no further
 
 ConversationOf = Callable[[int], str | None]
 """An item's conversation; ``None`` for one that belongs to none. Raises what reading its row raises."""
 
 
 class Turns:
-    """The items of one run that were looked at and have not ended, by conversation and in row order.
+    """One run's scanned items that have not ended, by conversation and in row order.
 
-    Nothing is kept of what has ended, so it grows with what waits and not with the run. All of it follows
-    from `TurnStates` and the rows: another scheduler that looks at them has the same.
+    It grows with the waiting items, not with the run. Another scheduler can rebuild it from `TurnStates` and
+    the rows.
     """
 
     def __init__(self, states: TurnStates) -> None:
         self._states: TurnStates | None = states
         self.seen, self.unlisted = states.seen, states.unlisted
         self.scanned = 0
-        self._due: dict[int, int] = {}  # item → the one before it; in the order in which their turns came
+        self._due: dict[int, int] = {}  # item → its previous turn, or -1; the earliest due first
         self._next: dict[int, int] = {}
         self._last: dict[str, int] = {}
         self._conversations: dict[int, str] = {}
-        self._ended_ahead: set[int] = set()  # fed by an earlier leader, and not looked at yet
+        self._ended_ahead: set[int] = set()  # ended, and not scanned yet: an earlier leader fed them
 
     @property
     def may_scan(self) -> bool:
-        """Whether more items should be looked at."""
+        """Whether more items should be scanned."""
         return len(self._due) < DUE_AT_ONCE and len(self._next) < MOST_HELD
 
     @property
     def has_due(self) -> bool:
-        """Whether it is the turn of an item that is not fed."""
+        """Whether the turn of an item has come that is not fed yet."""
         return bool(self._due)
 
     def due(self) -> list[Turn]:
-        """Items whose turn it is, those whose turn came first in front."""
+        """Items whose turn has come, the earliest first."""
         return [Turn(*each) for each in islice(self._due.items(), DUE_AT_ONCE)]
 
     def scan(self, upto: int, conversation_of: ConversationOf, enough: Callable[[], bool]) -> None:
-        """Look at further items; stops where ``conversation_of`` raises."""
+        """Scan further items; stops where ``conversation_of`` raises."""
         last = min(upto, self.scanned + SCANNED_AT_ONCE)
         while self.scanned < last and self.may_scan and not enough():
             self._look_at(self.scanned, conversation_of)
@@ -70,7 +70,7 @@ class Turns:
             self._states = None  # no earlier leader has fed what follows
 
     def end(self, items: Iterable[int]) -> None:
-        """Items have ended: it is the turn of those behind them."""
+        """Note that items have ended: the next turns of their conversations are due."""
         for item in items:
             self.seen += 1
             conversation = self._conversations.pop(item, None)
@@ -85,7 +85,7 @@ class Turns:
                 self._due[following] = item
 
     def feed(self, turns: Iterable[Turn]) -> None:
-        """These items are fed."""
+        """Note that these items are fed."""
         for turn in turns:
             del self._due[turn.item]
 
@@ -111,7 +111,7 @@ class Conversations:
         self._turns: dict[RunRef, Turns] = {}
 
     def may_feed(self, run: ActiveRun) -> bool:
-        """Whether an item of the run can be fed, or one may be found; else the end of an item wakes it."""
+        """Whether the run has an item to feed, or may find one. If not, the end of an item wakes it."""
         turns = self._turns.get(run.ref)
         if turns is None or run.may_feed_next or turns.has_due:
             return True
@@ -122,28 +122,28 @@ class Conversations:
         run: ActiveRun,
         conversation_of: ConversationOf,
         enough: Callable[[], bool],
-        refind: Callable[[], None],
+        rebuild_fed: Callable[[], None],
     ) -> list[Turn]:
-        """Items whose turn it is. It looks at further items until a page is awaited, or ``enough``.
+        """Items whose turn has come. Scans further items until a page is awaited, or ``enough``.
 
-        ``refind`` is called before what is fed is read anew: it rebuilds what Redis has lost of that.
+        ``rebuild_fed`` rebuilds the list of fed items if Redis has lost some, before it is read again.
         """
-        turns = self._in_step(run, refind)
+        turns = self._updated_turns(run, rebuild_fed)
         with suppress(PageAwaited):
             turns.scan(run.items, conversation_of, enough)
-        run.looked_at = turns.scanned
+        run.scanned = turns.scanned
         return turns.due()
 
     def feed(self, ref: RunRef, turns: Collection[Turn]) -> None:
-        """These items of a run are fed."""
+        """Note that these items of a run are fed."""
         self._turns[ref].feed(turns)
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run: it has ended, or Redis says otherwise and is read anew."""
+        """Drop the state of a run that has ended, or that must be read from Redis again."""
         self._turns.pop(ref, None)
 
-    def _in_step(self, run: ActiveRun, refind: Callable[[], None]) -> Turns:
-        """The run's turns after what has ended by now; read anew where Redis has lost what it had."""
+    def _updated_turns(self, run: ActiveRun, rebuild_fed: Callable[[], None]) -> Turns:
+        """The run's turns, updated with items that have ended; read again if Redis has lost some."""
         turns = self._turns.get(run.ref)
         if turns is not None:
             found = self._reader.ended(run.ref, turns.seen, turns.unlisted)
@@ -153,21 +153,21 @@ class Conversations:
                 run.may_feed_next = turns.seen < found.ended
                 return turns
             run.cursor = found.fed
-        refind()
+        rebuild_fed()
         turns = self._turns[run.ref] = Turns(self._reader.states(run.ref, run.plan.spec.steps))
         run.may_feed_next = False
         return turns
 
 
 class TurnPlacement(Placement):
-    """Places runs whose conversations go side by side, too."""
+    """Also places runs whose conversations go side by side."""
 
     def place_turns(
         self, run: ActiveRun, turns: Sequence[Turn], enough: Callable[[], bool]
     ) -> tuple[FeedBatch, list[Turn]]:
-        """Place items whose turn it is until ``enough``; also returns which are placed.
+        """Place items whose turn has come until ``enough``; also returns which are placed.
 
-        Those that a child process still works on hold no others.
+        Items that a child process still works on delay no others.
         """
         placed, memory = list[PlacedItem](), dict[bytes, bytes]()
         self.unconnected.pop(run.ref, None)
@@ -190,7 +190,7 @@ class TurnPlacement(Placement):
         return batch, [turn for turn in turns if turn.item in fed]
 
     def _place_turn(self, run: ActiveRun, item: int, own: dict[bytes, bytes]) -> PlacedItem | None:
-        """An item with its conversation's memory; ``None`` for one that a child or a connection holds up."""
+        """An item with its conversation's memory; ``None`` while it waits for a child or a connection."""
         try:
             one = self._place_one(run, item, lambda _: own)
         except ConnectionAwaited as awaited:
@@ -202,7 +202,7 @@ class TurnPlacement(Placement):
         return None
 
     def conversation_of(self, run: ActiveRun, item: int) -> str | None:
-        """The items that an item waits for: its conversation. ``None`` for one whose row cannot be read.
+        """The name of an item's conversation; ``None`` if its row cannot be read.
 
         Raises `PageAwaited` and `NoChild`.
         """
@@ -216,12 +216,12 @@ class TurnPlacement(Placement):
         return RunItem(self._rendering(run), number, cell, self._pages.row(run.ref, run.plan.spec, cell.row))
 
     def _memory(self, run: ActiveRun, fields: Mapping[int, tuple[str, ...]]) -> dict[bytes, bytes]:
-        """Those fields of the run's memory, of all items, that are set."""
+        """The fields of the run's memory, of all items, that are set."""
         names = [name for each in fields.values() for name in each]
         return TurnReader(self._runs.redis, self._runs.keys).memory(run.ref, names)
 
     def _read_fields(self, run: ActiveRun, turns: Sequence[Turn]) -> dict[int, tuple[str, ...]]:
-        """What each item reads of the run's memory; without those whose page a child process decodes."""
+        """The fields of the run's memory that each item reads. Skips items of pages that a child decodes."""
         fields = dict[int, tuple[str, ...]]()
         for turn in turns:
             try:

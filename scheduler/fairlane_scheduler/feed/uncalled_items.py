@@ -19,7 +19,7 @@ from fairlane_scheduler.state.backlog import ActiveRun
 
 
 class UncalledItems:
-    """Finds results that exist, and scores them: by ``work`` where that may take long."""
+    """Finds existing results, and scores them; ``work`` scores those that may take long."""
 
     def __init__(self, runs: Runs, work: ChildWork | None, servers: Mapping[str, str]) -> None:
         self._runs, self._work, self._servers = runs, work, servers
@@ -33,7 +33,7 @@ class UncalledItems:
         return self._known.tasks(run, placed, memory)
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._sessions.forget(ref)
         self._known.forget(ref)
 

@@ -29,8 +29,8 @@ from fairlane_scheduler.state.server_time import Moment
 
 MOST_JOBS = 100_000_000  # a run's bitmap of finished jobs then takes 12 MB
 MOST_PAGES = 250_000
-PAGES_MEASURED_AT_ONCE = 1000  # some 10 ms; all of the largest run take seconds, and a leader its lease
-NEXT_PAGES_MS = 1  # until the next are measured: other work comes between
+PAGES_MEASURED_AT_ONCE = 1000  # some 10 ms; all pages at once could take seconds, longer than the lease
+NEXT_PAGES_MS = 1  # until the next pages are measured, so that other work comes between
 
 # Words in the markup of all templates of a run: compiling so many takes a second at worst.
 TEMPLATE_WORDS = 10_000
@@ -43,15 +43,15 @@ REJECTED_KEPT = 1000  # rejected runs kept for a team; the oldest beyond them ar
 REASON_CHARS = 500
 
 _JSON_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
-"""A text, also one that the document's end cuts. Possessive, so that a hostile document is read once: a text
-without an end would else be sought from each quote in it, which takes hours for 4 MiB of them."""
+"""A JSON string, also one that the document's end cuts off. Its quantifiers are possessive, so that a hostile
+document is read once. With backtracking, 4 MiB of quotes would take hours."""
 
 log = get_logger("receiver")
 
 
 @dataclass(slots=True)
 class _Measured:
-    """The first pages of a run: how many are measured, their bytes together, and how many are missing."""
+    """Sums over a run's first pages: how many are measured, their bytes, and how many are missing."""
 
     ref: RunRef
     first: int = 0
@@ -76,7 +76,7 @@ class PayloadLimits:
         self._rejected: dict[str, deque[RunRef]] = {}
 
     def begin(self) -> None:
-        """Count active runs anew when a check needs them."""
+        """Count active runs again when a check needs them."""
         self._active = None
 
     def count(self, ref: RunRef) -> None:
@@ -110,8 +110,8 @@ class PayloadLimits:
                 )
 
     def check_rows(self, spec: RunSpec, rows: int) -> int:
-        """Check the size of the pages of so many rows, if the client uploads them; how many of a run that is
-        not open are missing. Raises `RequestAwaited` until all are measured, some at a time.
+        """Check the size of a client's pages; returns how many are missing (0 for an open run).
+        Raises `RequestAwaited` until all are measured, some at a time.
         """
         if spec.source is not None:
             return 0
@@ -135,7 +135,7 @@ class PayloadLimits:
         return 0
 
     def _measured_of(self, ref: RunRef, *, is_open: bool) -> _Measured:
-        """What is measured of a run: an open one's is kept, and of a team's others that of one at a time."""
+        """A run's measurement. That of an open run is kept; of its other runs, a team has one at a time."""
         if is_open:
             return self._measured.setdefault(ref, _Measured(ref))
         if (measured := self._measuring.get(ref.team)) is None or measured.ref != ref:
@@ -149,7 +149,7 @@ class PayloadLimits:
         return kept.popleft() if len(kept) > REJECTED_KEPT else None
 
     def forget(self, ref: RunRef) -> None:
-        """Drop what is kept of a run that has ended."""
+        """Drop the state of a run that has ended."""
         self._measured.pop(ref, None)
 
     def _by_team(self) -> Counter[str]:
@@ -159,16 +159,16 @@ class PayloadLimits:
 
 
 def values_of(text: bytes) -> int:
-    """How many values a JSON document has at most, outside its texts; it is not read for that.
+    """The most values that a JSON document may have, without parsing it.
 
-    What no quote ends is no text, and counts. Linear in ``text``, whatever it holds.
+    Counts commas and brackets outside strings; an unterminated string counts as none. Linear in ``text``.
     """
     bare = _JSON_TEXT.sub(_unended, text)
     return sum(bare.count(sign) for sign in (b",", b"[", b"{"))
 
 
 def _unended(found: re.Match[bytes]) -> bytes:
-    """Nothing for a whole text; what no quote ends as it is."""
+    """Remove a whole string; keep an unterminated one."""
     return b"" if found[1] else found[0]
 
 
@@ -241,19 +241,19 @@ class Admission:
         self._responses = tuple(name for name, each in settings.connections.items() if each.takes_responses)
 
     def forget_all(self) -> None:
-        """Forget what an earlier term has asked children for."""
+        """Cancel the template checks of an earlier term."""
         for check in self._checks.values():
             check.drop()
         self._checks.clear()
 
     def begin_tick(self) -> None:
-        """Count active runs anew when the limits need them."""
+        """Count active runs again when the limits need them."""
         self._limits.begin()
 
     def submit(self, ref: RunRef, moment: Moment) -> bool | None:
-        """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: neither now.
+        """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: gone or decided.
 
-        Raises what Redis raises, and `RequestAwaited`: then it is to be submitted again in a later tick.
+        Raises Redis' errors, and `RequestAwaited`: the caller tries again in a later tick.
         """
         try:
             plan = self._checked(ref) if ref.team in self._checks else None
@@ -290,7 +290,7 @@ class Admission:
         return False
 
     def _checked(self, ref: RunRef) -> Plan | None:
-        """The plan of a run whose templates compile; ``None`` if nobody was asked whether they do."""
+        """The plan of a run whose templates compile; ``None`` if no child was asked to compile them."""
         check = self._checks[ref.team]
         if not check.concerns(ref):
             self._checks.pop(ref.team).drop()

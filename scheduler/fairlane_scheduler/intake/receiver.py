@@ -22,7 +22,7 @@ from fairlane_scheduler.state.server_time import Moment
 TICK_MS = 100  # then the remaining requests wait for the next tick
 TURN_MS = 25  # then it is another team's turn
 COSTLY_MS = 50  # a request that takes longer to read throttles its team
-SEARCH_MS = 50  # of each tick, until a new leader has searched all keys for inboxes
+SEARCH_MS = 50  # part of each tick in which a new leader searches all keys for inboxes
 MOST_ANNOUNCED = 10_000
 
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -41,11 +41,11 @@ class Receiver:
         leader: Leader,
         clock: Clock,
         teams: Collection[str],
-        decided: Callable[[RunRef, bool], None] | None = None,
+        on_decided: Callable[[RunRef, bool], None] | None = None,
     ) -> None:
         """``teams``: those of the configuration, whose inboxes are looked at even if Redis knows none.
 
-        ``decided`` is called with each submitted run, and whether it is admitted.
+        ``on_decided`` is called with each submitted run, and whether it is admitted.
         """
         self._inbox = inbox
         self._admission = admission
@@ -53,17 +53,17 @@ class Receiver:
         self._leader = leader
         self._clock = clock
         self._configured = teams
-        self._decided = decided
+        self._on_decided = on_decided
         self._throttle = TeamThrottle(COSTLY_MS, clock.cpu_ms)
         self._waiting: dict[str, None] = {}
-        self._awaited_ms: dict[str, int] = {}  # by team: when to look again for what a child compiles
+        self._awaited_ms: dict[str, int] = {}  # by team: when to ask again whether a child has compiled
         self._known: set[str] = set()
         self._cursor = 0
-        self._searched = False  # a whole scan has ended in this term
+        self._searched = False  # whether a whole scan has ended in this term
         self._relieved = ""  # the team that `relieve` served last
 
     def forget_all(self) -> None:
-        """Search for inboxes that were announced to an earlier leader."""
+        """Start over, and search for inboxes that were announced to an earlier leader."""
         self._waiting.clear()
         self._awaited_ms.clear()
         self._admission.forget_all()
@@ -73,9 +73,9 @@ class Receiver:
     def tick(self, teams: Iterable[str] | None, moment: Moment) -> int | None:
         """Act on the requests of ``teams``; ``None``: of all teams.
 
-        Returns milliseconds until it must look again: 0 if requests are left or not all keys are searched
-        yet, ``None`` if nobody has any. If all teams that have some are throttled or wait for a child, it is
-        the least wait. Raises `NotLeader` if another scheduler leads; then no request is dropped.
+        Returns milliseconds until the next call: 0 if requests are left or the search for inboxes goes on,
+        ``None`` if there are no requests. If all teams with requests are throttled or wait for a child, it is
+        the shortest wait. Raises `NotLeader` if another scheduler leads; then no request is dropped.
         """
         started_ms = self._clock.monotonic_ms()
         self._admission.begin_tick()
@@ -112,7 +112,7 @@ class Receiver:
         return max(0, awaited_ms, self._throttle.left_ms(team, now_ms))
 
     def relieve(self, moment: Moment) -> None:
-        """Act on what frees memory while Redis is full; a team's requests behind a submission wait.
+        """Act on requests that free memory while Redis is full; a team's requests behind a submission wait.
 
         Raises `NotLeader` as `tick` does.
         """
@@ -139,7 +139,7 @@ class Receiver:
     def _search(self) -> list[str]:
         """Teams whose inboxes the next part of a scan of all keys finds.
 
-        The first scan of a term takes `SEARCH_MS` at a time: what was announced before the term waits for
+        The first scan of a term takes `SEARCH_MS` at a time, because requests from before the term wait for
         it. Later scans take a page at a time.
         """
         started_ms, found = self._clock.monotonic_ms(), list[str]()
@@ -171,13 +171,13 @@ class Receiver:
         return handled > 0 or team in self._awaited_ms
 
     def _act(self, ref: RunRef, request: Request, moment: Moment) -> bool:
-        """Act on one request; false if it waits for a child process, and the team's others behind it."""
+        """Act on one request; false if it, and so all behind it, must wait for a later tick."""
         self._throttle.begin()
         try:
             if request.op == "submit":
                 admitted = self._admission.submit(ref, moment)
-                if admitted is not None and self._decided is not None:
-                    self._decided(ref, admitted)
+                if admitted is not None and self._on_decided is not None:
+                    self._on_decided(ref, admitted)
             else:
                 self._requests.act(ref, request, moment)
         except RequestAwaited as awaited:

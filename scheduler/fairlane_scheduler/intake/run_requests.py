@@ -15,7 +15,7 @@ from fairlane_scheduler.lanes.registry import LaneRegistry
 from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
-DAMAGED_MS = 1000  # after so long a damaged run is looked at again
+DAMAGED_MS = 1000  # until a request for a damaged run is tried again
 
 log = get_logger("receiver")
 
@@ -46,7 +46,7 @@ class RunRequests:
     def act(self, ref: RunRef, request: Request, moment: Moment) -> None:
         """Act on a request that submits nothing.
 
-        Raises `RequestAwaited` while a key of the run has another type.
+        Raises `RequestAwaited` while a key of the run has a wrong type.
         """
         if self.is_damaged(ref):
             raise RequestAwaited(DAMAGED_MS)
@@ -104,9 +104,9 @@ class RunRequests:
 def extend(
     runs: Runs, run: ActiveRun, rows: int, moment: Moment, *, last: bool, page: ReadPage | None = None
 ) -> bool:
-    """Set an open run's number of rows, and store the ``page`` of them; after the ``last`` it gets no more.
+    """Set an open run's number of rows, and store their ``page``; ``last`` closes the run.
 
-    Returns whether that took effect. Where it did not, the run has as many rows as Redis says.
+    Returns whether that took effect. If not, ``run`` gets the number of rows that Redis has.
     """
     extended = runs.extend(run.ref, run.plan, rows, moment.epoch, moment.argument, last=last, page=page)
     if extended:

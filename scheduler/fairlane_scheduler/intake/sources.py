@@ -1,4 +1,4 @@
-"""Reads datasets that runs refer to: a page at a time, in background threads, a little ahead of need."""
+"""Reads datasets that runs refer to: a page at a time, in background threads, a few pages ahead."""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -25,7 +25,7 @@ from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
 PAGES_AHEAD = 4
-LOOK_MS = 20  # while a page is being read
+LOOK_MS = 20  # until the next look while a page is being read
 READERS = 4
 
 log = get_logger("sources")
@@ -48,13 +48,13 @@ class Sources:
     """
 
     def __init__(self, runs: Runs, backlog: Backlog, row_bytes: int = MAX_ROW_BYTES) -> None:
-        """``row_bytes``: the largest row as JSON."""
+        """``row_bytes``: size of the largest row that is accepted, as JSON."""
         self._runs, self._backlog, self._row_bytes = runs, backlog, row_bytes
         self.readings: dict[RunRef, _Reading] = {}
         self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="fairlane-source")
 
     def tick(self, moment: Moment, lanes: Callable[[], Sequence[str]]) -> int | None:
-        """Store the pages that were read and start to read more; milliseconds until it must look again.
+        """Store the pages that were read, and start to read more. Returns milliseconds until the next call.
 
         ``lanes`` returns all lanes, which are needed if a run has to end.
         """
@@ -72,7 +72,7 @@ class Sources:
         return LOOK_MS if waiting else None
 
     def forget_all(self) -> None:
-        """Drop what was read: another scheduler may have led."""
+        """Drop all open datasets: another scheduler may have led."""
         self.readings.clear()
 
     def _give_up(self, run: ActiveRun, reason: str, lanes: Sequence[str], moment: Moment) -> None:
@@ -101,21 +101,21 @@ class Sources:
         return run.open
 
     def _store(self, run: ActiveRun, reading: _Reading, page: list[dict[str, Any]], moment: Moment) -> None:
-        """Store a page and count its rows. One that is not full is the last, and so is one without rows."""
+        """Store a page and count its rows. A page that is not full, or empty, is the last."""
         rows, last = run.rows + len(page), len(page) < run.plan.spec.page_rows
         check_jobs(run.plan.spec, rows)
         check_pages(run.plan.spec, rows)
         stored = ReadPage(reading.count, encode_page(page), digest_of(page)) if page else None
         if not extend(self._runs, run, rows, moment, last=last, page=stored):
-            del self.readings[run.ref]  # the next one begins where Redis says that the run is
+            del self.readings[run.ref]  # the next reading begins after the rows that Redis has
         elif page:
             reading.kept.append(reading.count)
             reading.count += 1
 
     def _begin(self, run: ActiveRun, source: Source) -> _Reading:
-        """Read on after the run's rows so far, the last of which may be in a page that is not full.
+        """Read on after the run's rows so far, which an earlier leader may have read.
 
-        An earlier leader may have read them. After a page that is not full it had found the dataset's end.
+        If their last page is not full, that leader had found the dataset's end.
         """
         size = run.plan.spec.page_rows
         full, more = divmod(run.rows, size)
@@ -128,7 +128,7 @@ class Sources:
         return reading
 
     def _forget_pages(self, run: ActiveRun) -> None:
-        """Delete full pages whose items have finished, first ones first; the dataset still has the rows."""
+        """Delete full pages whose items have finished, from the first on; the dataset still has the rows."""
         reading, spec = self.readings.get(run.ref), run.plan.spec
         bits = spec.page_rows * spec.cells_per_row * spec.steps
         while reading and len(reading.kept) > 1:
@@ -141,9 +141,9 @@ class Sources:
 def _following(
     source: Source, size: int, digest: Callable[[int], str | None], done: int, row_bytes: int, ended: bool
 ) -> Iterator[list[dict[str, Any]]]:
-    """The pages behind the first ``done``; none where the dataset had ``ended`` with those.
+    """The pages behind the first ``done``; none if the dataset had ``ended`` with those.
 
-    It runs in a thread, which also asks for each ``digest``: those of a long dataset take longer than a
+    It runs in a thread, which also reads each ``digest``: for a long dataset that takes longer than the
     leader's lease. Raises `DatasetChanged` where one of the first pages has other rows.
     """
     dataset = SourcePages(source, size, lambda number: digest(number) if number < done else None, row_bytes)

@@ -1,4 +1,4 @@
-"""Has the templates of a submitted run compiled in a child process. A tick asks, and never waits."""
+"""Compiles a submitted run's templates in a child process. A tick asks for the result, and never waits."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -11,17 +11,18 @@ from fairlane.sandbox.pool import Pool
 from fairlane.telemetry.logs import get_logger
 
 LOOK_MS: Final = 5
-"""Milliseconds until a child is asked again for what it compiles."""
+"""Milliseconds until a child is asked again whether it has compiled them."""
 
 NO_CHILD_MS: Final = 1_000
-"""The same where no child could be started."""
+"""The same if no child could be started."""
 
 log = get_logger("receiver")
 
 
 class RequestAwaited(Exception):
-    """A request takes effect in a later tick: a child process compiles its run's templates, or more of the
-    run's pages are to be measured.
+    """A request must be tried again in ``wait_ms``.
+
+    A child compiles its templates, more of its pages must be measured, or its run is damaged.
     """
 
     def __init__(self, wait_ms: int) -> None:
@@ -43,8 +44,8 @@ class TemplateCheck:
         return RunRef(self.plan.spec.team, self.plan.spec.run) == ref
 
     def wait_ms(self) -> int:
-        """In how many milliseconds to look again; 0 if `result` is known. Where no child could be started,
-        it asks for another.
+        """Milliseconds until the next call; 0 if `result` is known. If no child could be started, it submits
+        the templates again.
         """
         if not self._asked.done():
             return LOOK_MS
@@ -65,5 +66,5 @@ class TemplateCheck:
         return self.plan
 
     def drop(self) -> None:
-        """Ask for it no longer."""
+        """Cancel the check."""
         self._asked.cancel()

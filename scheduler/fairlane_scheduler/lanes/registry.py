@@ -26,14 +26,14 @@ from fairlane_scheduler.state.server_time import Moment
 # Every worker polls a queue for each lane, and a row's template may name any model.
 MOST_LANES = 1000
 MOST_CHARS = 200
-SEPARATOR = "|"  # of a lane and a run in the marks of what has changed
+SEPARATOR = "|"  # between a lane and a run in marks (`Marks`)
 
 EVERY_MS = 60_000
 UNUSED_MS = 7 * 86_400_000
-"""A lane of a nightly or weekly run keeps what it has learned."""
+"""An unused lane is forgotten after this. A lane of a nightly run keeps what it has learned."""
 
 CROWDED_UNUSED_MS = 3_600_000
-"""The same where the deployment, or the team that opened the lane, has over half of the lanes that it may."""
+"""The same if the deployment, or the team that opened the lane, has over half of its most lanes."""
 
 FORGOTTEN_AT_ONCE = 100
 
@@ -41,7 +41,7 @@ log = get_logger("lanes")
 
 
 class ConnectionAwaited(Exception):
-    """An item's connection is not in this scheduler's settings, and other processes have it or had it."""
+    """This scheduler's settings lack an item's connection, which other processes have or had."""
 
     def __init__(self, connection: str) -> None:
         super().__init__(connection)
@@ -53,23 +53,23 @@ class LaneRegistry:
 
     def __init__(self, lanes: Lanes, sharing: LaneSharing, settings: Settings) -> None:
         self.most_of_team = settings.scheduler.limits.lanes
-        """Lanes that a team may open which the configuration does not describe."""
+        """How many lanes that the configuration does not describe a team may open."""
         self._lanes = lanes
         self._sharing = sharing
         self._connections = settings.connections
         self._configured = settings.lanes
         self._limits_of = settings.limits_of
         self.servers = server_digests(settings.connections)
-        """What each connection calls."""
+        """By connection, the server that it calls."""
         self._known: set[str] = set()
-        self._undescribed: set[str] = set()  # lanes of endpoints that the configuration does not mention
+        self._undescribed: set[str] = set()  # lanes of endpoints that have no table in the configuration
         self._reported: frozenset[str] = frozenset()
         self.openers: dict[str, str] = {}
-        """The teams that have opened lanes which the configuration does not describe, by lane."""
-        self._opening: dict[str, str] = {}  # lanes that are named, and not yet created
+        """By lane that the configuration does not describe, the team that opened it."""
+        self._opening: dict[str, str] = {}  # by lane that is named and not yet created: the team
 
     def reload(self) -> None:
-        """Write lanes to Redis that the configuration or a provider's preset has changed.
+        """Write the limits to Redis that the configuration or a provider's preset has changed.
 
         A limit that was set at run time stays until the configuration changes. One that the configuration no
         longer states is removed, also where it no longer mentions the lane.
@@ -86,17 +86,17 @@ class LaneRegistry:
             if lane.partition(":")[0] in self._connections:
                 if lane in stated or self._limits(lane) is not None:
                     self.ensure(lane)
-            elif lane in stated and lane not in self._known and self._is_forsaken_server(lane, stated[lane]):
+            elif lane in stated and lane not in self._known and self._has_lost_its_table(lane, stated[lane]):
                 self._lanes.configure(lane, self._of_undescribed(lane))
             self._known.add(lane)
 
     def ensure(self, lane: str) -> bool:
-        """Create a lane if it is new; whether it was."""
+        """Create a lane if it is new. Returns whether it was."""
         if lane in self._known:
             return False
         limits = self._limits(lane)
         if lane in self._undescribed:
-            if lane in self._lanes.names() and not self._has_former_number(lane):  # what was set since stays
+            if lane in self._lanes.names() and not self._has_former_default(lane):  # keep limits set since
                 self._known.add(lane)
                 return True
             limits = self._of_undescribed(lane)
@@ -123,7 +123,7 @@ class LaneRegistry:
         return self._table(lane) in self._configured
 
     def forget(self, lane: str) -> None:
-        """Drop what is kept of a lane that is forgotten."""
+        """Drop the state of a lane that was forgotten."""
         self._known.discard(lane)
         self._undescribed.discard(lane)
         self.openers.pop(lane, None)
@@ -141,7 +141,7 @@ class LaneRegistry:
             log.warning(Event.INDEX_RESTORED, index="lanes", entries=len(lost))
 
     def forget_opening(self) -> None:
-        """Drop the lanes that were named, and whose items never came to be fed."""
+        """Drop lanes that were named, but whose items were never fed."""
         self._opening.clear()
 
     def names(self) -> list[str]:
@@ -176,9 +176,9 @@ class LaneRegistry:
     ) -> str:
         """The lane of an item of an admitted run: that of `lane_of`, or one that its connection has in Redis.
 
-        ``checked``: a scheduler that admitted the run knew its models. Raises `ConnectionAwaited` for a
-        connection that only the settings of others have: those of that scheduler or of a live worker, or of
-        the one that made its lanes. Raises `UnknownModel` for one that nobody has.
+        ``checked``: the scheduler that admitted the run knew its models. Raises `ConnectionAwaited` if only
+        another process has the connection: that scheduler, a live worker, or the creator of its lanes.
+        Raises `UnknownModel` if nobody has it.
         """
         connection, _, name = model.partition(":")
         if connection == FUNCTIONS or connection in self._connections or not name:
@@ -211,17 +211,17 @@ class LaneRegistry:
         return lane
 
     def _of_undescribed(self, lane: str) -> LaneLimits:
-        """Limits of an endpoint's lane that the configuration does not mention."""
+        """Limits of an endpoint's lane that has no table in the configuration."""
         limits = self._limits(lane)
         known = limits.model_dump(exclude_unset=True) if limits else {}
         if known.get("max_concurrency") is None:
             known = {"first_concurrency": ENDPOINT_CONCURRENCY, **known}
         return LaneLimits.model_validate(known)
 
-    def _is_forsaken_server(self, lane: str, stated: Mapping[str, object]) -> bool:
-        """Whether the lane is an endpoint's, and had a table in the configuration that it has no more.
+    def _has_lost_its_table(self, lane: str, stated: Mapping[str, object]) -> bool:
+        """Whether an endpoint's lane has limits of a table that the configuration lacks now.
 
-        What it has otherwise, this or an earlier version has stated by itself.
+        Defaults of this or an earlier version are no such limits.
         """
         servers = {
             endpoint_id(each.base_url) for each in self._connections.values() if each.scope == "endpoint"
@@ -230,8 +230,8 @@ class LaneRegistry:
         former = {name: limit for name, limit in own.items() if name != "first_concurrency"}
         return lane in servers and stated not in (own, former | {"max_concurrency": ENDPOINT_CONCURRENCY})
 
-    def _has_former_number(self, lane: str) -> bool:
-        """Whether an earlier version has made the lane, and its number of calls at once still holds."""
+    def _has_former_default(self, lane: str) -> bool:
+        """Whether the lane still has the default concurrency limit of an earlier version."""
         return self._lanes.has_stated(lane, "max_concurrency", str(ENDPOINT_CONCURRENCY))
 
     def _limits(self, lane: str) -> LaneLimits | None:
@@ -249,7 +249,7 @@ class LaneRegistry:
             log.warning(Event.LIMITS_OVERRULED, lane=table, by=counts)
 
     def _inherit(self, lane: str) -> str | None:
-        """Let a new lane start with what its predecessor has learned; returns the predecessor, if any."""
+        """Let a new lane start with its predecessor's learned limits. Returns the predecessor, if any."""
         sources, since_ms = self._sharing.predecessors(lane)
         return next((source for source in sources if self._lanes.inherit(lane, source, since_ms)), None)
 
@@ -266,15 +266,16 @@ class UnusedLanes:
     """
 
     def __init__(
-        self, lanes: Lanes, registry: LaneRegistry, backlog: Backlog, forgotten: Callable[[str], None]
+        self, lanes: Lanes, registry: LaneRegistry, backlog: Backlog, on_forgotten: Callable[[str], None]
     ) -> None:
-        """``forgotten`` is called with each lane that is forgotten."""
-        self._lanes, self._registry, self._backlog, self._forgotten = lanes, registry, backlog, forgotten
+        """``on_forgotten`` is called with each lane that is forgotten."""
+        self._lanes, self._registry, self._backlog = lanes, registry, backlog
+        self._on_forgotten = on_forgotten
         self._due_ms = 0
         self._first_seen_ms: dict[str, int] = {}
 
     def forget_all(self) -> None:
-        """Start anew: another scheduler may have led."""
+        """Start over: another scheduler may have led."""
         self._first_seen_ms.clear()
         self._due_ms = 0
 
@@ -301,7 +302,7 @@ class UnusedLanes:
                 return
 
     def _crowded(self, lanes: int) -> set[str | None]:
-        """Teams that have opened over half of what they may; all where there are many lanes."""
+        """Teams that have opened over half of the lanes that they may; all teams if there are many lanes."""
         opened = Counter(self._registry.openers.values())
         if lanes > MOST_LANES // 2:
             return {*opened, None}
@@ -314,7 +315,7 @@ class UnusedLanes:
         if gone:
             self._registry.forget(lane)
             self._backlog.forget_lane(lane)
-            self._forgotten(lane)
+            self._on_forgotten(lane)
             log.info(Event.LANE_FORGOTTEN, lane=lane, unused_s=unused_ms // 1000)
         return gone
 
@@ -327,7 +328,7 @@ class UnusedLanes:
 
 
 def _check_name(name: str, model: str) -> None:
-    """Raise `UnknownModel` for a name that no table, log line or key should hold."""
+    """Raise `UnknownModel` for a name that is too long or not printable, as in a log line or key."""
     if len(name) > MOST_CHARS or not name.isprintable():
         raise _unknown(model, f"a name has at most {MOST_CHARS} characters, all printable")
 

@@ -1,4 +1,4 @@
-"""Decides which connections share a rate limit, and whose name the lanes of each have."""
+"""Decides which connections share a rate limit, and after which connection their lanes are named."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -26,8 +26,8 @@ log = get_logger("lanes")
 class LaneSharing:
     """Decides which connections share a rate limit, from their scope and their credential fingerprints.
 
-    It chooses the owner of each connection's lanes: the connection whose name the lanes have. Redis keeps
-    the choice. It changes if the configuration or the workers' credentials change.
+    Each connection's lanes have an owner: the connection after which they are named. Redis keeps this choice.
+    It changes with the configuration or the workers' credentials.
     """
 
     def __init__(self, scopes: Scopes, connections: Mapping[str, Connection]) -> None:
@@ -35,13 +35,13 @@ class LaneSharing:
         self._connections = connections
         self._saved: dict[str, Scope] = {}
         self._renewals: dict[tuple[str, str], int] = {}
-        """By worker and connection, how many keys have replaced a denied one."""
+        """By worker and connection, how many times a new key has replaced a denied one."""
         self._adopt(self._choose((), 0))
 
     def _adopt(self, chosen: dict[str, Scope]) -> None:
         self._chosen = chosen
         self.owners = _owners(chosen)
-        """By connection, the one whose name its lanes have."""
+        """By connection, the owner of its lanes."""
 
     def reload(self) -> None:
         """Read the saved choice; changes of the configuration alone apply at once."""
@@ -49,7 +49,7 @@ class LaneSharing:
         self._adopt(self._choose((), 0))
 
     def look(self, workers: Sequence[Beat], lanes: Callable[[], Sequence[str]], moment: Moment) -> bool:
-        """Choose anew from the credentials of live workers; true if connections start or stop to share lanes.
+        """Choose again from the credentials of live workers. True if connections start or stop sharing lanes.
 
         A changed credential unparks the parked ones of its connection's ``lanes``, and so does a renewed one
         of the same fingerprint. Raises `NotLeader`.
@@ -65,7 +65,7 @@ class LaneSharing:
                 if name in renewed or _is_rotated(before.get(name), each)
             }
             news = {name: each for name, each in rotated.items() if _is_new(before.get(name), each)}
-            concerned = [lane for lane in lanes() if self._is_of(lane, rotated)] if rotated else []
+            concerned = [lane for lane in lanes() if self._uses(lane, rotated)] if rotated else []
             fingerprints = {name: each.credential for name, each in (news or rotated).items()}
             opened = self._scopes.save(
                 changes, fingerprints, concerned, moment.epoch, moment.argument, known=not news
@@ -80,8 +80,8 @@ class LaneSharing:
     def publish(self) -> None:
         """Write protocol, scope and lanes of every connection, for clients and the command line.
 
-        ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane. ``models``
-        are those that it lists, if it does; ``key``: it needs one.
+        ``lanes``: the first part of its lanes' names; if all its models share one lane, that lane.
+        ``models``: those that its settings list, if any. ``key``: true if it needs a key.
         """
         self._scopes.publish({name: self._published(name) for name in self._connections})
 
@@ -120,7 +120,7 @@ class LaneSharing:
         """Connections whose lanes are named after a connection, not after an endpoint."""
         return [name for name, known in self._connections.items() if known.scope != "endpoint"]
 
-    def _is_of(self, lane: str, scopes: Mapping[str, Scope]) -> bool:
+    def _uses(self, lane: str, scopes: Mapping[str, Scope]) -> bool:
         at_endpoints = {
             endpoint_id(known.base_url)
             for name in scopes

@@ -1,6 +1,6 @@
 """Metrics of the whole deployment, made at each scrape from the leader's last sample.
 
-Lanes: limits and their source, calls in flight, circuit, queues, and slots they could fill.
+Of lanes: limits and their source, calls in flight, circuit, queues, and slots that they could fill.
 """
 
 from collections import defaultdict
@@ -29,7 +29,7 @@ Sums: TypeAlias = defaultdict[tuple[str, ...], float]
 
 
 class DeploymentMetrics(Collector):
-    """While another scheduler leads, families have no samples, so that nothing counts twice."""
+    """Exports the leader's sample. Families of a standby are empty, so that nothing counts twice."""
 
     def __init__(
         self,
@@ -38,22 +38,22 @@ class DeploymentMetrics(Collector):
         sampler: DeploymentSampler,
         unmoved: Callable[[], tuple[int, float]] = lambda: (0, 0.0),
     ) -> None:
-        """``unmoved``: runs that wait for the archive, and the seconds for which the first has been due."""
+        """``unmoved``: how many runs wait for the archive, and for how many seconds the first is overdue."""
         self._leader, self._metrics, self._sampler, self._unmoved = leader, metrics, sampler, unmoved
 
     def describe(self) -> Iterable[Metric]:
-        """Nothing, so that registering collects nothing: see `Collector`."""
+        """No family, so that registering collects nothing: see `Collector`."""
         return ()
 
     def collect(self) -> Iterator[Metric]:
         """Every family."""
         yield _gauge("scheduler_is_leader", "Whether this scheduler leads", int(self._leader.leads))
-        yield _gauge("scheduler_leader_epoch", "Its term; 0 while another leads", self._leader.epoch)
-        yield _gauge("redis_reachable", "Whether the last look succeeded", int(self._sampler.reachable))
+        yield _gauge("scheduler_leader_epoch", "Epoch of its term; 0 on a standby", self._leader.epoch)
+        yield _gauge("redis_reachable", "Whether Redis answered last", int(self._sampler.reachable))
         leads, evicts = self._leader.leads, self._sampler.evicts
         yield _gauge(
             "redis_evicts",
-            "Whether Redis would delete parts of runs",
+            "Whether Redis may evict keys of runs",
             None if evicts is None or not leads else int(evicts),
         )
         ahead_s = self._sampler.ahead_s if leads else None
@@ -66,14 +66,14 @@ class DeploymentMetrics(Collector):
         yield from demand_families(views, leader_sample, self._metrics.lanes, self._metrics.max_in_flight)
         yield from _runs(sample)
         held = leader_sample.held_runs if leader_sample.known else None
-        yield _gauge("runs_held", "Runs with jobs that refusals hold", held)
+        yield _gauge("runs_held", "Runs with jobs that are held after refusals", held)
         yield from _workers(sample)
-        yield _labelled("team_waiting", "Jobs that could start", "team", leader_sample.waiting)
-        yield _labelled("team_weight", "What its share is in proportion to", "team", leader_sample.weights)
+        yield _labelled("team_waiting", "Jobs of the team that could start", "team", leader_sample.waiting)
+        yield _labelled("team_weight", "Weight of a team's share", "team", leader_sample.weights)
         yield from _budgets(leader_sample, self._metrics.budgets)
         runs, late_s = self._unmoved() if self._leader.leads else (None, None)
-        yield _gauge("archive_waiting_runs", "Finished runs that are due and not moved", runs)
-        yield _gauge("archive_late_seconds", "How long the first of them has been due", late_s)
+        yield _gauge("archive_waiting_runs", "Finished runs that are due and not archived", runs)
+        yield _gauge("archive_late_seconds", "For how long the first of them has been overdue", late_s)
 
 
 def _runs(sample: DeploymentSample | None) -> Iterator[Metric]:
@@ -84,8 +84,8 @@ def _runs(sample: DeploymentSample | None) -> Iterator[Metric]:
     yield _labelled("runs", "Runs that are not finished", "state", states)
     yield _labelled("jobs", "Jobs of these runs", "state", jobs)
     progress, standstill = (sample.runs.progress, sample.runs.standstill_s) if sample else (None, None)
-    yield _gauge("runs_progress_ratio", "Share of these jobs that is over", progress)
-    yield _gauge("runs_standstill_seconds", "The longest that no job of a run has ended", standstill)
+    yield _gauge("runs_progress_ratio", "Share of these jobs that have ended", progress)
+    yield _gauge("runs_standstill_seconds", "Longest time in which no job of a run has ended", standstill)
 
 
 def _workers(sample: DeploymentSample | None) -> Iterator[Metric]:
@@ -93,17 +93,17 @@ def _workers(sample: DeploymentSample | None) -> Iterator[Metric]:
     states = {"serving": 0, "stopping": 0} if sample else {}
     for info in infos:
         states["stopping" if info.stopping else "serving"] += 1
-    yield _labelled("workers", "Workers that beat", "state", states)
+    yield _labelled("workers", "Workers with a recent heartbeat", "state", states)
     serving = [info for info in infos if not info.stopping]
     slots = sum(info.slots for info in serving) if sample else None
-    yield _gauge("workers_slots", "Calls that they run at once", slots)
-    yield _gauge("workers_busy", "Calls in hand", sum(info.busy for info in infos) if sample else None)
+    yield _gauge("workers_slots", "Calls that these workers can run at once", slots)
+    yield _gauge("workers_busy", "Slots in use", sum(info.busy for info in infos) if sample else None)
 
 
 def _budgets(leader_sample: LeaderSample, names: LabelValues) -> Iterator[Metric]:
     labels = ("team", "lane", "per", "unit")
-    used = _family("budget_used", "Used of it in its period", labels)
-    most = _family("budget_limit", "The most that may be used", labels)
+    used = _family("budget_used", "Used of the budget in its period", labels)
+    most = _family("budget_limit", "Most of the budget's unit that may be used in its period", labels)
     for each in leader_sample.budgets:
         values = (each.team, each.lane, each.per, each.unit)
         if names.of(*values) == values:  # a sum of dollars and tokens has no meaning
@@ -128,7 +128,7 @@ def demand_families(
     by_name: dict[str, int] = defaultdict(int)
     for lane, needed in each.items():
         by_name[names.of(lane)[0]] += needed
-    yield _labelled("lane_slots_needed", "Slots it could fill now", "lane", by_name)
+    yield _labelled("lane_slots_needed", "Slots that the lane could fill now", "lane", by_name)
     total = slots_needed_in_all(each.values(), max_in_flight) if leader_sample.known else None
     yield _gauge("slots_needed", "Slots that all lanes could fill now", total)
 
@@ -141,25 +141,25 @@ def queue_families(leader_sample: LeaderSample, names: LabelValues) -> Iterator[
         queued[names.of(lane)] += count
         ready[names.of(lane)] += leader_sample.ready[lane]
     yield _family("lane_queue_depth", "Jobs queued", ("lane",), queued)
-    yield _family("lane_ready", "Those that only the lane holds back", ("lane",), ready)
+    yield _family("lane_ready", "Queued jobs that wait for nothing but the lane", ("lane",), ready)
 
 
 def _limits(named: Sequence[tuple[str, LaneView]]) -> Iterator[Metric]:
     by_axis = ("lane", "axis", "source")
-    allowed = _family("lane_allowed_per_minute", "What it keeps to now, and who says so", by_axis)
-    limit = _family("lane_limit_per_minute", "What each source says", by_axis)
-    level = _family("lane_level", "What may start now", ("lane", "axis"))
-    full = _family("lane_level_limit", "The most that may start at once", ("lane", "axis"))
-    allowed_day = _family("lane_allowed_per_day", "What it keeps to now, and who says so", ("lane", "source"))
-    limit_day = _family("lane_limit_per_day", "What each source says", ("lane", "source"))
-    window = _family("lane_window", "The most calls in flight, and who says so", ("lane", "source"))
+    allowed = _family("lane_allowed_per_minute", "Limit in force, and its source", by_axis)
+    limit = _family("lane_limit_per_minute", "Limit by source", by_axis)
+    level = _family("lane_level", "Level of the bucket: what may start now", ("lane", "axis"))
+    full = _family("lane_level_limit", "Level of the full bucket", ("lane", "axis"))
+    allowed_day = _family("lane_allowed_per_day", "Calls a day, and the source", ("lane", "source"))
+    limit_day = _family("lane_limit_per_day", "Limit of calls a day by source", ("lane", "source"))
+    window = _family("lane_window", "Most calls in flight, and the source", ("lane", "source"))
     for lane, view in named:
         for axis, one in view.axes.items():
             labels = (lane,) if axis == DAY else (lane, axis)
             if one.allowed is not None:
                 family = allowed_day if axis == DAY else allowed
                 family.add_metric((*labels, one.source or "none"), one.allowed)
-            for source, number in _said(one):
+            for source, number in _limits_by_source(one):
                 (limit_day if axis == DAY else limit).add_metric((*labels, source), number)
             if one.level is not None:
                 level.add_metric((lane, axis), one.level)
@@ -170,9 +170,9 @@ def _limits(named: Sequence[tuple[str, LaneView]]) -> Iterator[Metric]:
     yield from (allowed, limit, level, full, allowed_day, limit_day, window)
 
 
-def _said(axis: AxisView) -> Iterator[tuple[str, float]]:
-    said = (("configured", axis.configured), ("headers", axis.reported), ("probed", axis.probed))
-    return ((source, number) for source, number in said if number)
+def _limits_by_source(axis: AxisView) -> Iterator[tuple[str, float]]:
+    limits = (("configured", axis.configured), ("headers", axis.reported), ("probed", axis.probed))
+    return ((source, number) for source, number in limits if number)
 
 
 def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
@@ -193,12 +193,12 @@ def _sums(named: Iterable[tuple[str, LaneView]]) -> Iterator[Metric]:
             sums["calls"][lane, result] += count
     for kind, name, documentation, *more in (
         (GaugeMetricFamily, "in_flight", "Attempts that hold a permit"),
-        (GaugeMetricFamily, "circuit_state", "1: its circuit is in this state", "state"),
-        (GaugeMetricFamily, "shut", "1: nothing starts now, for this reason", "reason"),
-        (CounterMetricFamily, "granted", "Permits, by all schedulers"),
-        (CounterMetricFamily, "returned", "Permits that came too late to be used"),
-        (CounterMetricFamily, "calls", "Calls that ended, as its controller counts", "result"),
-        (GaugeMetricFamily, "last_error_timestamp_seconds", "When a call failed last, by Redis's clock"),
+        (GaugeMetricFamily, "circuit_state", "1 for the state of the lane's circuit", "state"),
+        (GaugeMetricFamily, "shut", "1 for the reason why the lane starts nothing now", "reason"),
+        (CounterMetricFamily, "granted", "Permits granted by all schedulers"),
+        (CounterMetricFamily, "returned", "Permits that were returned unused"),
+        (CounterMetricFamily, "calls", "Calls that ended, by result", "result"),
+        (GaugeMetricFamily, "last_error_timestamp_seconds", "When a call last failed, by Redis' clock"),
     ):
         yield _family(f"lane_{name}", documentation, ("lane", *more), sums[name], kind)
 

@@ -30,17 +30,17 @@ from fairlane_scheduler.state.periodic_thread import PeriodicThread
 LOOK_EVERY_S = 5.0
 
 LOOKED_AT_ONCE = 500
-"""Runs that one look reads; of more, each is read in its turn and counted as it was seen last."""
+"""Most runs that one sample reads. More take turns, and the others count as they were read last."""
 
 log = get_logger("sampler")
 
 
 @dataclass(frozen=True, slots=True)
 class RunTotals:
-    """All active runs together. ``jobs`` by state, of all their jobs; ``progress``: the share that is over.
+    """Totals of all active runs. ``jobs``: all their jobs by state; ``progress``: the share that has ended.
 
-    ``standstill_s``: the longest that a run has gone without the end of a job. Time in which it is paused, or
-    waits as it is meant to (`resting`), does not count.
+    ``standstill_s``: the longest time in which no job of a run has ended. Time in which the run is paused, or
+    waits on purpose (`waiting_on_purpose`), does not count.
     """
 
     running: int = 0
@@ -51,31 +51,31 @@ class RunTotals:
 
 
 @dataclass(slots=True)
-class _Seen:
+class _Last:
     run: RunProgress
     moved_ms: int
-    rests: bool
+    waits_on_purpose: bool
 
 
 class RunTally:
     """Sums up all active runs, and counts ended runs by state, without a label for any run.
 
-    It remembers the runs it has seen: one that is active no more has ended.
+    It remembers the runs that were active: one that is not active any more has ended.
     """
 
     def __init__(self, run_states: RunStates, metrics: SchedulerMetrics, clock: Clock) -> None:
         self._run_states, self._metrics, self._clock = run_states, metrics, clock
-        self._seen: dict[RunRef, _Seen] = {}
+        self._seen: dict[RunRef, _Last] = {}
         self._known: set[RunRef] = set()
 
     def forget_all(self) -> None:
-        """Another leads, and counts from now on."""
+        """Start over: another scheduler leads, and counts from now on."""
         self._seen.clear()
         self._known.clear()
         self._metrics.admitted.clear()
 
     def look(self) -> RunTotals:
-        """Read what is to be read, and add up."""
+        """Read the runs that are due, count ended runs, and return the totals."""
         while self._metrics.admitted:
             self._known.add(self._metrics.admitted.popleft())
         active = set(self._run_states.active())
@@ -96,9 +96,11 @@ class RunTally:
 
     def _note(self, ref: RunRef, run: RunProgress) -> None:
         before, now = self._seen.pop(ref, None), self._clock.monotonic_ms()
-        rests = run.paused or (ref in self._metrics.leader_sample.resting and not run.in_flight)
-        still = before is not None and not rests and before.run.jobs_done == run.jobs_done
-        self._seen[ref] = _Seen(run, before.moved_ms if before is not None and still else now, rests)
+        on_purpose = run.paused or (
+            ref in self._metrics.leader_sample.waiting_on_purpose and not run.in_flight
+        )
+        still = before is not None and not on_purpose and before.run.jobs_done == run.jobs_done
+        self._seen[ref] = _Last(run, before.moved_ms if before is not None and still else now, on_purpose)
 
     def _figures(self) -> RunTotals:
         jobs, progress = Counter[JobState](), [seen.run for seen in self._seen.values()]
@@ -108,7 +110,7 @@ class RunTally:
             jobs[JobState.LEASED] += run.in_flight
         total, done = sum(each.jobs for each in progress), sum(each.jobs_done for each in progress)
         paused = sum(run.paused for run in progress)
-        moved = [seen.moved_ms for seen in self._seen.values() if not seen.rests]
+        moved = [seen.moved_ms for seen in self._seen.values() if not seen.waits_on_purpose]
         now = self._clock.monotonic_ms()
         return RunTotals(
             running=len(self._known) - paused,
@@ -121,7 +123,7 @@ class RunTally:
 
 @dataclass(frozen=True, slots=True)
 class DeploymentSample:
-    """A deployment as the leader saw it; ``workers`` are the live ones."""
+    """A deployment as the leader sampled it; ``workers`` are the live ones."""
 
     lanes: Sequence[LaneView]
     workers: Sequence[Beat]
@@ -129,11 +131,10 @@ class DeploymentSample:
 
 
 class DeploymentSampler:
-    """Standbys look at the server and measure the round trip to it only; their ``sample`` is ``None``.
+    """Samples the deployment. A standby only checks Redis and measures the round trip (``sample``: ``None``).
 
-    ``refusing`` is why the server takes no writes, ``None`` where it takes them. An idle scheduler makes no
-    write that would tell it so. A sample costs a script per hundred lanes, and two commands per run, of at
-    most 500 runs.
+    ``refusing``: why the server takes no writes; ``None`` if it does. An idle scheduler writes nothing, so it
+    needs this. A sample costs a script per hundred lanes, and two commands per run, of at most 500 runs.
     """
 
     def __init__(
@@ -154,9 +155,9 @@ class DeploymentSampler:
         self.reachable = False
         self.refusing: Refusal | None = None
         self.evicts: bool | None = None
-        """Whether the server would delete parts of runs; ``None`` where it does not say."""
+        """Whether the server may evict keys of runs; ``None`` if it does not report its policy."""
         self.ahead_s: float | None = None
-        """How far the deployment's time is ahead of the server's clock, which has stepped back."""
+        """By how many seconds the server's clock has stepped back behind the deployment's time."""
         self._eviction_noted = False
         self.thread = PeriodicThread("sampler", self._look_and_log, lambda: self._redis.close())
 
@@ -167,7 +168,7 @@ class DeploymentSampler:
             server = self._deployment.server()
             self.refusing = None if server is None else server.refusing
             self._note_eviction(server)
-            self.sample = self._look(now_ms) if self._leads() else None
+            self.sample = self._take_sample(now_ms) if self._leads() else None
             if self.sample is None:
                 self._runs.forget_all()
             self.reachable = True
@@ -178,7 +179,7 @@ class DeploymentSampler:
             self.evicts = self.ahead_s = None
 
     def _note_eviction(self, server: ServerView | None) -> None:
-        """Warn once that Redis may evict keys of runs, and again if it may after it might not."""
+        """Log that Redis may evict keys of runs, each time that this begins."""
         self.evicts = None if server is None else server.evicts and server.memory_limit > 0
         before, self._eviction_noted = self._eviction_noted, bool(self.evicts) and self._leads()
         if server is not None and self._eviction_noted and not before:
@@ -192,7 +193,7 @@ class DeploymentSampler:
         self._metrics.redis_seconds.observe(time.perf_counter() - started)
         return now_ms
 
-    def _look(self, now_ms: int) -> DeploymentSample:
+    def _take_sample(self, now_ms: int) -> DeploymentSample:
         beats = self._workers.beats(self._redis)
         alive = [beat for beat in beats if beat.beat_ms + self._timeout_ms >= now_ms]
         return DeploymentSample(self._lanes.views(self._lanes.names()), alive, self._runs.look())

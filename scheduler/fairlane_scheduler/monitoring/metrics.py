@@ -1,4 +1,4 @@
-"""Counters and timings of a scheduler, and the leader's view of queues that a scrape shows."""
+"""Counters and timings of a scheduler, and the leader's queues as the next scrape shows them."""
 
 from collections import Counter as Tally
 from collections import deque
@@ -27,14 +27,14 @@ QUICK_S = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0,
 """Buckets for work of one or a few round trips, in seconds."""
 
 
-OF_RUNS = frozenset(
+MEANT_BY_USERS = frozenset(
     ("run_paused", "task_rate", "eval_rate", "delay", "budget", "team_budget", "model", REFUSED)
 )
-"""Bounds that a user or an operator has set, or a time that has not come. Others wait for calls to end.
-A model waits for its turn for ``model_seconds`` at most."""
+"""Bounds of runs that a user or operator set, or that end at a known time: a run that waits for one is no
+alert. ``model_seconds`` bounds how long a model waits for its turn."""
 
-OF_LANES = frozenset(("paused", "parked", "held", "day"))
-"""Reasons that last until an operator acts, with alerts of their own, or until a quota renews."""
+MEANT_ON_LANES = frozenset(("paused", "parked", "held", "day"))
+"""Reasons of lanes that last until a quota renews, or until an operator acts; these have their own alerts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +42,7 @@ class LeaderSample:
     """The leader's state at its last housekeeping.
 
     By lane: jobs ``queued``, and those that could start (``ready``). By team label: jobs that could start
-    (``waiting``), and ``weights``. ``held_runs``: runs that have jobs which refusals hold. ``resting``: runs
-    that wait as they are meant to.
+    (``waiting``), and ``weights``. ``held_runs``: how many runs have jobs that are held after refusals.
     """
 
     queued: Mapping[str, int] = field(default_factory=dict)
@@ -52,12 +51,12 @@ class LeaderSample:
     weights: Mapping[str, float] = field(default_factory=dict)
     budgets: Sequence[Allowance] = ()
     held_runs: int = 0
-    resting: frozenset[RunRef] = frozenset()
-    known: bool = False
+    waiting_on_purpose: frozenset[RunRef] = frozenset()
+    known: bool = False  # whether this scheduler has led
 
 
 class SchedulerMetrics:
-    """One process' registry. Counting is done on the loop's thread, and costs microseconds a grant.
+    """One process' registry. The loop's thread counts, at a cost of microseconds a grant.
 
     Labels have few values: lanes and teams as many as `MetricsSettings` says, reasons and states those there
     are. Nothing is labelled by run, job or worker.
@@ -86,18 +85,18 @@ class SchedulerMetrics:
             "fairlane_scheduler_tick_seconds", "One pass of the loop", buckets=QUICK_S, registry=registry
         )
         self.grant_seconds = Histogram(
-            "fairlane_grant_seconds", "Asking one lane for permits", buckets=QUICK_S, registry=registry
+            "fairlane_grant_seconds", "Time of one request for permits", buckets=QUICK_S, registry=registry
         )
         self.redis_seconds = Histogram(
             "fairlane_redis_seconds", "A round trip to Redis", buckets=QUICK_S, registry=registry
         )
-        self.redis_errors = Counter("fairlane_redis_errors", "Looks that Redis refused", registry=registry)
+        self.redis_errors = Counter("fairlane_redis_errors", "Samples that failed", registry=registry)
         self._asked = Counter(
             "fairlane_lane_asked", "Lanes asked for permits", ["lane", "held_by"], registry=registry
         )
         self._permits = Counter("fairlane_permits", "Permits granted", ["lane", "team"], registry=registry)
         self._shares = Counter(
-            "fairlane_team_share", "Shares of lanes charged", ["lane", "team"], registry=registry
+            "fairlane_team_share", "Minutes of the lane charged", ["lane", "team"], registry=registry
         )
         self.runs_ended = Counter("fairlane_runs_ended", "Runs that ended", ["state"], registry=registry)
         for state in RunState:
@@ -106,7 +105,7 @@ class SchedulerMetrics:
         self.workers_lost = Counter("fairlane_workers_lost", "Workers that fell silent", registry=registry)
 
     def asked(self, lane: str, offers: Sequence[Offer], grant: Grant, seconds: float) -> None:
-        """A lane has answered a request for permits."""
+        """Count a lane's answer to a request for permits."""
         self.grant_seconds.observe(seconds)
         (name,) = self.lanes.of(lane)
         self._asked.labels(name, *self._reasons.of(grant.reason or "nothing")).inc()
@@ -121,11 +120,11 @@ class SchedulerMetrics:
             self._shares.labels(*pair).inc(max(0.0, share))
 
     def lost_worker(self) -> None:
-        """A worker fell silent, and its leases are recovered."""
+        """Count a worker whose heartbeat stopped."""
         self.workers_lost.inc()
 
     def decided(self, ref: RunRef, admitted: bool) -> None:
-        """A submitted run was admitted, so that its end is counted; or rejected, which is its end."""
+        """Count a rejected run as ended; note an admitted one, so that its end is counted."""
         if admitted:
             self.admitted.append(ref)
         else:
@@ -152,19 +151,19 @@ class SchedulerMetrics:
                 waiting[self.teams.of(ref.team)[0]] += count
         weights = {team: weight(team) for (team,) in self.teams.known()}
         held = len({ref for _, ref in backlog.throttled_by(REFUSED)})
-        rest = resting(backlog, reason_of)
+        on_purpose = waiting_on_purpose(backlog, reason_of)
         self.leader_sample = LeaderSample(
-            queued, ready, waiting, weights, tuple(budgets), held, rest, known=True
+            queued, ready, waiting, weights, tuple(budgets), held, on_purpose, known=True
         )
 
 
-def resting(backlog: Backlog, reason_of: Callable[[str], str]) -> frozenset[RunRef]:
-    """Runs that wait because somebody wants them to: their standstill needs nobody's attention.
+def waiting_on_purpose(backlog: Backlog, reason_of: Callable[[str], str]) -> frozenset[RunRef]:
+    """Runs that wait because a user, an operator or a quota wants it: their standstill is no alert.
 
-    A bound of `OF_RUNS` or a reason of `OF_LANES` delays every queued job, or they are open and wait for
-    rows. ``docs/constraints.md`` has all bounds of runs and all reasons of lanes.
-    ``reason_of``: why a lane granted no more permits when it was asked last. A run that has calls in flight
-    may be among them.
+    A bound of `MEANT_BY_USERS` or a reason of `MEANT_ON_LANES` delays every queued job, or they are open and
+    wait for rows. ``docs/constraints.md`` has all bounds of runs and all reasons of lanes.
+    ``reason_of``: why a lane granted no more permits when it was asked last. Runs with calls in flight may be
+    among them.
     """
     delayed = {run.ref for run in backlog.runs() if _awaits_rows(run)}
     others = set[RunRef]()
@@ -176,10 +175,10 @@ def resting(backlog: Backlog, reason_of: Callable[[str], str]) -> frozenset[RunR
 def _queued(backlog: Backlog, reason_of: Callable[[str], str]) -> Iterator[tuple[RunRef, bool]]:
     """Runs with queued jobs, once for each lane, and whether they are meant to wait there."""
     for name, lane in backlog.lanes():
-        shut = reason_of(name) in OF_LANES
-        yield from ((ref, shut or bound in OF_RUNS) for ref, bound in lane.bounds())
+        shut = reason_of(name) in MEANT_ON_LANES
+        yield from ((ref, shut or bound in MEANT_BY_USERS) for ref, bound in lane.bounds())
 
 
 def _awaits_rows(run: ActiveRun) -> bool:
-    """Whether its client has written all rows so far, and may write more."""
+    """Whether an open run has fed all rows so far, and waits for its client to add more."""
     return run.open and run.caught_up and run.plan.spec.source is None

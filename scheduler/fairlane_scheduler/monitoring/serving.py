@@ -14,7 +14,7 @@ from fairlane_scheduler.monitoring.metrics import SchedulerMetrics
 
 
 class Monitoring:
-    """Serves nothing and samples nothing if metrics are disabled."""
+    """A scheduler's metrics, health and HTTP server. Does nothing if metrics are disabled."""
 
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings, self._clock = settings, clock
@@ -34,7 +34,7 @@ class Monitoring:
     def start(self, leader: Leader, unmoved: Callable[[], tuple[int, float]] = lambda: (0, 0.0)) -> None:
         """Serve metrics, and sample the deployment as long as ``leader`` leads.
 
-        ``unmoved``: runs that wait for the archive, and the seconds for which the first has been due.
+        ``unmoved`` returns how many runs wait for the archive, and for how many seconds the first is overdue.
         """
         if not self._settings.metrics.enabled:
             return
@@ -58,15 +58,15 @@ class Monitoring:
 
 
 STUCK_S = 75.0
-"""Far beyond the longest wait for Redis, so that a Redis that is away restarts no scheduler."""
+"""A loop without a pass for so long is stuck. Waits for Redis are far shorter: its loss restarts nobody."""
 
 SPARE_S = 5.0
 
 
 class SchedulerHealth:
-    """Notes each pass of the scheduler's loop, and each that succeeded, for probes and metrics.
+    """Notes each pass of the scheduler's loop, and each that succeeded, for health probes and metrics.
 
-    ``refusing`` says why Redis takes no writes.
+    ``refusing`` returns why Redis takes no writes, or ``None``.
     """
 
     def __init__(
@@ -76,28 +76,28 @@ class SchedulerHealth:
         observe: Callable[[float], None],
         refusing: Callable[[], Refusal | None] = lambda: None,
     ) -> None:
-        self._turned, self._ticked = Pulse(clock), Pulse(clock)
+        self._pass_began, self._pass_succeeded = Pulse(clock), Pulse(clock)
         self._patience_s = leader_lease_s + SPARE_S
         self._observe, self._refusing = observe, refusing
         self._trouble: str | None = None
 
-    def turned(self) -> None:
-        """The loop begins another pass, or waits for Redis."""
-        self._turned.beat()
+    def pass_began(self) -> None:
+        """Note that the loop begins another pass, or waits for Redis."""
+        self._pass_began.beat()
 
-    def ticked(self, seconds: float) -> None:
-        """A pass has succeeded: Redis answered, and this scheduler leads or stands by."""
-        self._ticked.beat()
+    def pass_succeeded(self, seconds: float) -> None:
+        """Note a successful pass: Redis answered, and this scheduler leads or stands by."""
+        self._pass_succeeded.beat()
         self._trouble = None
         self._observe(seconds)
 
-    def failed(self, why: str) -> None:
-        """A pass has failed at Redis; ``why`` says so in words."""
+    def pass_failed(self, why: str) -> None:
+        """Note that a pass failed at Redis; ``why``: the error in words."""
         self._trouble = why
 
     def silent_s(self) -> float | None:
-        """Seconds since the loop has turned; ``None`` before its first turn."""
-        return self._turned.silent_s()
+        """Seconds since the last pass began; ``None`` before the first."""
+        return self._pass_began.silent_s()
 
     def sick(self) -> str | None:
         """See `Health`."""
@@ -108,7 +108,7 @@ class SchedulerHealth:
 
     def unready(self) -> str | None:
         """See `Health`."""
-        silent_s = self._ticked.silent_s()
+        silent_s = self._pass_succeeded.silent_s()
         if silent_s is None:
             why = f": {self._trouble}" if self._trouble else ""
             return f"no pass has succeeded yet{why}"

@@ -1,4 +1,4 @@
-"""Counts what is queued, as the leader knows it: active runs, and the jobs of each on every lane."""
+"""The leader's count of queued jobs: active runs, and the jobs of each on every lane."""
 
 import heapq
 from collections.abc import Iterable, Iterator
@@ -12,21 +12,20 @@ from fairlane.model.run import Plan, RunRef
 INTERACTIVE_PRIORITY = 1000
 
 REFUSED = "request_refused"
-"""The bound, as ``lib/run/model_refusals.lua`` names it, of a run whose jobs refusals hold on a lane."""
+"""The bound of a run whose jobs are held on a lane after refusals (``lib/run/model_refusals.lua``)."""
 
 
 @dataclass(slots=True)
 class ActiveRun:
     """A run that has not finished.
 
-    ``cursor``: items looked at so far; if some rows go first, every item is looked at twice and the cursor
-    ends at twice their number. Where conversations go side by side it counts the items that are fed, and
-    ``looked_at`` those that were looked at. ``task_lanes``: lanes on which its tasks were queued. ``rows``:
-    rows so far; ``open``: the client may add more. ``may_feed_next``: an item that others wait for may have
-    finished. ``ended``: it ended during this tick. ``paused``: none of its items is fed. ``pauses``: from
-    and until when it was paused before, in server milliseconds. ``held_on``: lanes on which refusals hold its
-    jobs, as logged. ``open_ended``: its rows decide the model, so unread items may go to lanes that it has
-    not used.
+    ``cursor``: items scanned so far; if some rows go first, every item is scanned twice and the cursor ends
+    at twice their number. Where conversations go side by side, ``cursor`` counts fed items and ``scanned``
+    scanned ones. ``task_lanes``: lanes on which its tasks were queued. ``rows``: rows so far; ``open``: the
+    client may add more. ``may_feed_next``: an item that others wait for may have ended. ``ended``: it ended
+    during this tick. ``paused``: none of its items is fed. ``pauses``: start and end of each earlier pause,
+    in server milliseconds. ``held_on``: lanes on which its jobs are held after refusals, as logged.
+    ``open_ended``: its rows decide the model, so unread items may go to lanes that it has not used.
     """
 
     ref: RunRef
@@ -37,7 +36,7 @@ class ActiveRun:
     open: bool = False
     started_ms: int = 0
     may_feed_next: bool = True
-    looked_at: int = 0
+    scanned: int = 0
     ended: bool = False
     paused: bool = False
     pauses: tuple[tuple[int, int], ...] = ()
@@ -56,12 +55,12 @@ class ActiveRun:
         return None if most is None else self.started_ms + round(most * 1000)
 
     def unpaused_ms(self, since_ms: int, server_ms: int) -> int:
-        """Milliseconds between two server times in which it was not paused; it is not paused now."""
+        """Milliseconds between two server times, without its pauses. It must not be paused now."""
         paused = (min(until, server_ms) - max(since, since_ms) for since, until in self.pauses)
         return server_ms - since_ms - sum(each for each in paused if each > 0)
 
     def has_waited(self, since_ms: int, until_ms: int) -> bool:
-        """Whether that is as long as the run waits for a lane that answers nobody, its pauses left out."""
+        """Whether that time, without its pauses, is as long as its ``max_outage``."""
         return self.unpaused_ms(since_ms, until_ms) >= self.plan.spec.bounds.max_outage * 1000
 
     @property
@@ -81,7 +80,7 @@ class ActiveRun:
 
     @property
     def passes(self) -> int:
-        """How often the cursor passes over the items: twice if some rows go first."""
+        """How many times the cursor passes over the items: twice if some rows go first."""
         return 2 if self.plan.spec.order.serial_field is not None else 1
 
     @property
@@ -91,19 +90,19 @@ class ActiveRun:
 
     @property
     def by_turns(self) -> bool:
-        """Whether the items of a conversation go one at a time, beside those of others."""
+        """Whether the items of a conversation go one at a time, next to those of others."""
         return self.plan.spec.order.turns
 
     @property
     def known_lanes(self) -> set[str]:
-        """Lanes that may have its jobs, beside those that Redis names."""
+        """Lanes that may have its jobs, besides those that Redis names."""
         return {*self.task_lanes, *self.plan.eval_lanes, *self.plan.session_lanes}
 
     @property
     def rows_ahead(self) -> int:
-        """Rows that are not looked at yet."""
-        looked_at = self.looked_at if self.by_turns else self.cursor
-        return self.rows - looked_at // self.plan.spec.cells_per_row
+        """Rows that are not scanned yet."""
+        scanned = self.scanned if self.by_turns else self.cursor
+        return self.rows - scanned // self.plan.spec.cells_per_row
 
     @property
     def caught_up(self) -> bool:
@@ -117,20 +116,20 @@ class ActiveRun:
 
 
 class _Throttled(NamedTuple):
-    """A run's queued jobs that are not offered until a server time, or until woken, and why."""
+    """A run's queued jobs that are not offered until a server time (``None``: until woken), and the bound."""
 
     jobs: int
     until_ms: int | None
     bound: str
 
 
-_NOT = _Throttled(0, None, "")
+_NOT_THROTTLED = _Throttled(0, None, "")
 
 
 class LaneQueue:
-    """``waiting``: jobs that may start, by team and run; ``by_team``: their sums. Throttled runs are apart.
+    """Queued jobs of a lane. ``waiting``: those that may start, by team and run; ``by_team``: their sums.
 
-    A change costs the same however much is queued.
+    Throttled runs are kept apart. The cost of a change does not depend on how many jobs are queued.
     """
 
     def __init__(self) -> None:
@@ -139,13 +138,15 @@ class LaneQueue:
         self.interactive: dict[RunRef, None] = {}
         self.depth = 0
         self._throttled: dict[RunRef, _Throttled] = {}
-        self._ends: list[tuple[int, str, RunRef]] = []  # a heap; out of date if a run is throttled otherwise
+        self._ends: list[
+            tuple[int, str, RunRef]
+        ] = []  # a heap; an entry is out of date if its run has another end
         self._arrived: set[str] = set()
         self._interactive_runs: set[RunRef] = set()
 
     @property
-    def only(self) -> RunRef | None:
-        """The run whose jobs may start, if no other's may."""
+    def lone_run(self) -> RunRef | None:
+        """The only run with jobs that may start; ``None`` if there is none, or several."""
         if len(self.waiting) != 1:
             return None
         (runs,) = self.waiting.values()
@@ -153,18 +154,18 @@ class LaneQueue:
 
     def count(self, ref: RunRef) -> int:
         """Jobs of a run, throttled or not."""
-        return self.waiting.get(ref.team, {}).get(ref, 0) + self._throttled.get(ref, _NOT).jobs
+        return self.waiting.get(ref.team, {}).get(ref, 0) + self._throttled.get(ref, _NOT_THROTTLED).jobs
 
     def add(self, ref: RunRef, count: int, *, interactive: bool = False) -> None:
-        """More jobs of a run are queued; this ends its throttling, whose reason may have changed."""
+        """Count more queued jobs of a run. This ends its throttling, as its reason may have changed."""
         self._set(ref, self.count(ref) + count, interactive=interactive)
 
     def set_queued(self, ref: RunRef, left: int, *, interactive: bool = False) -> None:
-        """A grant reported how many jobs of a run are left."""
+        """Set how many jobs of a run are left, as a grant reported."""
         self._set(ref, max(0, left), interactive=interactive)
 
     def throttle(self, ref: RunRef, until_ms: int | None, bound: str = "") -> None:
-        """Offer no jobs of a run until this server time, or until `unthrottle`; ``bound`` says why."""
+        """Offer no jobs of a run until this server time, or until `unthrottle`; ``bound``: the reason."""
         left = self.count(ref)
         if left:
             self._remove(ref)
@@ -174,7 +175,7 @@ class LaneQueue:
 
     def bound_of(self, ref: RunRef) -> str:
         """The bound that throttles a run; empty if none does."""
-        return self._throttled.get(ref, _NOT).bound
+        return self._throttled.get(ref, _NOT_THROTTLED).bound
 
     def bounds(self) -> Iterator[tuple[RunRef, str]]:
         """Runs with queued jobs, each with the bound that throttles it or an empty text."""
@@ -191,15 +192,15 @@ class LaneQueue:
             self.throttle(ref, until_ms, bound)
 
     def unthrottle(self) -> None:
-        """Throttle no run any more."""
+        """End the throttling of all runs."""
         for ref in list(self._throttled):
             self._unthrottle(ref)
 
     def unthrottle_due(self, now_ms: int) -> int | None:
-        """Unthrottle runs whose time is over; returns when the next one's is."""
+        """Unthrottle runs whose time is over. Returns when the next one's is."""
         while self._ends:
             until_ms, _, ref = self._ends[0]
-            if self._throttled.get(ref, _NOT).until_ms == until_ms:
+            if self._throttled.get(ref, _NOT_THROTTLED).until_ms == until_ms:
                 if until_ms > now_ms:
                     return until_ms
                 self._unthrottle(ref)
@@ -260,11 +261,11 @@ class Backlog:
 
     def __init__(self) -> None:
         self._runs: dict[RunRef, ActiveRun] = {}
-        self._feeding: dict[RunRef, ActiveRun] = {}  # all but those that were fully fed when looked at last
+        self._feeding: dict[RunRef, ActiveRun] = {}  # without runs that are known to be fully fed
         self._deadlines: list[tuple[int, str, RunRef]] = []  # a heap; out of date if the run has ended
         self.sourced: dict[RunRef, tuple[ActiveRun, Source]] = {}
         self.damaged: set[RunRef] = set()
-        """Runs of which a key has another type. They are not active here until it is deleted."""
+        """Runs that have a key of a wrong type. They are not active here until it is deleted."""
         self._lanes: dict[str, LaneQueue] = {}
 
     def runs(self) -> Iterator[ActiveRun]:
@@ -272,7 +273,7 @@ class Backlog:
         yield from list(self._runs.values())
 
     def feeding(self) -> list[ActiveRun]:
-        """Active runs that are not fully fed. One that is fully fed stays so, and is not looked at again."""
+        """Active runs that are not fully fed. A fully fed run stays so, and is not checked again."""
         for run in [run for run in self._feeding.values() if run.fully_fed]:
             del self._feeding[run.ref]
         return list(self._feeding.values())
@@ -282,7 +283,7 @@ class Backlog:
         return self._runs.get(ref)
 
     def overdue(self, queued: Iterable[tuple[str, RunRef]], server_ms: int) -> list[tuple[str, RunRef]]:
-        """Those of these lanes and runs whose run may have waited for a lane for long enough."""
+        """Those of ``queued`` lanes and runs whose run is older than its ``max_outage``."""
         found = ((lane, ref, self._runs.get(ref)) for lane, ref in queued if lane)
         return [(lane, ref) for lane, ref, run in found if run and run.has_waited(run.started_ms, server_ms)]
 
@@ -304,7 +305,7 @@ class Backlog:
 
     @property
     def has_deadlines(self) -> bool:
-        """Whether a run may have a ``max_duration``; such a run may have ended."""
+        """Whether a run, which may have ended, has a ``max_duration``."""
         return bool(self._deadlines)
 
     def next_deadline(self) -> tuple[int, ActiveRun] | None:
@@ -334,13 +335,13 @@ class Backlog:
         return found
 
     def add(self, lane: str, ref: RunRef, count: int = 1) -> None:
-        """Jobs of an active run were queued on a lane."""
+        """Count jobs of an active run that were queued on a lane."""
         run = self._runs.get(ref)
         if run is not None:
             self.lane(lane).add(ref, count, interactive=run.interactive)
 
     def set_queued(self, lane: str, ref: RunRef, left: int) -> None:
-        """A grant reported how many jobs of a run are left on a lane."""
+        """Set how many jobs of a run are left on a lane, as a grant reported."""
         run = self._runs.get(ref)
         self.lane(lane).set_queued(ref, left if run else 0, interactive=run is not None and run.interactive)
 
@@ -353,20 +354,20 @@ class Backlog:
         return [(name, ref) for name, lane in self._lanes.items() for ref in lane.throttled_by(bound)]
 
     def throttle(self, lane: str, ref: RunRef, until_ms: int | None, bound: str = "") -> None:
-        """A run's own bounds throttle it on a lane, until this server time or until the lane is woken."""
+        """Throttle a run on a lane, until this server time or until the lane is woken."""
         self.lane(lane).throttle(ref, until_ms, bound)
 
     def unthrottle(self, lane: str) -> None:
-        """Throttle no run on a lane that was woken."""
+        """End the throttling of all runs on a lane."""
         self.lane(lane).unthrottle()
 
     def unthrottle_all(self) -> None:
-        """Throttle no run on any lane."""
+        """End the throttling of all runs on all lanes."""
         for lane in self._lanes.values():
             lane.unthrottle()
 
     def unthrottle_due(self, now_ms: int) -> int | None:
-        """Unthrottle runs whose time (server time) is over; returns when the next one's is."""
+        """Unthrottle runs whose time (server time) is over. Returns when the next one's is."""
         waits = [lane.unthrottle_due(now_ms) for lane in self._lanes.values()]
         return min((next_ms for next_ms in waits if next_ms is not None), default=None)
 

@@ -9,7 +9,7 @@ STOP_S = 5.0
 class PeriodicThread:
     """Calls ``work`` until `stop`; each call returns how many seconds to wait before the next.
 
-    Calls ``close`` when the thread has ended: what ``work`` used may be closed then. ``work`` raises nothing.
+    Calls ``close`` after the thread has ended, to close what ``work`` used. ``work`` must raise nothing.
     """
 
     def __init__(self, name: str, work: Callable[[], float], close: Callable[[], None]) -> None:

@@ -1,4 +1,4 @@
-"""The deployment's time, which is that of all decisions, and whether the server was restarted."""
+"""The deployment's time, by which all decisions are made, and restarts of the Redis server."""
 
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,7 +14,7 @@ ASK_AGAIN_MS = 1000
 
 
 class ServerTime(Protocol):
-    """One time for scripts and scheduler."""
+    """The time that scripts and scheduler share."""
 
     def argument(self) -> str | int:
         """The value that scripts take as ``now_ms``."""
@@ -28,7 +28,7 @@ class ServerTime(Protocol):
 class RedisTime:
     """The server's clock, which scripts read themselves, so a skewed machine does no harm.
 
-    The scheduler reads it once a second and interpolates; this only decides when it looks.
+    The scheduler reads it once a second and interpolates. It only decides when to act: scripts check again.
     """
 
     def __init__(self, redis: RedisClient, keys: Keys, clock: Clock) -> None:
@@ -59,10 +59,10 @@ class Moment:
 
 
 class RedisRestarts:
-    """Compares the server's identity with the one that the last leader saw; empties the lanes' buckets.
+    """Detects that the server has restarted since the last leader saw it, and empties the lanes' buckets.
 
     A restarted server may have lost its last second of permits, so every lane starts empty and cannot burst.
-    Heartbeats from before the restart count no more: a worker counts again once it beats anew.
+    Heartbeats from before the restart do not count: a worker counts again once it beats again.
     """
 
     def __init__(self, lease: LeaderLease, lanes: Lanes, time: ServerTime) -> None:
@@ -73,7 +73,7 @@ class RedisRestarts:
         self.since_ms = 0  # when the last restart was detected (server time)
 
     def look(self) -> None:
-        """Drain all lanes if the server is another one than before."""
+        """Empty the buckets of all lanes if the server's identity has changed."""
         server = self._lease.server()
         known = self._lease.noted_server() or self._server_id
         if server is not None and known not in (None, server):

@@ -1,4 +1,4 @@
-"""Periodic work beside dispatching: recovery of lapsed leases, archive, budgets, lane samples, sweeping.
+"""Periodic work besides dispatching: recovery of leases, early ends, archive, budgets, samples, sweeping.
 
 The service uses it; it imports `feed` and `state`.
 """

@@ -24,11 +24,11 @@ log = get_logger("archiver")
 
 LOOK_EVERY_S = 5.0
 AGAIN_S = 30.0  # until the next try while the database cannot be reached
-PUT_OFF_S = 300.0  # until the next try for a run that failed to move, and sooner where it expires soon
-TRIES = 9  # of such a run before it expires
-LEAST_LEFT_MS = 86_400_000  # a run that waits for the archive is kept for so long still, and twice that
-NEARLY_FULL = 0.8  # of Redis' maxmemory: then what waits for the archive expires as other runs do
-PAUSE_S = 0.01  # between two portions, because ticks in this process need the interpreter too
+PUT_OFF_S = 300.0  # until the next try for a run that failed to move; less if runs expire soon
+TRIES = 9  # least tries for such a run before it expires
+LEAST_LEFT_MS = 86_400_000  # a waiting run that would expire sooner is prolonged to twice this
+NEARLY_FULL = 0.8  # of Redis' maxmemory: above it, runs that wait for the archive are not prolonged
+PAUSE_S = 0.01  # between two portions, because the scheduler's thread needs the interpreter, too
 
 
 class Stopping(Exception):
@@ -36,7 +36,7 @@ class Stopping(Exception):
 
 
 class Unmoved(NamedTuple):
-    """Finished runs that were due at the last look, and the seconds for which the first of them has been."""
+    """How many finished runs were due at the last look, and for how many seconds the first was overdue."""
 
     runs: int
     late_s: float
@@ -95,7 +95,7 @@ class Archiver:
         return LOOK_EVERY_S
 
     def _hold(self, due: list[RunRef], now_ms: int) -> None:
-        """Keep runs that wait to be moved from expiring, and note how many there are."""
+        """Prolong runs that wait to be moved, so that they do not expire; note how many there are."""
         server = self._deployment.reader.server() if due else None
         room = server is None or server.memory_used <= NEARLY_FULL * (server.memory_limit or math.inf)
         since_ms = now_ms - self._hold_ms if room else now_ms
@@ -138,7 +138,7 @@ class Archiver:
 
 
 def start_archiver(settings: Settings, clock: Clock, leads: Callable[[], bool]) -> Archiver | None:
-    """A running archiver; ``None`` where no archive is configured. Raises `ConfigurationError`."""
+    """A running archiver; ``None`` if no archive is configured. Raises `ConfigurationError`."""
     archive = open_archive(settings)
     if archive is None:
         return None

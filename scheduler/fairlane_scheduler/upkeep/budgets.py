@@ -15,7 +15,7 @@ IDLE_MS = 5000  # between two looks while no team has a budget
 
 
 class BudgetWatch:
-    """Checks the budgets of about a hundred teams a tick, in turn, so that many teams do not slow a tick.
+    """Checks budgets of about a hundred teams a tick, in turn, so that many teams do not slow a tick.
 
     Scripts decide what a budget allows: `lib/team/budget.lua`.
     """
@@ -31,13 +31,13 @@ class BudgetWatch:
         self._teams = teams
         self._canonical_lane = canonical_lane
         self._cursor = self._due_ms = 0
-        self._standing: dict[str, list[Allowance]] = {}
+        self._by_team: dict[str, list[Allowance]] = {}
         self._seen: set[str] = set()
 
     @property
     def latest(self) -> list[Allowance]:
         """All budgets, as of the last check."""
-        return [allowance for team in sorted(self._standing) for allowance in self._standing[team]]
+        return [allowance for team in sorted(self._by_team) for allowance in self._by_team[team]]
 
     def reload(self) -> None:
         """Write budgets to Redis that the configuration has changed."""
@@ -50,7 +50,7 @@ class BudgetWatch:
         self._cursor, self._due_ms, self._seen = 0, 0, set()
 
     def tick(self, server_ms: int) -> None:
-        """Log budgets that are used by 80 %, and used-up budgets that delay jobs; each once a period."""
+        """Log budgets that are 80 % used, and used-up budgets that delay jobs; each once a period."""
         if server_ms < self._due_ms:
             return
         self._cursor, teams = self._budgets.some_teams(self._cursor)
@@ -65,16 +65,16 @@ class BudgetWatch:
         if news:
             self._budgets.note_logged(news)
         self._remember(teams, found)
-        if not (self._cursor or self._standing):
+        if not (self._cursor or self._by_team):
             self._due_ms = server_ms + IDLE_MS
 
     def _remember(self, teams: list[str], found: list[Allowance]) -> None:
         self._seen |= set(teams)
-        self._standing |= {team: [] for team in teams}
+        self._by_team |= {team: [] for team in teams}
         for allowance in found:
-            self._standing[allowance.team].append(allowance)
+            self._by_team[allowance.team].append(allowance)
         if self._cursor == 0:  # one pass over all teams is complete: drop teams without a budget
-            self._standing = {team: self._standing[team] for team in self._seen}
+            self._by_team = {team: self._by_team[team] for team in self._seen}
             self._seen = set()
 
 

@@ -12,9 +12,9 @@ from fairlane_scheduler.state.backlog import Backlog
 from fairlane_scheduler.state.server_time import Moment
 from fairlane_scheduler.upkeep.outages import Outages
 
-AT_ONCE = 500  # jobs whose back-off has ended
-DAMAGED_MS = 5000  # for so long the jobs of a damaged run are left alone
-ENDED_AT_ONCE = 100  # runs: they take some tens of milliseconds of a tick
+AT_ONCE = 500  # most jobs that a tick queues after their back-off
+DAMAGED_MS = 5000  # until a damaged run's delayed jobs are tried again
+ENDED_AT_ONCE = 100  # most runs that a tick ends, which takes some tens of milliseconds
 
 log = get_logger("scheduler")
 
@@ -34,7 +34,7 @@ class EarlyEnds:
     def tick(self, out_of_budget: Collection[RunRef], moment: Moment) -> int | None:
         """End runs that are due, some at a time.
 
-        Returns ms until the next ``max_duration`` ends, 0 if some are left to end; ``None`` without one.
+        Returns milliseconds until the next ``max_duration`` ends, 0 if runs are left, ``None`` without any.
         """
         self.left |= dict.fromkeys(out_of_budget)
         ended = 0
@@ -62,7 +62,7 @@ class EarlyEnds:
 
 
 class DelayedJobs:
-    """Moves due jobs from the back-off index to their lanes' queues, but those that ``outages`` fails."""
+    """Moves due jobs from the back-off index to their lanes' queues, except those that ``outages`` fails."""
 
     def __init__(self, runs: Runs, backlog: Backlog, outages: Outages) -> None:
         self._runs = runs

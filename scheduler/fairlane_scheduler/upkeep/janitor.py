@@ -6,12 +6,12 @@ from fairlane.core.clock import Clock
 from fairlane.store.write.runs.inbox import Inbox
 
 EVERY_MS = 60_000  # from the end of one sweep to the next
-TURN_MS = 25  # of a tick: then the sweep goes on in a later one
-AT_ONCE = 500  # index entries of a page, which takes some 5 ms
+TURN_MS = 25  # part of a tick that a sweep may take; it continues in a later tick
+AT_ONCE = 500  # index entries read at once, which takes some 5 ms
 
 
 class Janitor:
-    """Sweeps one team after the other, page by page; a tick takes a turn of it, however much there is."""
+    """Sweeps one team after the other, page by page, for at most `TURN_MS` of a tick."""
 
     def __init__(self, inbox: Inbox, clock: Clock) -> None:
         self._inbox, self._clock = inbox, clock
@@ -19,7 +19,7 @@ class Janitor:
         self._pages: Iterator[None] | None = None
 
     def tick(self) -> None:
-        """Go on with the sweep for a turn, or begin the next one if it is due."""
+        """Sweep for `TURN_MS`, or begin the next sweep if it is due."""
         began_ms = self._clock.monotonic_ms()
         if began_ms < self._due_ms:
             return

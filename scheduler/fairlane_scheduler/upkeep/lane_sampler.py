@@ -38,7 +38,7 @@ class Series:
 
 
 class LaneSampler:
-    """Takes samples every five seconds. This costs two round trips if all lanes are idle, else four."""
+    """Takes samples every five seconds. A sample costs two round trips if all lanes are idle, else four."""
 
     def __init__(self, lanes: Lanes, history: History, waiting: Callable[[str], int]) -> None:
         self._lanes, self._history, self._waiting = lanes, history, waiting

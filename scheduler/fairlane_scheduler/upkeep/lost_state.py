@@ -1,4 +1,4 @@
-"""Notices that Redis has lost a part of what is under way: fails lost jobs, and recounts lanes and runs."""
+"""Repairs active runs of which Redis has lost a part: fails lost jobs, and recounts lanes and runs."""
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -15,8 +15,8 @@ from fairlane_scheduler.state.backlog import ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
 EVERY_MS = 10_000
-RUNS_AT_ONCE = 100  # that one look asks for; each costs a look at all leases and delayed jobs
-JOBS_AT_ONCE = 200  # that one look fails, as `uncalled` does
+RUNS_AT_ONCE = 100  # most runs that one pass checks; each costs a look at all leases and delayed jobs
+JOBS_AT_ONCE = 200  # most jobs that one pass fails, as in `uncalled`
 LOST = (
     "Redis has lost this job's place in its queue, or the lease of its call. It evicts keys unless "
     "maxmemory-policy is noeviction. Continue the run to call it"
@@ -26,7 +26,7 @@ log = get_logger("scheduler")
 
 
 class LostState:
-    """Looks every ten seconds at runs without queued jobs; a run that waits for nothing has lost some."""
+    """Checks runs without queued jobs every ten seconds. One without calls and retries has lost jobs."""
 
     def __init__(
         self, jobs: LostJobs, runs: Runs, lanes: Lanes, backlog: Backlog, loader: RunLoader, lease_ms: int
@@ -34,10 +34,10 @@ class LostState:
         self._jobs, self._runs, self._lanes = jobs, runs, lanes
         self._backlog, self._loader, self._lease_ms = backlog, loader, lease_ms
         self._due_ms = 0
-        self._first = 0  # the run at which the next look begins, where there are more than it asks for
+        self._first = 0  # index of the run at which the next pass begins, if there are more than it checks
 
     def tick(self, moment: Moment, names: Callable[[], Sequence[str]]) -> None:
-        """Look if it is time. ``names`` returns all lanes."""
+        """Check if it is time. ``names`` returns all lanes."""
         if moment.monotonic_ms < self._due_ms:
             return
         self._due_ms = moment.monotonic_ms + EVERY_MS
@@ -54,7 +54,7 @@ class LostState:
                 return
 
     def _idle(self) -> list[ActiveRun]:
-        """Some of the runs that have no queued jobs, others the next time."""
+        """Some runs that have no queued jobs; the next call returns others."""
         queued = {ref for _, lane in self._backlog.lanes() if lane.depth for ref, _ in lane.bounds()}
         idle = [run for run in self._backlog.runs() if run.ref not in queued and not run.paused]
         first = self._first if self._first < len(idle) else 0
@@ -65,10 +65,10 @@ class LostState:
         lanes, term = sorted(run.known_lanes | self._runs.lanes(run.ref)), (moment.epoch, moment.argument)
         if not self._jobs.is_stranded(run.ref, lanes, *term):
             return 0
-        refound = run.by_turns and self._runs.refind(run.ref, lanes, *term) is not None
-        if refound or self._jobs.mend(run.ref, *term):
+        rebuilt = run.by_turns and self._runs.refind(run.ref, lanes, *term) is not None
+        if rebuilt or self._jobs.mend(run.ref, *term):
             log.warning(Event.RUNS_RECOUNTED, runs=1)
-            self._loader.forget(run.ref)  # it is loaded anew
+            self._loader.forget(run.ref)  # it is loaded again
             return 0
         jobs = list(islice(self._jobs.unrecorded(run.ref, run.plan.spec, self._fed(run)), most))
         failed = 0
@@ -86,7 +86,7 @@ class LostState:
         return failed
 
     def _fed(self, run: ActiveRun) -> Iterable[int] | None:
-        """Items that were fed, of those that go first the last one; ``None``: those in the run's bitmap."""
+        """Items that were fed; of rows that go first, only the last. ``None``: those in the run's bitmap."""
         if run.by_turns:
             return None
         cursor = self._runs.cursor(run.ref)

@@ -1,4 +1,4 @@
-"""Fails jobs that have waited for a lane that answers nobody for as long as their run allows."""
+"""Fails jobs that have waited for a lane that answers no call for as long as their run allows."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from fairlane_scheduler.upkeep.uncalled import AT_ONCE, Failure, Uncalled
 
 
 class Outages:
-    """Looks once a second at jobs that are queued or wait for their retry, and at each retry before its call.
+    """Checks queued and delayed jobs once a second, and each retry before its call.
 
-    A run waits from the time when the lane went down, or from its own start if that was later. Time in which
-    it is paused does not count. Where a probe is due or in flight when the wait is over, its end is awaited,
-    so that a lane which nobody used meanwhile is tested first. A job whose calls have failed, and nobody was
-    answered since, waits from the first of these failures at the latest: too few of them open no circuit.
+    A run waits from the time when the lane went down, or from its own start if that was later, without its
+    pauses. If a probe is due or in flight when the wait is over, it is awaited: so an unused lane is tested
+    first. A few failures may open no circuit. So a job also waits from the first of its failed calls, as long
+    as the lane has answered no call since.
     """
 
     def __init__(self, lanes: Lanes, backlog: Backlog, uncalled: Uncalled) -> None:
@@ -29,7 +29,7 @@ class Outages:
         self._cursor = 0
 
     def tick(self, moment: Moment) -> bool:
-        """Fail jobs that are due; true if some were, as more may be due now."""
+        """Fail jobs that have waited for too long; true if a full batch was, as more may be left."""
         waiting = [
             (lane, ref) for lane in self._backlog.waiting_lanes() for ref in self._backlog.queued(lane)
         ]
@@ -39,9 +39,9 @@ class Outages:
         return left < AT_ONCE
 
     def look(self, overdue: Sequence[tuple[str, RunRef]], moment: Moment) -> None:
-        """Fail jobs of these lanes and runs, which were just queued, before they are called again.
+        """Fail jobs that were just queued for a retry, before they are called again.
 
-        ``overdue``: runs that may have waited for long enough (`Backlog.overdue`).
+        ``overdue``: their lanes and runs (`Backlog.overdue`).
         """
         left = AT_ONCE - self._fail_queued(overdue, AT_ONCE, moment)
         lanes = self._lanes.failures(sorted({lane for lane, _ in overdue}))
@@ -58,7 +58,7 @@ class Outages:
         return most - left
 
     def _fail_heads(self, lane: str, ref: RunRef, failures: LaneFailures, most: int, moment: Moment) -> int:
-        """Fail up to ``most`` retries at the head of a queue whose failures nobody's answer judges."""
+        """Fail up to ``most`` retries at the head of a queue: those that `_is_unanswered`."""
         failed = 0
         while failed < most and (run := self._backlog.get(ref)) is not None:
             head = self._uncalled.jobs.first_queued(ref, lane, 1)
@@ -70,9 +70,9 @@ class Outages:
         return failed
 
     def keep(self, due: Sequence[Delayed], moment: Moment) -> list[Delayed]:
-        """Fail those of the jobs, whose retry is due, that have waited for too long. Returns the others.
+        """Fail jobs whose retry is ``due`` and that have waited for too long. Returns the others.
 
-        Of many, some are neither failed nor returned: they are still due.
+        Jobs beyond `AT_ONCE` are neither failed nor returned: they stay due.
         """
         overdue = self._overdue(due, moment)
         gone = {each.job.member for each in overdue[AT_ONCE:]}
@@ -99,7 +99,7 @@ class Outages:
         return sorted(found, key=_kind)
 
     def _fail(self, overdue: Sequence[_Overdue], moment: Moment) -> list[Delayed]:
-        """Fail these jobs where their cause still lasts. Returns those that have failed."""
+        """Fail these jobs while their cause lasts. Returns those that have failed."""
         failed = list[Delayed]()
         for _, group in groupby(overdue, _kind):
             alike = list(group)
@@ -122,18 +122,18 @@ def _kind(overdue: _Overdue) -> tuple[str, str, str]:
 
 
 def _outlasts(run: ActiveRun, lane: LaneFailures, server_ms: int) -> bool:
-    """Whether a lane has been down for as long as a run waits for it, and no probe is to be awaited."""
+    """Whether a lane has been down for the run's ``max_outage``, and no probe must be awaited."""
     if run.paused or lane.down_ms is None:
         return False
     since_ms = max(lane.down_ms, run.started_ms)
     if not run.has_waited(since_ms, server_ms):
         return False
-    rests = lane.probe_ms is not None and lane.probe_ms > server_ms
-    return rests or run.has_waited(since_ms, lane.probe_failed_ms)
+    no_probe_due = lane.probe_ms is not None and lane.probe_ms > server_ms
+    return no_probe_due or run.has_waited(since_ms, lane.probe_failed_ms)
 
 
 def _is_unanswered(run: ActiveRun, lane: LaneFailures, spent: Spent, server_ms: int) -> bool:
-    """Whether a job's calls, or those of others before, have failed for as long as its run waits, unanswered.
+    """Whether a job's calls have failed for its run's ``max_outage``, and the lane has answered none since.
 
     After a pause the job is called once more.
     """

@@ -1,4 +1,4 @@
-"""Recovers jobs of lapsed leases and of lost workers: the only recovery."""
+"""Recovers jobs of lapsed leases and of silent workers; nothing else requeues them."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -26,7 +26,7 @@ KILLED = "its worker died or fell silent during each attempt"
 
 
 class Recoverer:
-    """After a start or an outage of Redis, it waits one worker timeout, so that live workers beat first.
+    """Recovers leases. After a start or an outage of Redis it first waits one worker timeout for heartbeats.
 
     ``due_ms``: when to `tick` next (monotonic). ``idle``: nothing was leased at the last tick.
     """
@@ -39,24 +39,24 @@ class Recoverer:
         workers: Workers,
         loader: RunLoader,
         worker_timeout_ms: int,
-        lost_worker: Callable[[], None] | None = None,
+        on_lost_worker: Callable[[], None] | None = None,
     ) -> None:
-        """``lost_worker`` is called for each worker that fell silent."""
+        """``on_lost_worker`` is called for each worker whose heartbeat has stopped."""
         self._redis = redis
         self._attempts = attempts
         self._leases = leases
         self._workers = workers
         self._loader = loader
         self._timeout_ms = worker_timeout_ms
-        self._lost_worker = lost_worker
+        self._on_lost_worker = on_lost_worker
         self.due_ms = 0
         self.idle = False
-        self._taken: Counter[str] = Counter()  # leases of silent workers that are not forgotten yet
+        self._recovered: Counter[str] = Counter()  # by silent worker with leases left
 
     def wait_for_workers(self, monotonic_ms: int) -> None:
         """Recover nothing until one worker timeout has passed."""
         self.due_ms, self.idle = monotonic_ms + self._timeout_ms, False
-        self._taken.clear()
+        self._recovered.clear()
 
     def tick(self, moment: Moment) -> None:
         """Make one pass, and set when the next is due."""
@@ -76,13 +76,13 @@ class Recoverer:
         """Recover up to ``most`` leases of a silent worker; forget it with the last. Returns how many."""
         held = self._leases.of_worker(beat.worker)
         some = held[:most]
-        self._taken[beat.worker] += sum(self._recover(lease, beat.worker, moment) for lease in some)
+        self._recovered[beat.worker] += sum(self._recover(lease, beat.worker, moment) for lease in some)
         if len(some) < len(held):
             return len(some)
-        taken = self._taken.pop(beat.worker)
+        taken = self._recovered.pop(beat.worker)
         if self._workers.forget_silent(self._redis, beat.worker, self._timeout_ms, moment.argument):
-            if self._lost_worker is not None:
-                self._lost_worker()
+            if self._on_lost_worker is not None:
+                self._on_lost_worker()
             log.warning(Event.WORKER_LOST, worker=beat.info.name, leases=taken)
         return len(some)
 

@@ -16,7 +16,7 @@ log = get_logger("scheduler")
 
 
 class RunHeartbeat:
-    """``reason_of`` gives why a lane granted no more permits at the last request; empty if it granted all."""
+    """``reason_of``: why a lane granted no more permits at the last request; empty if it granted all."""
 
     def __init__(self, run_states: RunStates, backlog: Backlog, reason_of: Callable[[str], str]) -> None:
         self._run_states, self._backlog, self._reason_of = run_states, backlog, reason_of

@@ -1,4 +1,4 @@
-"""Fails jobs that are never called again, and the jobs that depend on them."""
+"""Fails jobs that will not be called again, and the jobs that depend on them."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -16,7 +16,7 @@ from fairlane_scheduler.feed.run_loader import RunLoader
 from fairlane_scheduler.state.backlog import REFUSED, ActiveRun, Backlog
 from fairlane_scheduler.state.server_time import Moment
 
-AT_ONCE = 200  # jobs that one pass fails: they take some tens of milliseconds of a tick
+AT_ONCE = 200  # most jobs that one pass fails, which takes some tens of milliseconds
 
 log = get_logger("scheduler")
 
@@ -39,7 +39,7 @@ class Uncalled:
         self._backlog, self._loader = backlog, loader
 
     def fail(self, failure: Failure, most: int, moment: Moment, *, kind: int | None = None) -> int:
-        """Fail up to ``most`` queued jobs, of one ``kind`` if given, while the cause lasts: how many."""
+        """Fail up to ``most`` queued jobs (of one ``kind``) while the cause lasts. Returns how many."""
         (run, lane, cause, error, down_ms), failed = failure, 0
         for queue, text, spent in self.jobs.first_queued(run.ref, lane, most):
             entry = Entry.parse(text)
@@ -88,14 +88,14 @@ class Uncalled:
 class Refusals:
     """Fails a run's jobs for a model whose provider rejected the run's first calls in the same way.
 
-    It looks at runs to which a lane grants nothing for that reason, and logs those that want their jobs held.
+    It checks runs that a lane throttles for that reason. With ``on_refusal="hold"`` it only logs them.
     """
 
     def __init__(self, states: RunStates, backlog: Backlog, uncalled: Uncalled) -> None:
         self._states, self._backlog, self._uncalled = states, backlog, uncalled
 
     def tick(self, moment: Moment) -> bool:
-        """Fail some of their jobs; true if that was not all that may be failed now."""
+        """Fail some of their jobs; true if more may be failed at once."""
         left = AT_ONCE
         for lane, ref in self._backlog.throttled_by(REFUSED):
             if left <= 0:

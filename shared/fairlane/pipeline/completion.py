@@ -1,10 +1,10 @@
-"""The one way to complete a job that is not tried again: its record, and the jobs that follow it. Pure.
+"""Completes jobs that are not tried again: their records, and the jobs that follow. Pure functions.
 
 Workers complete calls, the feeder completes items that need no call, the recoverer completes jobs whose
 workers died, the laboratory completes simulated calls. Each writes a `Completion` in one script.
 
-Where an evaluator went past a limit, the output is kept, and each missing score has the reason. That is
-linear in the run's evaluators, since nothing that a team wrote is run then.
+If an evaluator exceeded a limit, the output is kept, and each missing score has the reason. That takes time
+linear in the run's evaluators, since no code of a team runs then.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -88,20 +88,20 @@ def complete_session_evaluation(step: Step, finished: FinishedJob) -> Completion
 def task_cut_off(
     item: RunItem, finished: FinishedJob, membership: SessionMembership | None, reason: str, model: str | None
 ) -> Completion:
-    """Complete an item's task: its evaluations are invalid, and it has no scores."""
+    """Complete a task whose scoring was cut off: its evaluations are invalid, and it has no scores."""
     result = _task_result(finished, model, {each.name: Score(None, reason) for each in _pure(item)})
     follow: tuple[NextJob, ...] = _skipped(item)
     if finished.answer is not None:
         follow = _invalid(item, range(1, item.spec.steps), reason)
-    return _of_rowless(item, result, follow, membership, answered=finished.answer is not None)
+    return _rowless_completion(item, result, follow, membership, answered=finished.answer is not None)
 
 
 def evaluation_cut_off(
     item: RunItem, step: int, finished: FinishedJob, membership: SessionMembership | None, reason: str
 ) -> Completion:
-    """Complete evaluation ``step`` (from 1): it has no score, and what would follow it is invalid."""
+    """Complete evaluation ``step`` (from 1) without a score; evaluations that depend on it are invalid."""
     follow = _invalid(item, criteria_of(item, step), reason)
-    return _of_rowless(item, _unscored(finished, reason), follow, membership, answered=True)
+    return _rowless_completion(item, _unscored(finished, reason), follow, membership, answered=True)
 
 
 def session_cut_off(finished: FinishedJob, reason: str) -> Completion:
@@ -115,7 +115,7 @@ def complete_invalid(
 ) -> Completion:
     """Complete an item that can never run: its task is invalid, its evaluations are skipped."""
     result = TaskResult(JobState.INVALID, error=error, model=model)
-    return _of_rowless(item, result, _skipped(item), membership, answered=False)
+    return _rowless_completion(item, result, _skipped(item), membership, answered=False)
 
 
 def complete_without_row(
@@ -125,7 +125,7 @@ def complete_without_row(
     tokens: Estimate,
     membership: SessionMembership | None = None,
 ) -> Completion:
-    """Complete a job without its row and its scores: one that is given up, or a simulated one.
+    """Complete a job without reading its row, and without scores: a failed or a simulated one.
 
     Each evaluation that becomes ready reserves ``tokens``.
     """
@@ -161,14 +161,14 @@ def _of_item(
     malformed: tuple[str, ...] = (),
     memory: Mapping[str, str] | None = None,
 ) -> Completion:
-    """A completion with the session's, unless an evaluation of the item is still to be called."""
+    """A completion with its item's part of the session, unless an evaluation of it is yet to be called."""
     pending = any(isinstance(each, ReadyJob) for each in follow)
     session = None if pending or membership is None else _session_completion(item, membership, output)
     payload = result.to_json(short=item.spec.short_results)
     return Completion(result.state, payload, follow, malformed, memory or {}, session)
 
 
-def _of_rowless(
+def _rowless_completion(
     item: RunItem,
     result: TaskResult | JudgeResult,
     follow: tuple[NextJob, ...],
@@ -234,7 +234,7 @@ def _invalid(item: RunItem, steps: Iterable[int], reason: str) -> tuple[NextJob,
 def _session_completion(
     item: RunItem, membership: SessionMembership, output: str | None
 ) -> SessionCompletion:
-    """The report of an item that ended to its session; ``output`` is ``None`` if it has none."""
+    """An ended item's part of its session's completion; ``output`` is ``None`` if it has none."""
     tokens = [_session_tokens(item, step, membership.size, output) for step in item.spec.session_evals]
     return _of_session(item.rendering.plan, item.number, membership, output is not None, tokens)
 
@@ -242,7 +242,7 @@ def _session_completion(
 def session_completion_without_row(
     plan: Plan, item: int, membership: SessionMembership | None, *, answered: bool
 ) -> SessionCompletion | None:
-    """The report to its session of item ``item`` whose row is not at hand; ``answered``: it has an output.
+    """The same for item ``item``, without reading its row; ``answered``: it has an output.
 
     The session's last item makes its evaluations ready.
     """
@@ -266,7 +266,7 @@ def _of_session(
 
 
 def _session_tokens(item: RunItem, step: Step, size: int, output: str | None) -> Estimate:
-    """The tokens of a session whose turns are all like this item, the only turn at hand."""
+    """The estimated tokens of a session, as if all its turns were like this item."""
     try:
         empty = item.rendering.session(step, []).tokens
         one = item.rendering.session(step, [{"row": dict(item.row), "output": output}]).tokens
@@ -276,7 +276,7 @@ def _session_tokens(item: RunItem, step: Step, size: int, output: str | None) ->
 
 
 def _template_tokens(step: Step) -> Estimate:
-    """The tokens of a session's template alone."""
+    """The estimated tokens of a session's template, without turns."""
     if isinstance(step.evaluator, FunctionScorer | Similarity):  # no tokens; similarity scores no session
         return Estimate(0, 0)
     return estimate_call([{"content": step.evaluator.template}], step.evaluator.params)

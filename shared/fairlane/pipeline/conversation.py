@@ -28,16 +28,16 @@ _ASKED = "asked:"
 
 
 class _Head(NamedTuple):
-    """A conversation's turns and their bytes: what its own field has where each turn has a field, too."""
+    """Number and bytes of a conversation's turns: the value of its field if each turn has its own, too."""
 
     turns: int
     bytes: int
 
 
 def recalled(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, Any]:
-    """The variables that an item's prompt has beside its row; ``stored`` is the run's memory in Redis.
+    """The variables that an item's prompt has besides its row; ``stored`` is the run's memory in Redis.
 
-    Raises `TemplateError` where the earlier turns are too large, or one of them is gone.
+    Raises `TemplateError` if the earlier turns are too large, or one of them is gone.
     """
     names: dict[str, Any] = {}
     if item.spec.order.store_output_as is not None:
@@ -54,8 +54,8 @@ def recalled(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, Any]:
 def remembered(item: RunItem, call: Call, output: str, stored: Mapping[bytes, bytes]) -> dict[str, str]:
     """The fields of the run's memory that an item's output changes.
 
-    An item is no turn where its row belongs to no conversation, or its prompt reads none. Its output has no
-    name where the template of the name needs a field that the row lacks: no item can read it then.
+    An item is no turn if its row belongs to no conversation, or its prompt reads none. Its output has no
+    name if the name's template needs a field that the row lacks: then no item can read it.
     """
     fields: dict[str, str] = {}
     with suppress(TemplateError):
@@ -68,13 +68,14 @@ def remembered(item: RunItem, call: Call, output: str, stored: Mapping[bytes, by
 
 
 def turn_of(rendering: Rendering, call: Call, output: str) -> dict[str, Any]:
-    """What prompts of later turns read of a call with messages, and of its output."""
+    """The parts of a call with messages, and of its output, that prompts of later turns read."""
     turn = {"prompt": call.messages, "input": call.messages[-1].get("content"), "output": output}
     return {name: turn[name] for name in rendering.spec.order.turn_fields}
 
 
 def changed_field(item: RunItem) -> str | None:
-    """The field of the run's memory which says that later items read other outputs than in the continued run.
+    """The field of the run's memory that marks later items as reading other outputs than in the continued
+    run.
 
     A stored output may be read by all of them, and a conversation by its own turns. ``None``: no later item
     reads this one's output.
@@ -106,7 +107,7 @@ def turn_fields(
 ) -> tuple[str, ...]:
     """The fields of the run's memory that have an item's earlier turns; ``read``: its `read_fields`.
 
-    ``stored`` are those. None where the turns stand in one field, and where they are too large to be read.
+    ``stored``: their values. Empty if the turns are in one field, or are too large to be read.
     """
     if not read or not read[0].startswith(_CONVERSATION) or not rendering.spec.keeps_turns_apart:
         return ()
@@ -115,11 +116,11 @@ def turn_fields(
 
 
 def turn_asked(item: RunItem, stored: Mapping[bytes, bytes]) -> dict[str, str]:
-    """The field of the run's memory which says that an item is fed as the next turn of its conversation.
+    """The field of the run's memory which notes that an item is fed as the next turn of its conversation.
 
-    It has the number of turns before it, or their bytes where they stand in one field, and its row's number
-    from 1. Whatever becomes of the item, the first grows only if it has an output. Empty for an item that is
-    no turn, or that a missing turn precedes.
+    Its value is the number of earlier turns (or their bytes, if they are in one field) and the row's number
+    from 1. That number grows only if the item gets an output: so a missing turn is noticed. Empty for an
+    item that is no turn, or that a missing turn precedes.
     """
     conversation = _next_turn(item)
     if conversation is None or missing_turn(item, stored) is not None:
@@ -168,7 +169,7 @@ def _turns(
 def _with_turn(
     rendering: Rendering, conversation: str, turn: Mapping[str, Any], stored: Mapping[bytes, bytes]
 ) -> dict[str, str]:
-    """The fields that one more turn changes: as long as the turn where each has its own."""
+    """The fields that one more turn changes; with a field for each turn, no longer than that turn."""
     if not rendering.spec.keeps_turns_apart:
         turns = [*_turns(rendering, conversation, stored), turn]
         return {conversation: json.dumps(turns, ensure_ascii=False)}
@@ -178,7 +179,7 @@ def _with_turn(
 
 
 def _turn_names(conversation: str, turns: int, first: int = 0) -> Iterator[str]:
-    """The fields of turns from ``first`` up to ``turns``: short ones, however long the conversation's is."""
+    """The names of the fields of turns from ``first`` up to ``turns``."""
     digest = sha256(conversation.encode()).hexdigest()[:32]
     return (f"turn:{digest}:{number}" for number in range(first, turns))
 
@@ -188,7 +189,7 @@ def _head(text: bytes | None) -> _Head:
 
 
 def _so_far(rendering: Rendering, conversation: str, stored: Mapping[bytes, bytes]) -> int:
-    """What grows with each turn that has an output."""
+    """The number that grows with each turn that has an output."""
     text = stored.get(conversation.encode())
     return _head(text).turns if rendering.spec.keeps_turns_apart else len(text or b"")
 
@@ -206,7 +207,7 @@ def _next_turn(item: RunItem) -> str | None:
 
 
 def reads_turns(rendering: Rendering, cell: Cell) -> bool:
-    """Whether an item's prompt can read a conversation: a template has no other way to name it."""
+    """Whether an item's prompt names the variable `CONVERSATION`."""
     prompts = rendering.spec.prompts
     return bool(prompts) and any(CONVERSATION in message.content for message in prompts[cell.prompt])
 
@@ -214,7 +215,7 @@ def reads_turns(rendering: Rendering, cell: Cell) -> bool:
 def _conversation(item: RunItem) -> str | None:
     """The field of a conversation: one per prompt, model, repetition and value of the conversation field.
 
-    ``None`` for a row that belongs to none: without that value it has no turns before it, and none after.
+    ``None`` for a row without that value: it belongs to no conversation.
     """
     order, cell = item.spec.order, item.cell
     if not order.conversation:

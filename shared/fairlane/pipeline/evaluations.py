@@ -1,4 +1,4 @@
-"""Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure."""
+"""Decides which evaluations of an item's output are called, recorded at once, or skipped. Pure functions."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -26,7 +26,7 @@ NOT_JUDGED = "the row is not to be judged by it"
 class FinishedJob:
     """A job that is not tried again: it has an answer, or the ``error`` of its last attempt.
 
-    ``unkept`` are the answers to it that were not kept.
+    ``unkept``: its paid answers that were not kept.
     """
 
     answer: Success | None = None
@@ -182,7 +182,7 @@ def _end_batch(
 def _result(
     finished: FinishedJob, state: JobState, score: float | None, answer: str | None, error: str | None
 ) -> JudgeResult:
-    """A result with all that its calls used."""
+    """A result with the usage of its calls."""
     usage, left_out = Usage(), tuple[str, ...]()
     if finished.answer is not None:
         usage, left_out = finished.answer.usage, finished.answer.left_out
@@ -221,7 +221,7 @@ def _read(step: Step, answer: str) -> Score:
     if isinstance(step.evaluator, Judge):
         return read_verdict(answer, step.evaluator.choices).score
     if isinstance(step.evaluator, Similarity):
-        return _likeness(step.evaluator, answer)
+        return _similarity_score(step.evaluator, answer)
     try:
         if step.criterion is not None:
             return Score(read_opinion(answer, step.criterion).score)
@@ -230,7 +230,7 @@ def _read(step: Step, answer: str) -> Score:
         return Score(None, str(error))
 
 
-def _likeness(evaluator: Similarity, answer: str) -> Score:
+def _similarity_score(evaluator: Similarity, answer: str) -> Score:
     try:
         output, reference = unpack(answer)
         value = cosine(output, reference)

@@ -1,7 +1,7 @@
 """Decides which work takes time linear in small texts; all other work may last as long as a team likes. Pure.
 
-The first is done at once. The second is done in child processes (`fairlane.sandbox`): expressions, filters
-and loops of templates, regular expressions, JSON schemas, and everything about long texts.
+Linear work is done at once, other work in child processes (`fairlane.sandbox`): expressions, filters and
+loops of templates, regular expressions, JSON schemas, and everything about long texts.
 """
 
 from collections.abc import Mapping, Sequence
@@ -23,21 +23,21 @@ from fairlane.pipeline.conversation import recalled
 from fairlane.pipeline.rendering import Rendering, RunItem
 
 LINEAR_CHARS = 1 << 18
-"""Characters of texts up to which linear work is done at once: it takes some milliseconds at most."""
+"""Most characters of texts on which linear work is done at once: that takes some milliseconds at most."""
 
 VERDICT_PAIRS = 1 << 19
-"""Characters of a judge's answer times those of its choices, for each choice is looked for at each word: some
-ten milliseconds."""
+"""Most characters of a judge's answer times those of its choices: searching each choice at each word takes
+some ten milliseconds."""
 
 FEW_ANSWERS = 20
-"""Accepted answers of a row up to which an output is compared with them at once."""
+"""Most accepted answers of a row with which an output is compared at once."""
 
 Row = Mapping[str, Any]
 
 
 def has_linear_model(item: RunItem) -> bool:
     """Whether the model of an item's task is rendered without Jinja, to a text that is not long."""
-    return _few(item.rendering.model_chars(item.cell, item.row))
+    return _is_short(item.rendering.model_chars(item.cell, item.row))
 
 
 def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -> bool:
@@ -51,9 +51,9 @@ def calls_linearly(item: RunItem, memory: Mapping[bytes, bytes] | None = None) -
             return False
         try:
             names = recalled(item, memory)
-        except TemplateError:  # the call is none, which is known at once
+        except TemplateError:  # the call cannot be rendered, which is known at once
             return True
-    return _few(item.rendering.task_chars(item.cell, item.row, names))
+    return _is_short(item.rendering.task_chars(item.cell, item.row, names))
 
 
 def evaluates_linearly(rendering: Rendering, steps: Sequence[Step], row: Row, output: str) -> bool:
@@ -71,14 +71,14 @@ def completes_linearly(
 ) -> bool:
     """Whether an item's task is completed in time linear in small texts; ``None``: it has no output."""
     spec, rendering = item.spec, item.rendering
-    if not _few(rendering.model_chars(item.cell, item.row)) or _scores_sessions(item):
+    if not _is_short(rendering.model_chars(item.cell, item.row)) or _scores_sessions(item):
         return False
     if output is None:
         return True
     if len(output) > LINEAR_CHARS:
         return False
     if memory is not None and (
-        sum(map(len, memory.values())) > LINEAR_CHARS or not _few(rendering.register_chars(item.row))
+        sum(map(len, memory.values())) > LINEAR_CHARS or not _is_short(rendering.register_chars(item.row))
     ):
         return False
     scored = all(
@@ -95,7 +95,7 @@ def ends_linearly(item: RunItem, step: int, answer: str | None, output: str) -> 
     return evaluates_linearly(item.rendering, after, item.row, output)
 
 
-def _few(chars: int | None) -> bool:
+def _is_short(chars: int | None) -> bool:
     return chars is not None and chars <= LINEAR_CHARS
 
 

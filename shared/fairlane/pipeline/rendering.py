@@ -1,4 +1,4 @@
-"""Renders the call of each job of a run, from templates that are compiled once. Pure."""
+"""Renders the call of each job of a run, from templates that are compiled once. Pure functions."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ OPERATORS_OWN = frozenset(
         *("http_client", "organization", "proxies", "proxy"),
     }
 )
-"""Parameters with which providers' clients change the address, the headers or the route of a call."""
+"""Parameters by which providers' clients change the address, the headers or the route of a call."""
 
 Row = Mapping[str, Any]
 Turns = Sequence[Mapping[str, Any]]
@@ -38,7 +38,7 @@ Turns = Sequence[Mapping[str, Any]]
 class Call:
     """A rendered call: ``messages`` for a chat, ``arguments`` for a Python function, ``inputs`` to embed.
 
-    ``optional`` names parameters that Fairlane added, and that a model which lacks them need not get.
+    ``optional`` names parameters that Fairlane added, which are left out if a model does not support them.
     """
 
     model: str
@@ -60,8 +60,8 @@ class Call:
     def digest(self, sample: str, servers: Mapping[str, str]) -> str | None:
         """Its cache key: equal calls to one server have equal keys if they are of equal samples.
 
-        ``sample`` is a `RunItem.sample`; ``servers``: what each connection calls. ``None`` for a call to none
-        of them. So a function has no key: its name does not say what its code is today.
+        ``sample`` is a `RunItem.sample`; ``servers``: by connection, the server that it calls. ``None`` for a
+        call to none of them. So a function has no key: the code behind its name may change.
         """
         server = servers.get(self.model.partition(":")[0])
         if server is None:
@@ -95,10 +95,10 @@ class RunItem:
         return self.number * self.spec.steps + step
 
     def sample(self, step: int) -> str:
-        """Names what the answer to one of its steps is a sample of, in every run alike.
+        """The identity of the sample that a step of this item asks for, equal in every run.
 
-        Equal calls of two rows, prompts, models, repetitions or evaluators ask for two samples. One answer
-        for both would make judges agree, and a second run would differ from the first.
+        Equal calls of two rows, prompts, models, repetitions or evaluators ask for two samples. With one
+        answer for both, judges would agree falsely, and a second run would differ from the first.
         """
         spec, cell = self.spec, self.cell
         evaluator = spec.evals[step - 1].name if step else None
@@ -114,7 +114,7 @@ class RunItem:
             return None
 
     def stored_model(self) -> str | None:
-        """The same for the item's result; ``None`` also where the spec says it to whoever reads a record."""
+        """The model to store in the item's result; ``None`` also if readers of it know it from the spec."""
         model = self.model()
         return None if self.spec.models and model == self.spec.models[self.cell.model] else model
 
@@ -123,7 +123,7 @@ class Rendering:
     """The compiled templates of a run. Raises `TemplateError` if one does not compile."""
 
     def __init__(self, plan: Plan, *, checked: bool = False) -> None:
-        """``checked``: whether they compile is known elsewhere; each is compiled only when it renders."""
+        """``checked``: they are known to compile; each is compiled only when it renders."""
         self.plan = plan
         spec = self.spec = plan.spec
         _check_params(spec)
@@ -235,7 +235,7 @@ class Rendering:
         return self._formed(judge, text, verdict_format(list(judge.choices), reasons=judge.reasons))
 
     def _formed(self, evaluator: Judge | Agent, text: str, form: Mapping[str, Any]) -> Call:
-        """A call whose answer is held to ``form`` if the connection can, and the run says nothing else."""
+        """A call whose answer must have ``form``, if the connection supports it and the run sets no other."""
         connection = evaluator.model.partition(":")[0]
         if connection in self.plan.unstructured or not FORMING.isdisjoint(evaluator.params):
             return _asked(evaluator.model, text, evaluator.params)
@@ -249,7 +249,7 @@ class Rendering:
 
 
 def _with_memory(row: Row, memory: Row | None) -> Row:
-    """The variables of a prompt: what earlier items stored takes the place of a field of that name."""
+    """The variables of a prompt: values that earlier items stored replace fields of the same name."""
     return {**row, **memory} if memory else row
 
 

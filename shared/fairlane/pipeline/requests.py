@@ -1,6 +1,6 @@
 """Reads a request that a row holds in the form of OpenAI's API: chat completions, embeddings, responses.
 
-A request for a response becomes a chat where its connection takes none: every protocol understands that.
+A request for a response becomes a chat if its connection does not take responses: every protocol has chats.
 """
 
 import json
@@ -23,7 +23,7 @@ _SAME = frozenset(
     }
 )
 _CHANGES_NO_TEXT = frozenset({"include", "stream_options", "background"})
-"""What an answer carries beside its text and calls, or how it arrives."""
+"""Parameters for parts of an answer besides its text and calls, or for how it arrives."""
 
 _TEXTS = ("input_text", "output_text", "text")
 
@@ -33,7 +33,7 @@ class MalformedRequest(ValueError):
 
 
 class Asked(NamedTuple):
-    """What a request asks for: ``messages`` or ``inputs`` to embed, and its own parameters."""
+    """A parsed request: ``messages``, or ``inputs`` to embed, and its own parameters."""
 
     messages: list[dict[str, Any]]
     params: dict[str, Any]
@@ -44,7 +44,7 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     """The request in ``body``. ``as_responses``: the connection takes requests for responses as they are.
 
     Another connection gets them as a chat. Raises `MalformedRequest` that names the part of the body which is
-    malformed, or which chats cannot say.
+    malformed, or which chats do not have.
     """
     if isinstance(url, str) and url.startswith(_API) and url not in URLS:
         raise MalformedRequest(f"its {URL_FIELD!r} is {url!r}, not one of {', '.join(URLS)}")
@@ -80,7 +80,7 @@ def body_of(given: object) -> Mapping[str, Any]:
 def _parsed(text: str) -> object:
     try:
         read = json.loads(text)
-        json.dumps(read, allow_nan=False, ensure_ascii=False).encode()  # what the request is sent as
+        json.dumps(read, allow_nan=False, ensure_ascii=False).encode()  # raises if it cannot be sent
     except (ValueError, RecursionError):
         raise MalformedRequest("it is no object, but a text that is no JSON") from None
     return read
@@ -158,7 +158,7 @@ def _messages(given: object) -> list[dict[str, Any]]:
                 content = _content(output, f"{place}.output")
                 messages.append({"role": "tool", "tool_call_id": key, "content": content})
             case {"type": "reasoning"}:
-                continue  # a chat has no place for what a model thought before
+                continue  # a chat has no place for earlier reasoning
             case {"role": str(role), "content": content, **rest} if rest.get("type", "message") == "message":
                 messages.append({"role": role, "content": _content(content, f"{place}.content")})
             case _:
@@ -167,7 +167,7 @@ def _messages(given: object) -> list[dict[str, Any]]:
 
 
 def _content(given: object, place: str) -> str | list[dict[str, Any]]:
-    """A message's content: one text where there is one, else parts."""
+    """A message's content: a text if it has only one, else parts."""
     if isinstance(given, str):
         return given
     if not isinstance(given, list):

@@ -1,4 +1,4 @@
-"""Keeps the functions of this version in the server, and no others of ours."""
+"""Keeps Fairlane's functions of this version in the server, and deletes those of other versions."""
 
 from contextlib import suppress
 
@@ -13,8 +13,8 @@ from fairlane.store.verbs import all_scripts
 def keep_functions(redis: RedisClient) -> None:
     """Load each function that the server misses, and delete those of other versions.
 
-    Processes of another version that still run load theirs again. A server that keeps no functions, or whose
-    rules forbid them, is left as it is: every call is a script there (`fairlane.store.script.Functions`).
+    Running processes of another version load theirs again. If a server has no functions, or its rules forbid
+    them, nothing is loaded: every call is a script there (`fairlane.store.script.Functions`).
     Raises the error of a server that takes no commands now.
     """
     ours = {function.name: function for function in all_functions()}
@@ -42,6 +42,6 @@ def all_functions() -> tuple[Function, ...]:
 
 
 def _names(redis: RedisClient) -> set[str]:
-    """Libraries in the server whose names begin as ours do."""
+    """Fairlane's libraries in the server, by the prefix of their names."""
     listed = redis.function_list(f"{FUNCTION_PREFIX}*")
     return {each[each.index(b"library_name") + 1].decode() for each in listed}

@@ -1,6 +1,6 @@
 """Every Redis key and channel of a deployment, built in one place and carrying one hash tag.
 
-Who owns what, by prefix below ``fairlane:{<deployment>}:v2:`` —
+Owners by prefix below ``fairlane:{<deployment>}:v2:`` —
 
 ``team:<team>:…``  written by that team's clients: its inbox, its runs' specs and rows. Hostile input.
 ``run:<team>:…``   written by scheduler and workers: a run's state, results and queues. The team may read it.
@@ -23,8 +23,8 @@ class Keys:
     def __init__(self, deployment: str, version: str = KEY_VERSION) -> None:
         self.prefix = f"fairlane:{{{deployment}}}:{version}:"
         self.leader = f"{self.prefix}leader"  # hash: id, epoch, until_ms, server
-        # Hash: the deployment's time, as in lua/lib/core/time.lua. It is named like a lane's state, of a lane
-        # without a name, which there cannot be: so the rules of teams' users allow them to read it.
+        # Hash: the deployment's time, as in lua/lib/core/time.lua. Its name is that of the state of a lane
+        # with an empty name, which cannot exist: so the rules of teams' users allow them to read it.
         self.clock = self.lane("")
         self.teams = f"{self.prefix}teams"  # set: teams that have ever sent a request
         self.registry = f"{self.prefix}registry"  # hash: team → its entry in the registry
@@ -32,19 +32,19 @@ class Keys:
         self.catalog = f"{self.prefix}catalog"  # string: the connections, as clients may see them
         self.lanes = f"{self.prefix}lanes"  # set: lane keys
         self.configured = f"{self.prefix}configured"  # hash: lane → its limits in the configuration
-        self.openers = f"{self.prefix}openers"  # hash: lane that nobody described → who opened it
-        self.scopes = f"{self.prefix}scopes"  # hash: connection → whose lanes it uses, by which credential
+        self.openers = f"{self.prefix}openers"  # hash: undescribed lane → the team that opened it
+        self.scopes = f"{self.prefix}scopes"  # hash: connection → the owner of its lanes, and its credential
         self.leases = f"{self.prefix}leases"  # zset: attempt id → deadline_ms
         self.leased = f"{self.prefix}leased"  # hash: attempt id → the lease's record
         self.delayed = f"{self.prefix}delayed"  # zset: "<run ref>|<entry>|<lane>" → due_ms
-        self.dirty = f"{self.prefix}dirty"  # set: "<lane>" or "<lane>|<run ref>", for the next tick
+        self.dirty = f"{self.prefix}dirty"  # set: marks "<lane>" or "<lane>|<run ref>" for the next tick
         self.starved = f"{self.prefix}starved"  # set: lanes that wait for a worker's slot
-        self.workers = f"{self.prefix}workers"  # hash: worker id → its last beat
+        self.workers = f"{self.prefix}workers"  # hash: worker id → its last heartbeat
         self.drains = f"{self.prefix}drains"  # hash: worker id → "idle", "stop" or "work"
         self.audit = f"{self.prefix}audit"  # stream: who changed what, and when
         self.budgets = f"{self.prefix}budgets"  # set: teams that have budgets
         self.salt = f"{self.prefix}salt"  # string: the salt of credentials' fingerprints
-        self.wake = f"{self.prefix}wake"  # channel: something is dirty, or "inbox:<team>"
+        self.wake = f"{self.prefix}wake"  # channel: something is marked dirty, or "inbox:<team>"
         self.control = f"{self.prefix}control"  # channel: "cancel:<team>/<run>", "lanes", "drain"
 
     def inbox(self, team: str) -> str:
@@ -98,8 +98,8 @@ class Keys:
 
     def jobs(self, ref: RunRef) -> str:
         """Hash: job number → "dispatches:attempts:rate limits" of jobs that were ever in flight. More may
-        follow: the handle of an asynchronous call (`Attempts.wait_for`), failures, rejections, and answers
-        that were not kept (``lib/job/attempt_counts.lua``).
+        follow: the handle of an asynchronous call (`Attempts.wait_for`), failures, rejections, and paid
+        answers that were not kept (``lib/job/attempt_counts.lua``).
         """
         return self._run(ref, "jobs")
 
@@ -146,7 +146,7 @@ class Keys:
         return f"{self.prefix}lane:{lane}:headroom:{axis}"
 
     def owed(self, lane: str) -> str:
-        """Hash: team → fair-share correction in 1e-9 lane minutes; positive: it was charged too little."""
+        """Hash: team → correction of charges in 1e-9 lane minutes; positive: it was charged too little."""
         return f"{self.prefix}lane:{lane}:owed"
 
     def history(self, lane: str, step: str) -> str:
@@ -174,12 +174,12 @@ class Stored:
 
 
 def digest_field(page: int) -> str:
-    """The field, beside a run's rows, of the digest of a page that was read by reference."""
+    """The field, next to a run's rows, of the digest of a page that was read by reference."""
     return f"digest:{page}"
 
 
 def served_field(asked: str, served: str) -> str:
-    """The field, in a run's state, which says that a call to model ``asked`` was answered by ``served``."""
+    """The field of a run's state which notes that model ``served`` has answered a call to ``asked``."""
     return f"{_SERVED}{json.dumps([asked, served])}"
 
 

@@ -1,6 +1,6 @@
-"""Composes a Lua verb with the preludes it names: reads headers, and sorts by dependency.
+"""Composes a Lua verb with the preludes that its header names, sorted by dependency.
 
-Tests check that headers are right: a verb is composed as its files say.
+Tests check that the headers are right.
 
 A prelude ``lua/lib/<folder>/<name>.lua`` holds functions that several verbs share. ``core`` is time, leader
 and wake-ups, ``lane`` a lane's state and permits. ``outcome`` is what a call's end changes in its lane.
@@ -9,10 +9,10 @@ and wake-ups, ``lane`` a lane's state and permits. ``outcome`` is what a call's 
 and ``team`` are as named.
 A prelude's header says::
 
-    -- GIVES: wake                       names that other files may use; other locals stay its own
-    -- ENDS: write_states                functions of it that run once a verb has, before its script ends
+    -- GIVES: wake                       names that other files may use
+    -- ENDS: write_states                its functions that run after the verb, before the script ends
     -- USES: core/time                   preludes whose names it uses itself
-    -- NEEDS: KEY.dirty ARG.channel      keys and arguments it reaches for: every verb above it declares them
+    -- NEEDS: KEY.dirty ARG.channel      keys and arguments it uses: every verb that uses it declares them
 
 A header line continues on the next ones that begin with ``--`` and at least three spaces.
 """
@@ -28,7 +28,7 @@ from importlib.resources.abc import Traversable
 _LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|ENDS|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
-_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines of nothing else
+_COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines that are only a comment
 _WORD = re.compile(r"\w+")
 _CONSTANT = re.compile(r"([A-Z_]+) = (-?[0-9.]+(?:e[0-9]+)?)\s*")
 _NAME = re.compile(r"(?<![.\w'])[A-Z][A-Z_]*\b")  # of a constant, where its value is used
@@ -60,7 +60,7 @@ class LuaFile:
         return cls(name, text, header)
 
     def words(self, label: str) -> tuple[str, ...]:
-        """The words of a line of the header; none where there is no such line."""
+        """The words of a line of the header; none if there is no such line."""
         return self.header.get(label, ())
 
     @property
@@ -80,7 +80,7 @@ class LuaFile:
 
     @cached_property
     def constants(self) -> Mapping[str, str]:
-        """The numbers by name of a file that holds nothing else; of any other file, nothing."""
+        """The constants by name of a file that has only constants; empty for any other file."""
         lines = [line for line in self.code.splitlines() if line.strip()]
         found = [_CONSTANT.fullmatch(line) for line in lines]
         return {each[1]: each[2] for each in found if each} if all(found) else {}
@@ -112,7 +112,7 @@ class Preludes:
         }
 
     def bare(self, text: str) -> str:
-        """The text without lines of comments, and with the numbers of constants in place of their names."""
+        """The text without comment lines, and with the values of constants in place of their names."""
         if text not in self._bare:
             stripped = _COMMENTS.sub("", text)
             self._bare[text] = _NAME.sub(lambda found: self._constants.get(found[0], found[0]), stripped)

@@ -18,13 +18,13 @@ ENOUGH_REFUSALS = 5
 def rejections_in(state: Mapping[str, str]) -> tuple[Rejection, ...]:
     """Models that rejected a run's first calls alike, from its state (``lib/run/model_refusals.lua``).
 
-    Not those of which the answer to a call from elsewhere in the run is awaited: it may release the run.
+    Leaves out models with a witness in flight: its answer may release the run.
     """
     return tuple(each for each, awaited in _rejections(state) if not awaited)
 
 
 def awaited_in(state: Mapping[str, str], lane: str, kind: int) -> int:
-    """How many answers from elsewhere in the run decide whether the calls of a kind that are held fail."""
+    """How many witnesses decide whether the held calls of a kind fail."""
     return sum(awaited for each, awaited in _rejections(state) if (each.lane, each.kind) == (lane, kind))
 
 
@@ -46,11 +46,11 @@ class FirstCalls(NamedTuple):
     """How many may start until ``until_ms``."""
     until_ms: int
     awaited: tuple[int, ...]
-    """Jobs from elsewhere in the run whose answers are awaited before the others fail."""
+    """Witnesses: jobs from elsewhere in the run that are awaited before the others fail."""
 
     @classmethod
     def read(cls, state: Mapping[str, str], lane: str, kind: int) -> FirstCalls | None:
-        """Read those of a call kind from a run's state; ``None`` where there are none."""
+        """Read those of a call kind from a run's state; ``None`` if there are none."""
         text = state.get(f"first:{kind}:{lane}")
         if text is None:
             return None

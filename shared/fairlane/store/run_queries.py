@@ -1,4 +1,4 @@
-"""Reads runs: states, specs, rows, results, queues; and the time. It alone knows the fields of states."""
+"""Reads runs: states, specs, rows, results and queues; and the time. Only it knows the fields of states."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ ORIGINS = "from:"
 """Prefix of the fields that hold the places of a page's rows in the continued run."""
 
 MOST_DIGEST_BYTES = 64
-"""Of a number of rows and a digest in hexadecimal."""
+"""Enough for a number of rows and a digest in hexadecimal."""
 
 MOST_ORIGINS_BYTES = 1 << 18
-"""Of a number or two for each of the ten thousand rows of a page, as JSON."""
+"""Enough for one or two numbers for each of the ten thousand rows of a page, as JSON."""
 
 ROLE_TIME_FIELDS = (
     "finished_ms",
@@ -64,7 +64,7 @@ def answers(pipeline: Any) -> list[Any]:
 def ask_each(
     redis: RedisClient, subjects: Sequence[S], ask: Callable[[RedisPipeline, S], object]
 ) -> Iterator[tuple[S, Any]]:
-    """Each of ``subjects`` with the reply to what ``ask`` asks about it, in one round trip for all."""
+    """Each of ``subjects`` with the reply to the command that ``ask`` queues for it, in one round trip."""
     pipeline = redis.pipeline(transaction=False)
     for each in subjects:
         ask(pipeline, each)
@@ -72,7 +72,7 @@ def ask_each(
 
 
 def read_hostile(read: Callable[[], T]) -> T | None:
-    """The result of a read of a key that a team may write; ``None`` where the team gave it a wrong type."""
+    """The result of ``read``, of a key that a team may write; ``None`` if the team gave it a wrong type."""
     try:
         return read()
     except ResponseError as error:
@@ -100,7 +100,7 @@ def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
 
 
 class RunFields:
-    """Fields of one run's state hash, all or some; without any, the run is not admitted or has expired."""
+    """Fields of one run's state hash, all or some. Without any, the run is not admitted or has expired."""
 
     def __init__(self, fields: Mapping[bytes, bytes]) -> None:
         self.texts = {name.decode(): value.decode(errors="replace") for name, value in fields.items()}
@@ -110,7 +110,7 @@ class RunFields:
 
     @property
     def state(self) -> RunState | None:
-        """The run's state; ``None`` where the field was not read or is not there."""
+        """The run's state; ``None`` if the field was not read or is not there."""
         return RunState(self.texts["state"]) if "state" in self.texts else None
 
     @property
@@ -137,16 +137,16 @@ class RunFields:
 
     @property
     def pauses(self) -> tuple[tuple[int, int], ...]:
-        """Its latest pauses that have ended: from and until when, in server milliseconds."""
+        """Its latest pauses that have ended: start and end of each, in server milliseconds."""
         pairs = (each.split("-") for each in self.texts.get("pauses", "").split(",") if each)
         return tuple((int(since), int(until)) for since, until in pairs)
 
     def count(self, name: str) -> int:
-        """A counter; 0 where it is not there."""
+        """A counter; 0 if it is not there."""
         return int(self.texts.get(name, 0))
 
     def counts(self, prefix: str) -> dict[str, int]:
-        """Counters by what follows ``prefix`` in their names."""
+        """Counters whose names begin with ``prefix``, by the rest of the name."""
         return {
             name.removeprefix(prefix): int(value)
             for name, value in self.texts.items()
@@ -303,7 +303,7 @@ class RunQueries:
         return bool(self.redis.sismember(self.keys.active, str(ref)))
 
     def spec_text(self, ref: RunRef, most: int = -1) -> bytes | None:
-        """A submitted spec as its client wrote it; of one that is longer than ``most`` bytes, a byte more."""
+        """A submitted spec as its client wrote it; at most one byte more than ``most`` of it."""
 
         def read() -> bytes | None:
             pipeline = self.redis.pipeline(transaction=True)
@@ -315,7 +315,7 @@ class RunQueries:
         return read_hostile(read)
 
     def page_bytes(self, ref: RunRef, numbers: Sequence[int]) -> list[int]:
-        """How long these pages of rows are, compressed; 0 where there is none."""
+        """Compressed bytes of each of these pages of rows; 0 if there is none."""
 
         def read() -> list[int]:
             pipeline = self.redis.pipeline(transaction=False)
@@ -347,7 +347,7 @@ class RunQueries:
         return read_hostile(lambda: self.redis.hget(self.keys.rows(ref), str(number)))
 
     def origins(self, ref: RunRef, number: int) -> bytes | None:
-        """Where a page's rows stand in the continued run: a JSON list; ``None`` if it is longer than any."""
+        """The numbers of a page's rows in the continued run, a JSON list; ``None`` if it is too long."""
         return self._bounded(ref, f"{ORIGINS}{number}", MOST_ORIGINS_BYTES)
 
     def digest(self, ref: RunRef, number: int) -> str | None:
@@ -360,7 +360,7 @@ class RunQueries:
         return self._bounded(ref, memberships_field(number), MOST_ORIGINS_BYTES)
 
     def _bounded(self, ref: RunRef, field: str, most_bytes: int) -> bytes | None:
-        """What a client has written beside a run's pages, unless it is longer than that."""
+        """A field that a client wrote next to a run's pages; ``None`` if longer than ``most_bytes``."""
 
         def read() -> bytes | None:
             if self.redis.hstrlen(self.keys.rows(ref), field) > most_bytes:
@@ -395,5 +395,5 @@ class RunQueries:
         return {lane: length for (_, lane), length in lengths.items()}
 
     def over_within(self, ref: RunRef, first_byte: int, last_byte: int) -> int:
-        """How many jobs have their record, of eight a byte."""
+        """How many jobs have a record within these bytes of the bitmap, of eight jobs each."""
         return int(self.redis.bitcount(self.keys.done(ref), first_byte, last_byte))

@@ -26,15 +26,15 @@ _FORBIDDEN = re.compile(r"permissions to run the '(?:fcall|function)")
 
 
 class Named(dict[str, Any]):
-    """Keys by the names that headers have for them; a script takes those that its own header names."""
+    """Keys by their names in headers; a script takes those that its own header names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Script:
     """One atomic verb: ``sha`` is the argument of EVALSHA, ``source`` that of EVAL.
 
-    ``many`` runs several calls with the same keys one after the other, where the verb's header allows that.
-    ``function`` is the same as a function of the server, where the header says so.
+    ``many`` runs several calls with the same keys one after the other, if the verb's header allows that.
+    ``function`` is the verb as a function of the server, if the header asks for one.
     """
 
     name: str
@@ -46,7 +46,7 @@ class Script:
     function: Function | None = None
 
     def place(self, keys: Mapping[str, str | bytes | Sequence[str]]) -> Placed:
-        """Fit keys to the header, by name, once for many calls. Raises `ScriptError` on a misfit."""
+        """Put keys into the header's order, once for many calls. Raises `ScriptError` if names differ."""
         if len(keys) != len(self.keys) and not isinstance(keys, Named):
             raise ScriptError(self.name, f"takes keys {self.keys}")
         placed: list[str | bytes] = []
@@ -63,7 +63,7 @@ class Script:
     def bind(
         self, keys: Mapping[str, str | bytes | Sequence[str]] | Placed, args: Mapping[str, Value]
     ) -> Call:
-        """Fit keys and arguments to the header, by name. Raises `ScriptError` on a misfit."""
+        """Put keys and arguments into the header's order. Raises `ScriptError` if names do not match."""
         placed = keys if isinstance(keys, Placed) else self.place(keys)
         if len(args) != len(self.args):
             raise ScriptError(self.name, f"takes arguments {self.args}")
@@ -79,17 +79,17 @@ class Placed(tuple[bytes, ...]):
     __slots__ = ()
 
     def followed_by(self, more: Sequence[str]) -> Placed:
-        """These keys and those of the list at their end."""
+        """These keys, and then those of the header's list."""
         return Placed((*self, *map(_encoded, more))) if more else self
 
 
 def _encoded(key: str | bytes) -> bytes:
-    """A key as Redis has it; what is no text was read with surrogates in its place."""
+    """A key as Redis has it; bytes that are no text were read as surrogates."""
     if isinstance(key, bytes):
         return key
     try:
         return key.encode(errors="surrogateescape")
-    except UnicodeEncodeError:  # a surrogate that no key was read with: somebody made the name up
+    except UnicodeEncodeError:  # a surrogate that stands for no byte: the name was not read from Redis
         return key.encode(errors="replace")
 
 
@@ -108,18 +108,18 @@ class Call:
         return (len(self.keys), *self.keys, *self.args)
 
     def replies(self, raw: Any) -> list[Any]:
-        """The reply to each of its calls; one that failed has its error."""
+        """The reply to each of its calls; the error of a call that failed."""
         return [raw] if self.count == 1 else list(raw)
 
     def run(self, redis: RedisClient) -> Any:
-        """Execute on a blocking client: EVALSHA, then EVAL where the server has not loaded the script."""
+        """Execute on a blocking client: EVALSHA, then EVAL if the server has not loaded the script."""
         try:
             return redis.evalsha(self.script.sha, *self.packed)
         except NoScriptError:
             return redis.eval(self.script.source, *self.packed)
 
     def look(self, redis: RedisClient) -> Any:
-        """`run` for a verb that changes nothing, also for a user who may only read."""
+        """`run` for a verb that changes nothing, so that a user who may only read can call it."""
         try:
             return self.run(redis)
         except NoPermissionError:
@@ -131,11 +131,11 @@ class Call:
 
 
 class Functions:
-    """Runs the verbs of one client as functions where its server keeps functions, and as scripts elsewhere.
+    """Runs one client's verbs as functions if the server has functions, and else as scripts.
 
-    A function that the server misses is loaded at the call that finds out: after a failover, or a restart
-    without a file. If it is gone again at once, that call is a script. Servers before Redis 7.0 keep none,
-    and a user's rules may not allow them: from the first such answer on, every call is a script.
+    A call that finds its function missing, as after a failover or a restart without a file, loads it. If it
+    is gone again at once, that call is a script. Servers before Redis 7.0 have no functions, and a user's
+    rules may forbid them: from the first such answer on, every call is a script.
     """
 
     def __init__(self) -> None:
@@ -186,7 +186,7 @@ class Functions:
         return [replies[place] for place in range(len(calls))]
 
     async def _load_and_call(self, redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
-        """Replies of calls that have functions. One is missing where a script is to run instead."""
+        """Replies of calls that have functions; a missing one must be run as a script."""
         functions = [function for call in calls if (function := self._function(call)) is not None]
         libraries = {function.name: function.library for function in functions}
         if not libraries:
@@ -206,7 +206,7 @@ class Functions:
         ]
 
     def _note_refused(self, error: ResponseError) -> None:
-        """Why FUNCTION LOAD failed: another process was first, or functions are not to be had.
+        """Note why FUNCTION LOAD failed: another process was first, or functions are not available.
 
         Raises any other error: the server takes no commands now.
         """
@@ -215,7 +215,7 @@ class Functions:
         self._note_missing(error)
 
     def _note_missing(self, error: object) -> None:
-        """Note whether functions are to be had; one that is gone again, another version has deleted."""
+        """Note whether functions are available. Another version has deleted a function that is gone again."""
         if is_missing(error) and not _GONE.match(str(error)):
             self._kept = False
 
@@ -224,9 +224,9 @@ class Functions:
 
 
 def is_missing(error: object) -> bool:
-    """Whether a server misses the script or the function of a call, or keeps none for this user.
+    """Whether a server lacks the script or the function of a call, or this user may use none.
 
-    Nothing has run then. A user who lacks another right may fail in the middle of a script.
+    Then nothing has run. A user who lacks another right may fail in the middle of a script.
     """
     if isinstance(error, NoPermissionError):
         return _FORBIDDEN.search(str(error)) is not None
@@ -236,13 +236,13 @@ def is_missing(error: object) -> bool:
 
 
 def _takes_no_commands(error: object) -> bool:
-    """Whether FUNCTION LOAD failed for now: neither was another process first, nor are functions refused."""
+    """Whether FUNCTION LOAD failed for now, and not because another process was first or rules forbid it."""
     failed = isinstance(error, ResponseError) and not is_missing(error)
     return failed and "already exists" not in str(error)
 
 
 async def _evaluate(redis: AsyncRedisClient, calls: Sequence[Call]) -> list[Any]:
-    """Replies of scripts that the server misses: EVAL loads one for those that follow."""
+    """Replies of scripts that the server lacks: the first EVAL of each loads it."""
     if not calls:
         return []
     pipeline, loaded = redis.pipeline(transaction=False), set[str]()
@@ -264,7 +264,7 @@ def _raise_unless_missing(error: ResponseError) -> None:
 def merged(calls: Sequence[Call]) -> Call:
     """One call in place of several of one script with the same keys: it reads and writes every hash once.
 
-    Each of them is atomic by itself; one that fails leaves the others alone. Raises `ScriptError` where the
+    Each of them is atomic by itself; one that fails does not affect the others. Raises `ScriptError` if the
     script's header allows no merging.
     """
     first = calls[0]

@@ -1,8 +1,8 @@
 """Writes the Lua text of a verb and its preludes, as a script for EVALSHA and as a library for FCALL.
 
-A script makes every function of its preludes anew at each call. A library keeps them from its first call on,
-which costs Redis a third as much (decision 0085). So preludes keep nothing in their own variables: what one
-call needs stands in the table ``CALL``, which is new for each.
+A script creates every function of its preludes again at each call. A library keeps them from its first call
+on, which costs Redis a third as much (decision 0085). So preludes must keep no state in their own variables:
+the state of one call is in the table ``CALL``, which is new for each.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,7 +14,7 @@ from fairlane.store.preludes import LuaFile, Preludes
 
 FUNCTION_PREFIX = "fairlane_"
 
-# What the calls of one script call run with.
+# The preludes that merged calls of one script share.
 _HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
@@ -66,7 +66,7 @@ return replies"""
 
 @dataclass(frozen=True, slots=True)
 class Function:
-    """A verb as a function of the server. FUNCTION LOAD takes ``library``, which has this function alone."""
+    """A verb as a function of the server. FUNCTION LOAD takes ``library``, which has only this function."""
 
     name: str
     library: str
@@ -84,12 +84,12 @@ class VerbText:
 
     @property
     def script(self) -> str:
-        """What EVAL takes."""
+        """The text for EVAL."""
         return self._filled(_SCRIPT)
 
     @property
     def function(self) -> Function:
-        """What FCALL runs. It is named by its content, so that each version calls its own."""
+        """The function for FCALL. It is named by its content, so that each version calls its own."""
         body = self._filled(_LIBRARY)
         name = f"{FUNCTION_PREFIX}{self.verb}_{digest(body)[:16]}"
         return Function(name, f"#!lua name={name}\n{body}redis.register_function('{name}', run)\n")
@@ -104,7 +104,7 @@ def of_one(verb: LuaFile, preludes: Preludes) -> VerbText:
 
 
 def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
-    """Calls one after the other, whose arguments follow each other."""
+    """Several calls in one; their arguments follow each other."""
     args = verb.words("ARGV")
     each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
     return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS], each)
@@ -140,7 +140,7 @@ def _text(verb: LuaFile, preludes: Preludes, holders: Sequence[LuaFile], code: s
 
 
 def _mentions(verb: LuaFile, needed: Sequence[LuaFile]) -> Mapping[str, set[str]]:
-    """Each name that a prelude gives, and the other files of the verb that have it."""
+    """By name that a prelude gives, the other files of the verb that mention it."""
     giver = {name: prelude.name for prelude in needed for name in prelude.words("GIVES")}
     found: dict[str, set[str]] = {name: set() for name in giver}
     for file in (*needed, verb):
@@ -153,10 +153,10 @@ def _mentions(verb: LuaFile, needed: Sequence[LuaFile]) -> Mapping[str, set[str]
 def _enclosed(
     prelude: LuaFile, preludes: Preludes, used: frozenset[str] | None = None, inner: Iterable[str] = ()
 ) -> str:
-    """The prelude in a block of its own, outside of which only names that it gives and others use are seen.
+    """The prelude in a block of its own, which only the names leave that it gives and others use.
 
-    Without ``used`` all that it gives are. ``inner`` are the blocks of preludes that it alone uses: their
-    names are not among the 200 that Lua allows a verb outside of such blocks.
+    Without ``used``, all that it gives. ``inner``: the blocks of preludes that only it uses; their names do
+    not count for the 200 local variables that Lua allows a verb.
     """
     given = prelude.words("GIVES")
     outside = [name for name in given if used is None or name in used]

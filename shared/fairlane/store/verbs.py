@@ -8,15 +8,15 @@ budgets, ``process`` the leader and the workers; ``lane`` and ``run`` are as nam
     -- ARGV: now_ms epoch offers        names of the arguments
     -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
     -- RETURNS: ...                     for the reader
-    -- MERGES: ...                      only where calls with the same keys may be sent as one, and why
-    -- FUNCTION: ...                    only where a server keeps the verb as a function, and why
+    -- MERGES: ...                      only if calls with the same keys may be sent as one, and why
+    -- FUNCTION: ...                    only if the server keeps the verb as a function, and why
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string). The
-table ``CALL`` is empty when a script begins: what preludes keep during one script stands there.
+table ``CALL`` is empty when a script begins: preludes keep their state of one script there.
 
-`fairlane.store.preludes` adds the preludes that those use in turn. Each stands in a block of its own, which
-only the names that it gives leave; where one other prelude alone uses them, it stands in that one's block.
-Constants are written where they are used. Lua allows a script no more than 200 local variables at once, and a
+`fairlane.store.preludes` adds the preludes that those use in turn. Each is a block of its own, which only the
+names that it gives leave; if only one other prelude uses them, it is inside that one's block. Constants are
+replaced by their values. Lua allows a script no more than 200 local variables at once, and a
 function 60 of other functions.
 """
 
@@ -64,7 +64,7 @@ def _verbs() -> Mapping[str, Traversable]:
 
 
 def _verbs_in(folder: Traversable) -> Mapping[str, Traversable]:
-    """The file of each verb by its name; which folder it stands in is for readers alone."""
+    """The file of each verb by its name; folders are only for readers."""
     return {path.partition("/")[2]: entry for path, entry in lua_files(folder).items()}
 
 
@@ -80,7 +80,7 @@ def all_scripts() -> tuple[Script, ...]:
 
 
 def load_all(redis: Any) -> None:
-    """Load every script that the server misses, so that pipelines may use EVALSHA alone."""
+    """Load every script that the server lacks, so that pipelines need only EVALSHA."""
     forms = [form for each in all_scripts() for form in (each, each.many) if form is not None]
     known = redis.script_exists(*(form.sha for form in forms))
     pipeline = redis.pipeline(transaction=False)

@@ -14,7 +14,7 @@ class AnswerCache:
     """Answers of all the team's runs, by the digests of their calls."""
 
     def __init__(self, batcher: Batcher, keys: Keys, servers: Mapping[str, str]) -> None:
-        """``servers``: what each connection of this worker calls."""
+        """``servers``: by connection of this worker, the server that it calls."""
         self._batcher, self._keys, self.servers = batcher, keys, servers
 
     async def known(self, team: str, digests: Mapping[int, str]) -> dict[int, FinishedJob]:
@@ -29,7 +29,7 @@ class AnswerCache:
         }
 
     def write(self, inputs: JobInputs, answer: Success) -> None:
-        """Write the answer of an item's job that has succeeded, if it is of use to others.
+        """Write the answer of an item's successful job, if other jobs can use it.
 
         The write may be lost: then the provider is asked again.
         """

@@ -22,13 +22,13 @@ from fairlane.telemetry.logs import get_logger
 
 log = get_logger("batcher")
 
-BATCH = 256  # commands a pipeline: its replies arrive before another attempt waits for long
-MOST_MERGED = 32  # calls a script: about 2 ms, for which Redis does nothing else
+BATCH = 256  # commands a pipeline: few enough that others do not wait long for its replies
+MOST_MERGED = 32  # calls a script: it blocks Redis for about 2 ms
 MOST_OFFERED = 1024  # waiting commands beyond which `offer` drops: chunks and cache writes may be lost
 SPACING_S = 0.005  # seconds between round trips that carry reports only: a busy worker sends many in one
 NEVER = math.inf
-AWAY_FIRST_S = 0.05  # the first pause between tries while Redis is away, doubled each time
-AWAY_MOST_S = 1.0  # and the longest: shorter than a lease, so that a short return of Redis is not missed
+AWAY_FIRST_S = 0.05  # the first pause between tries while Redis is unreachable, doubled each time
+AWAY_MOST_S = 1.0  # the longest: shorter than a lease, so that a short return of Redis is noticed
 
 Command: TypeAlias = Call | tuple[Any, ...]
 _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
@@ -37,11 +37,11 @@ _Batch: TypeAlias = list[tuple[Command, asyncio.Future[Any] | None]]
 # A script that an operator has ended has changed nothing.
 _LATER = (ReadOnlyError, OutOfMemoryError, MasterDownError)
 _LATER_CODES = ("MISCONF", "BUSY", "NOREPLICAS", "CLUSTERDOWN", "TRYAGAIN", "Script killed by user")
-_AWAY = (RedisConnectionError, RedisTimeoutError, OSError)
+_UNREACHABLE = (RedisConnectionError, RedisTimeoutError, OSError)
 
 
 class Absence:
-    """Why Redis takes no commands now, of all batchers that share it; logged once for all."""
+    """Why Redis takes no commands now. All batchers on one Redis share it, so that it is logged once."""
 
     def __init__(self) -> None:
         self._problems: dict[Batcher, str] = {}
@@ -52,13 +52,13 @@ class Absence:
         return next(iter(self._problems.values()), None)
 
     def begin(self, batcher: Batcher, problem: str) -> None:
-        """A batcher cannot send."""
+        """Note that a batcher cannot send."""
         if not self._problems:
             log.warning(Event.STORE_UNREACHABLE, error=problem)
         self._problems[batcher] = problem
 
     def end(self, batcher: Batcher) -> None:
-        """A batcher can send again."""
+        """Note that a batcher can send again."""
         del self._problems[batcher]
         if not self._problems:
             log.info(Event.STORE_BACK)
@@ -115,7 +115,7 @@ class Batcher:
             self._take(_encoded(command), None, self._sent_at + SPACING_S)
 
     def give_up(self) -> None:
-        """Fail at once, from now on, what a Redis that is away cannot answer: the process ends."""
+        """Fail all commands at once while Redis is unreachable, from now on: the process ends."""
         self._given_up = True
         if self._away_s:
             self._fail(self._pending, RedisConnectionError("Redis is away and the worker stops"))
@@ -133,7 +133,7 @@ class Batcher:
             self._flush_in_time()
 
     def _flush_in_time(self) -> None:
-        """Send what waits: now, or once the first of it is due."""
+        """Send waiting commands: now, or once the first is due."""
         loop = asyncio.get_running_loop()
         now = loop.time()
         if self._timer is not None and (now >= self._due or self._due < self._timer.when()):
@@ -156,7 +156,7 @@ class Batcher:
             self._due = self._sent_at if self._pending else NEVER
             try:
                 await self._deliver(batch)
-            except _AWAY as error:
+            except _UNREACHABLE as error:
                 await self._wait_for_redis(batch, error)
             except Exception as error:
                 # A defect: every caller must get the error, or its attempt would be held for ever.
@@ -192,7 +192,7 @@ class Batcher:
             return
         self._pending = [one for one in batch if one[1] is not None] + self._pending
         if not self._pending:
-            return  # offers alone are lost, and nothing is left that would find out when Redis is back
+            return  # only offers are lost, and no command is left to find out when Redis is back
         self._absence.begin(self, in_words(error))
         self._away_s = min(self._away_most_s, self._away_s * 2 or AWAY_FIRST_S)
         await self._pause(self._away_s)
@@ -235,7 +235,7 @@ class Batcher:
 
 
 def _together(commands: Sequence[Command]) -> list[tuple[Command, list[int]]]:
-    """The commands to send, each with the places of those that it stands for."""
+    """The commands to send, each with the places of the commands that it merges."""
     sent: list[tuple[Command, list[int]]] = []
     merging: dict[tuple[str, Placed], list[int]] = {}
     for place, command in enumerate(commands):

@@ -1,5 +1,5 @@
-"""Makes calls; streams answers to clients that listen, and those of calls that may take long. Notes prompts
-of which a server seems to have read a part alone.
+"""Makes calls; streams answers if a client listens or the call may take long. Notes prompts of which a server
+seems to have read only a part.
 """
 
 from __future__ import annotations
@@ -42,13 +42,12 @@ from fairlane_workers.execution.held import HeldAttempt
 from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.providers.contract import Provider, Request
 
-LOOK_AGAIN_MS = 1000  # so often at most Redis is asked for a run's listeners: a new one misses one second
+LOOK_AGAIN_MS = 1000  # between looks for a run's listeners in Redis: a new one misses at most one second
 RUNS_KEPT = 1024
 
 CUT_MS = 60_000
-"""A connection that is silent for a minute may be cut on its way (nginx's ``proxy_read_timeout`` and AWS's
-load balancers: 60 s), until one is cut sooner. A call that took a `QUARTER` of that may take the whole the
-next time."""
+"""Silence after which a proxy may cut a connection (nginx's ``proxy_read_timeout`` and AWS's load balancers:
+60 s), until one is cut sooner. A call that took a `QUARTER` of that may take all of it the next time."""
 
 QUARTER = 0.25
 
@@ -58,41 +57,41 @@ SILENCE_MS = 1000
 CALLS_KEPT, MODELS_KEPT = 20, 1024
 
 CONTROLS_KEPT = 128
-"""Of teams, lanes and models. A kept request keeps its row in memory, too."""
+"""Combinations of team, lane and model whose control is kept. A kept request keeps its row in memory."""
 
 CONTROL_CHARS = 16_384
-"""A longer request is no cheap control."""
+"""Longest request that is kept as a control, so that controls are cheap."""
 
 CHARS_A_TOKEN = 7
-"""More than a token of any prose has: English has 4 to 5 in today's tokenizers, other languages fewer."""
+"""More characters than a token of prose has: English has 4 to 5 in today's tokenizers, others fewer."""
 
 LEAST_COUNTED = 256
-"""No server has a shorter context. Some gateways report 0, 1 or 10 tokens for any prompt."""
+"""Lower token counts are ignored: no context is so short, but some gateways always report 0, 1 or 10."""
 
 SAMPLES, SAMPLE_CHARS = 16, 512
 
 _REPEATED = re.compile(r"(.{1,8}?)\1{2,}", re.DOTALL)
-"""Blanks, rules and the like, of which a token may hold dozens."""
+"""Repetitions such as blanks and rules: one token may have dozens of such characters."""
 
 
 class Calls:
     """Makes the calls of attempts."""
 
     def __init__(self, settings: Settings, providers: Mapping[str, Provider], chunks: Chunks) -> None:
-        """``providers`` by connection; those that ``settings.connections`` lack never stream."""
+        """``providers``: by connection; connections outside ``settings.connections`` never stream."""
         self._connections, self._providers = settings.connections, providers
         self._streaming = Streaming(chunks)
         self._max_response_bytes = settings.worker.max_response_bytes
         self._controls = Controls()
 
     def note(self, held: HeldAttempt, inputs: JobInputs, outcome: Outcome, took_ms: int) -> None:
-        """An attempt's call has ended; ``took_ms`` since its request left."""
+        """Note that an attempt's call has ended, ``took_ms`` after its request left."""
         self._streaming.note(inputs.call.model, outcome, took_ms, streamed=held.streams)
         if isinstance(outcome, Success) and held.handle is None:
             self._controls.keep(held.attempt, inputs, outcome.usage)
 
     def keep_control(self, held: HeldAttempt, inputs: JobInputs, usage: Usage) -> None:
-        """The attempt's lane has answered this call before; the answer used so many tokens."""
+        """Keep an answered call as a possible control of the attempt's lane; ``usage``: its tokens."""
         self._controls.keep(held.attempt, inputs, usage)
 
     def control_of(self, held: HeldAttempt) -> JobInputs | None:
@@ -142,17 +141,17 @@ class Calls:
 
 
 class Controls:
-    """The cheapest request that was answered, of each team, lane and model: sent again, it is a control.
+    """The cheapest answered request of each team, lane and model, to be sent again as a control.
 
-    It shows whether a lane rejects all calls, or only rows that are alike. No call of a function is kept: to
-    call it again may do something twice.
+    A control shows whether a lane rejects all calls, or only certain rows. Calls of functions are not kept,
+    as they may have side effects.
     """
 
     def __init__(self) -> None:
         self._kept: Lru[tuple[str, str, str], tuple[int, JobInputs]] = Lru(CONTROLS_KEPT)
 
     def keep(self, attempt: Attempt, inputs: JobInputs, usage: Usage) -> None:
-        """A call was answered; it is kept if it is the cheapest so far, and short."""
+        """Keep an answered call if it is short, and the cheapest so far."""
         call, key = inputs.call, _control_key(attempt, inputs)
         if call.arguments is not None:
             return
@@ -213,7 +212,7 @@ class Chunks:
 
 
 class Streaming:
-    """Knows who listens, how long the latest calls to each model took, and after how long a call was cut."""
+    """Decides which calls stream, by their listeners, their model's latency, and when calls were cut."""
 
     def __init__(self, chunks: Chunks) -> None:
         self._chunks = chunks
@@ -223,7 +222,7 @@ class Streaming:
     def note(self, model: str, outcome: Outcome, took_ms: int, *, streamed: bool) -> None:
         """A call to ``model`` has ended; ``took_ms`` since its request left.
 
-        Where a first call fails, the next is whole: not every server that is asked for a stream can send one.
+        If a first call fails, the next does not stream: not every server can send a stream.
         """
         took = self._took.get_or_make(model, lambda: deque(maxlen=CALLS_KEPT))
         match outcome:
@@ -277,7 +276,7 @@ class AttemptStream:
             self._publish({"text": text})
 
     def void(self) -> None:
-        """Report to listeners that the pieces so far are no part of an output, if there are any."""
+        """Tell listeners to drop the pieces so far, if there are any."""
         if self._heard:
             self._publish({"void": True})
 
@@ -310,7 +309,7 @@ class _Audience:
 def with_note(outcome: Outcome, messages: Sequence[Mapping[str, Any]]) -> Outcome:
     """The outcome, with a note where the server counted far fewer tokens than the prompt has.
 
-    Ollama cuts a prompt to its ``num_ctx`` and says nothing; the count of what it read is the only sign.
+    Ollama silently cuts a prompt to its ``num_ctx``; its token count is the only sign.
     """
     if not isinstance(outcome, Success) or (outcome.usage.input_tokens or 0) < LEAST_COUNTED:
         return outcome

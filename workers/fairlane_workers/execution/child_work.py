@@ -1,6 +1,6 @@
-"""Has what teams wrote done in child processes: pages decoded, calls rendered, answers scored.
+"""Runs work of teams in child processes: decodes pages, renders calls, scores answers.
 
-Only work that may take long comes here; the executor's steps do the rest at once.
+Only work that may take long comes here; the executor does the rest at once.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ RUNS_KEPT = 1024
 
 
 class ChildWork:
-    """One worker's. A run is paused after a few of its pieces were cut off."""
+    """One worker's access to child processes. After a few cut-off pieces, it has their run paused."""
 
     def __init__(self, batcher: Batcher, keys: Keys, pool: Pool, settings: Settings) -> None:
         self._batcher, self._keys, self._pool = batcher, keys, pool

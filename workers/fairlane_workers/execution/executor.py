@@ -60,10 +60,10 @@ from fairlane_workers.transport import Departure, Departures, PermitExpiredError
 STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 
 MOST_PENDING = 1000
-"""Pending attempts that a worker holds beside its slots. More than these keep their slots while they wait."""
+"""Pending attempts that a worker holds besides its slots. Further ones keep their slots while they wait."""
 
 LANES_KEPT = 1024
-"""More than a deployment has at once: what is kept of a lane that was forgotten gives way."""
+"""Lanes whose state is kept: more than a deployment has at once, so that only forgotten lanes are dropped."""
 
 log = get_logger("executor")
 
@@ -91,7 +91,7 @@ class Executor:
     ) -> None:
         """``batcher`` sends claims, ``reports`` what follows a call: no claim waits for it.
 
-        ``servers``: what each connection calls; no answer of others is cached.
+        ``servers``: by connection, the server that it calls; answers of other connections are not cached.
         """
         self._worker, self._attempts, self._lease_ms = worker, attempts, lease_ms
         self._batcher, self._inputs, self._calls = batcher, inputs, calls
@@ -148,7 +148,7 @@ class Executor:
         return UNREPORTED
 
     def abort(self, attempt_id: str, abort: Abort) -> None:
-        """Break a call off; a call that has ended is reported nonetheless.
+        """Abort a call; a call that has already ended is still reported.
 
         An asynchronous call of the provider continues, for the job's next attempt, unless it is withdrawn.
         """
@@ -159,14 +159,14 @@ class Executor:
                 held.call.cancel()
 
     def abort_run(self, ref: RunRef, reason: str) -> None:
-        """Break off every call of a run that was cancelled."""
+        """Abort every call of a run that was cancelled."""
         for attempt_id, held in list(self._held.items()):
             if (held.attempt.team, held.attempt.run) == (ref.team, ref.run):
                 self.abort(attempt_id, Abort(reason, withdrawn=True))
         self._inputs.forget(ref)
 
     def abort_all(self, reason: str) -> None:
-        """Requeue every attempt, also those that still arrive: the worker stops."""
+        """Requeue every attempt, also new ones: the worker stops."""
         self._stopping = Abort(reason, requeues=True)
         for attempt_id in list(self._held):
             self.abort(attempt_id, self._stopping)
@@ -205,7 +205,7 @@ class Executor:
             return
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
-        call = self._calls.make(held, control or inputs, partial(self._pend, held))
+        call = self._calls.make(held, control or inputs, partial(self._free_slot_of_pending, held))
         try:
             outcome = await self._unless_aborted(held, call)
         except PermitExpiredError as expired:
@@ -283,7 +283,7 @@ class Executor:
             return None
 
     async def _return_permit(self, held: HeldAttempt, decision: Defer) -> None:
-        """Requeue a job that was not sent, since its permit is no longer good. It costs no attempt."""
+        """Requeue a job that was not sent, as its permit has expired. It costs no attempt."""
         held.result = LATE
         await self._put_back(held, decision)
 
@@ -336,7 +336,7 @@ class Executor:
         if reported is not None and reported.finished:
             self._inputs.forget(RunRef(attempt.team, attempt.run))
 
-    async def _pend(self, held: HeldAttempt, handle: str) -> None:
+    async def _free_slot_of_pending(self, held: HeldAttempt, handle: str) -> None:
         """The provider works on the call by itself: store its handle with the job, and free the slot."""
         held.handle = handle
         frees = held.phase is not Phase.PENDING and self.pending < MOST_PENDING

@@ -1,4 +1,4 @@
-"""An attempt that this worker executes: how far it has got, and why it is broken off."""
+"""An attempt that this worker executes: its phase, and why it is aborted."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from fairlane_workers.transport import Departure
 
 
 class Phase(Enum):
-    """How far an attempt has got, and so whether it has a lease and uses a slot."""
+    """The phase of an attempt, which tells whether it has a lease and uses a slot."""
 
     CLAIMING = auto()
     """It uses a slot and waits for its lease."""
@@ -26,7 +26,7 @@ class Phase(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Abort:
-    """Why a call is broken off, or never made.
+    """Why a call is aborted, or never made.
 
     ``requeues``: the job returns to its queue at no cost; otherwise the attempt has lost its lease.
     ``withdrawn``: the run was cancelled, so no later attempt will ask for the answer.
@@ -41,8 +41,8 @@ class Abort:
 class HeldAttempt:
     """An attempt that this worker executes.
 
-    Only the call can be broken off: the executor waits for a claim or a report under way, since Redis may
-    have acted on it already. ``handle`` is the id of an asynchronous provider call that is still running.
+    Only the call can be aborted: the executor waits for a claim or a report in flight, since Redis may
+    already have acted on it. ``handle`` is the id of an asynchronous provider call that is still running.
     ``streams``: its call asks for a stream.
     """
 

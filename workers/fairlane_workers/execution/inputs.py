@@ -46,7 +46,7 @@ RUNS_KEPT, PAGES_KEPT = 64, 128
 LARGE_PAGES_KEPT = 8  # of up to 64 MiB each
 BLOCKS_KEPT = 32  # blocks of sessions' rows
 RESULTS_AT_ONCE = 500
-ITEMS_SEARCHED = 50  # finished ones, for an answer: rows that fail are few among those that end first
+ITEMS_SEARCHED = 50  # finished items that are searched for an answer: few of the first to end have failed
 
 _Block = list[list[int]] | list[bytes]
 """Rows of each session of a block: numbers, or their JSON where there are many."""
@@ -85,7 +85,7 @@ class JobInputs:
 
     @property
     def renders_linearly(self) -> bool:
-        """Whether its call is rendered without Jinja, to short texts."""
+        """Whether its call is rendered without Jinja, and its texts are short."""
         item = self.item
         if self.session is not None:
             return False
@@ -130,7 +130,7 @@ class _MissingInput(FairlaneError):
 class InputReader:
     """Reads inputs and keeps those that neighbouring attempts need, too.
 
-    Without ``children`` everything is decoded and rendered at once, as tests and simulations want it.
+    Without ``children`` it decodes and renders everything at once, for tests and simulations.
     """
 
     def __init__(self, batcher: Batcher, keys: Keys, children: Children | None = None) -> None:
@@ -267,7 +267,7 @@ class InputReader:
             raise _MissingInput(f"the rows of sessions: {broken}") from broken
 
     async def _memory(self, ref: RunRef, item: RunItem) -> Mapping[bytes, bytes]:
-        """What the item reads: of a hundred thousand conversations, its own."""
+        """The fields of the run's memory that the item reads: only those of its conversation."""
         fields = read_fields(item)
         if fields is not None:
             found = await self._memory_fields(ref, fields)
@@ -276,7 +276,7 @@ class InputReader:
         return found if isinstance(found, dict) else dict(zip(found[::2], found[1::2], strict=True))
 
     async def _memory_fields(self, ref: RunRef, fields: Sequence[str]) -> dict[bytes, bytes]:
-        """Those that are set."""
+        """The fields that are set."""
         if not fields:
             return {}
         values = await self._batcher.send(("HMGET", self._keys.memory(ref), *fields))
@@ -305,9 +305,9 @@ class InputReader:
 
     async def _read_page(self, ref: RunRef, number: int) -> list[dict[str, Any]] | None:
         """The rows of a page; ``None`` for a large one, of which fewer are kept."""
-        blob, children = await self._blob(ref, number), self._children
+        blob, children = await self._stored_page(ref, number), self._children
         if children is not None and not inflates_within(blob, LINEAR_CHARS):
-            # Whoever asks for the page next finds it there.
+            # The caller then finds it there.
             await self._large_pages.get((ref, number), lambda: self._decode(children, ref, number, blob))
             return None
         try:
@@ -318,7 +318,7 @@ class InputReader:
     async def _read_large_page(self, ref: RunRef, number: int) -> list[bytes]:
         if self._children is None:
             raise RuntimeError("without children no page is large")
-        return await self._decode(self._children, ref, number, await self._blob(ref, number))
+        return await self._decode(self._children, ref, number, await self._stored_page(ref, number))
 
     @staticmethod
     async def _decode(children: Children, ref: RunRef, number: int, blob: bytes) -> list[bytes]:
@@ -327,11 +327,11 @@ class InputReader:
         except (BrokenPage, CutOff, WorkRaised) as broken:
             raise _MissingInput(f"page {number} of the run's rows: {broken}") from broken
 
-    async def _blob(self, ref: RunRef, number: int) -> bytes:
+    async def _stored_page(self, ref: RunRef, number: int) -> bytes:
         return await self._field(ref, str(number), f"page {number} of the run's rows")
 
     async def _field(self, ref: RunRef, field: str, what: str) -> bytes:
-        """What a client has written beside a run; its length is known before it is read."""
+        """A field that a client has written for a run; its length is checked before it is read."""
         size = await self._batcher.send(("HSTRLEN", self._keys.rows(ref), field))
         if size > MAX_PAGE_BYTES:
             raise _MissingInput(f"{what} is larger than {MAX_PAGE_BYTES:,} bytes")

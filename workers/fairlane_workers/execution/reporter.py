@@ -42,10 +42,10 @@ RAW_CHARS = 2000
 """Characters of a malformed answer that a log line shows."""
 
 PATIENCE_S = 0.05
-"""Seconds for which an answer that nobody awaits waits for others: calls take longer than ten times that."""
+"""Seconds for which an unawaited report waits for others: calls take more than ten times as long."""
 
 PATIENT_RUNS = 1024
-"""Pairs of a run and a lane whose last report was awaited by nobody."""
+"""Most pairs of run and lane whose last report was unawaited that are kept."""
 
 _NEWS = {
     "cut": Event.LANE_RATE_CUT,
@@ -78,18 +78,18 @@ class Observer(Protocol):
     """
 
     def called(self, call: FinishedCall) -> None:
-        """A call has ended."""
+        """Note that a call has ended."""
         ...
 
     def recorded(self, state: JobState) -> None:
-        """A job has its terminal record, and the report was in time."""
+        """Note that a job has its terminal record: the report was in time."""
         ...
 
 
 class Completions:
     """Completes jobs: at once where that is linear in short texts, else in child processes.
 
-    Without ``children`` everything is done at once, as tests and simulations want it.
+    Without ``children`` it does everything at once, for tests and simulations.
     """
 
     def __init__(self, cache: AnswerCache, children: ChildWork | None) -> None:
@@ -103,9 +103,9 @@ class Completions:
         latency_ms: int,
         unkept: Unkept = NO_UNKEPT,
     ) -> Completion:
-        """Complete a job after its last outcome; its answer is cached if it is of use.
+        """Complete a job after its last outcome; caches its answer if other jobs can use it.
 
-        ``unkept`` are the answers of earlier attempts. Raises `RedisError` if the cache cannot be read.
+        ``unkept``: paid answers of earlier attempts. Raises `RedisError` if the cache cannot be read.
         """
         answer = outcome if decision.error is None and isinstance(outcome, Success) else None
         if answer is None:
@@ -347,7 +347,7 @@ class Reporter:
         log.warning(Event.EVALUATION_MALFORMED, **fields, raw=shown)
 
     def _log_shared(self, attempt: Attempt) -> None:
-        """Log once per lane that calls from elsewhere use its limit, too: they come and go."""
+        """Log once per lane that other clients use its limit, too; they may come and go."""
         if attempt.lane not in self._shared:
             self._shared.add(attempt.lane)
             log.warning(Event.LANE_SHARED, **attempt.labels)

@@ -1,4 +1,4 @@
-"""The models that answered, where a provider names another one than the run asked for.
+"""The models that answered, if the provider names another model than the run requested.
 
 An alias such as "gpt-4o" is served by a version whose name only the answer has. A run keeps each pair of
 names once.
@@ -11,13 +11,13 @@ from fairlane.store.keys import served_field
 
 RUNS_KEPT = 1024
 MOST_NAMES = 16
-"""Names that a worker adds to a run: a provider may name its models as it likes."""
+"""Most names that a worker adds to a run: a provider may invent any number of them."""
 
 MOST_CHARS = 200
 
 
 class ServedModels:
-    """Which names a worker's reports have added to runs."""
+    """The names that a worker's reports have added to runs."""
 
     def __init__(self) -> None:
         self._added = Lru[RunRef, set[str]](RUNS_KEPT)

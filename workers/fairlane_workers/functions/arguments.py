@@ -1,4 +1,4 @@
-"""Binds arguments to a user's function: it gets by name what its signature asks for."""
+"""Binds arguments to a user's function by the names of its parameters."""
 
 import functools
 import inspect
@@ -43,7 +43,7 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> functool
     parameters = _parameters(function)
     if parameters is None:
         return functools.partial(function, _first(arguments))
-    if not is_scoring(arguments) and _takes_anything(parameters):
+    if not is_scoring(arguments) and _is_variadic(parameters):
         return functools.partial(function, _first(arguments))
     if any(each.kind is inspect.Parameter.VAR_KEYWORD for each in parameters):
         positional = [each for each in parameters if each.kind in _POSITIONAL and each.name not in arguments]
@@ -54,14 +54,14 @@ def bind(function: Callable[..., Any], arguments: Mapping[str, Any]) -> functool
     if not missing:
         if asked or not parameters:
             return functools.partial(function, **{each.name: arguments[each.name] for each in asked})
-        return _given_first(function, parameters, arguments)
+        return _bind_first(function, parameters, arguments)
     if len(missing) == 1 and not asked and _takes_one(parameters):
         return functools.partial(function, _first(arguments))
     known = ", ".join(sorted(arguments))
     raise FunctionMismatch(f"the function asks for {', '.join(missing)}; it may ask for {known}")
 
 
-def _given_first(
+def _bind_first(
     function: Callable[..., Any], parameters: list[inspect.Parameter], arguments: Mapping[str, Any]
 ) -> functools.partial[Any]:
     """A function without required parameters gets the first argument if it takes any by position."""
@@ -69,8 +69,8 @@ def _given_first(
     return functools.partial(function, _first(arguments)) if takes else functools.partial(function)
 
 
-def _takes_anything(parameters: list[inspect.Parameter]) -> bool:
-    """Whether it has but ``*args, **kwargs``: a decorator that hides what its function asks for."""
+def _is_variadic(parameters: list[inspect.Parameter]) -> bool:
+    """Whether it has only ``*args, **kwargs``, like a decorator that hides its function's parameters."""
     kinds = [each.kind for each in parameters]
     return kinds == [inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD]
 

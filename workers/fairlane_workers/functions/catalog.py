@@ -55,7 +55,7 @@ class ImportedFunctions:
             raise FunctionNotFound(f"module {module!r} has no {attribute!r}")
         if not callable(found):
             raise FunctionNotFound(f"{name!r} is a {type(found).__name__}, not a function")
-        home = _home(found)
+        home = _defining_module(found)
         if not allows(self._modules, home):
             raise FunctionNotFound(f"{name!r} is defined elsewhere: {_refusal(home)}")
         return unwrapped(found)
@@ -109,7 +109,7 @@ def _parts(name: str) -> tuple[str, str]:
     return module, attribute
 
 
-def _home(found: Any) -> str:
+def _defining_module(found: Any) -> str:
     """The module where a function is defined."""
     while isinstance(found, functools.partial):
         found = found.func

@@ -21,7 +21,7 @@ _MARK = "__fairlane_original__"
 
 @contextmanager
 def without_nested_retries() -> Iterator[None]:
-    """No SDK that has been imported retries a call inside, on this thread or task and those it starts."""
+    """Within it, no imported SDK retries a call, on this thread or task and those that it starts."""
     _change_loaded()
     token = _under_lane.set(True)
     try:
@@ -31,7 +31,7 @@ def without_nested_retries() -> Iterator[None]:
 
 
 def _change_loaded() -> None:
-    """Change the SDKs that are imported by now, each once."""
+    """Change the SDKs that have been imported, each once."""
     for module, changes in _CHANGES.items():
         loaded = sys.modules.get(module)
         if loaded is None:
@@ -41,7 +41,7 @@ def _change_loaded() -> None:
 
 
 def _change(module: Any, path: str, instead: Callable[..., Callable[..., Any]]) -> None:
-    """Put ``instead(original)`` in place of a function; a version of the SDK that has none stays as it is."""
+    """Replace a function by ``instead(original)``; does nothing if this version of the SDK lacks it."""
     *owners, name = path.split(".")
     owner = functools.reduce(lambda found, part: getattr(found, part, None), owners, module)
     original = getattr(owner, name, None)
@@ -66,7 +66,7 @@ def _answering(value: object) -> Callable[..., Callable[..., Any]]:
     return instead
 
 
-def _once(name: str) -> Callable[..., Callable[..., Any]]:
+def _without_retries(name: str) -> Callable[..., Callable[..., Any]]:
     """Under a lane, the client's method ``name``, which makes one request and does not repeat it."""
 
     def instead(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,11 +96,11 @@ _CHANGES: dict[str, dict[str, Callable[..., Callable[..., Any]]]] = {
     "openai._models": {"FinalRequestOptions.get_max_retries": _answering(0)},
     "anthropic._models": {"FinalRequestOptions.get_max_retries": _answering(0)},
     "google.genai._api_client": {
-        "BaseApiClient._request": _once("_request_once"),
-        "BaseApiClient._async_request": _once("_async_request_once"),
+        "BaseApiClient._request": _without_retries("_request_once"),
+        "BaseApiClient._async_request": _without_retries("_async_request_once"),
     },
     "litellm": {"completion_with_retries": _raising, "acompletion_with_retries": _raising},
     "botocore.retryhandler": {"RetryHandler.__call__": _answering(None)},  # "legacy" mode
     "botocore.retries.standard": {"RetryPolicy.should_retry": _answering(False)},  # "standard", "adaptive"
 }
-"""What repeats a call in each SDK, by the module that has it."""
+"""The functions that retry a call in each SDK, by module, and their replacements."""

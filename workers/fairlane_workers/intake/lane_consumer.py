@@ -25,8 +25,8 @@ from fairlane_workers.intake.lane_queues import LaneQueues, attempts_of, hurried
 
 log = get_logger("consumer")
 
-LOOK_S = 0.05  # the most that a free slot waits for the next message
-AGAIN_S = 1.0  # s: after a defect, or while the broker takes no writes
+LOOK_S = 0.05  # the longest that a free slot waits for the next message
+AGAIN_S = 1.0  # pause after a defect, or while the broker takes no writes
 CLOSE_S = 5.0
 
 
@@ -60,12 +60,12 @@ class LaneConsumer(ConsumerMixin):
         self._thread.start()
 
     def stop(self) -> None:
-        """Take nothing more. Attempts in hand continue, and need this connection no longer."""
+        """Take no more messages. Attempts in flight continue, and do not need this connection."""
         self.should_stop = True
         self._ended.set()
 
     def close(self, timeout_s: float) -> None:
-        """Return once every attempt in hand is reported, after ``timeout_s`` at the latest."""
+        """Return once every attempt in flight is reported, after ``timeout_s`` at the latest."""
         self.stop()
         if self._thread.is_alive():
             self._thread.join(CLOSE_S)
@@ -77,7 +77,7 @@ class LaneConsumer(ConsumerMixin):
 
     @property
     def timer(self) -> LaneConsumer:
-        """What runs an action later, as Celery's consumer has it."""
+        """The timer of Celery's consumer interface: this object."""
         return self
 
     def call_after(self, seconds: float, action: Callable[[], None]) -> None:
@@ -179,7 +179,7 @@ class LaneConsumer(ConsumerMixin):
         begun.add_done_callback(lambda ended: self._end(ended, message, consumer))
 
     def _end(self, ended: Future[str], message: Message, consumer: Consumer | None) -> None:
-        """Free the slot of an attempt that is reported; put back one that the loop has not begun."""
+        """Free the slot of a reported attempt; requeue one that the loop has not started."""
         self._in_hand.discard(ended)
         back = not ended.cancelled() and isinstance(ended.exception(), Reject)
         self.call_soon(lambda: self._acknowledge(message, consumer, back=back))

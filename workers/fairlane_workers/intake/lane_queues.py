@@ -34,8 +34,8 @@ SETTLED_POLL_S = 1.0
 
 SETTLED_S = 20.0
 
-LOOK_S = 0.02  # how often we look whether the next one has begun
-OLDEST_POLL_S = 1.1  # a kombu that does not say when its pop began waits for one second
+LOOK_S = 0.02  # between checks whether the next pop has begun
+OLDEST_POLL_S = 1.1  # longest pop of a kombu that does not record when it began
 
 REFUSED_S = 1.0
 """How long a worker waits before it connects again to a broker that takes no writes."""
@@ -50,7 +50,7 @@ LOOP_LOOK_S = 1.0
 """How often the consumer's thread looks whether the event loop turns."""
 
 STANDING_LOOKS = 2
-"""After a process was suspended, the first look may come before the loop has had its turn."""
+"""Checks in a row that must find the loop standing: after a suspension, the first may come too soon."""
 
 
 class Loop(Protocol):
@@ -61,14 +61,14 @@ class Loop(Protocol):
         ...
 
     def put_back(self) -> None:
-        """Put back on their queues the messages that wait for it."""
+        """Requeue the messages that wait for it."""
         ...
 
 
 class LaneQueues:
     """The lanes whose queues this worker consumes. Any thread may change them.
 
-    Consumes none while the event loop does not turn: this thread would take messages that nobody starts.
+    Consumes none while the event loop does not turn: the messages would not be started.
     """
 
     def __init__(self, on_change: Callable[[frozenset[str]], None], loop: Loop | None = None) -> None:
@@ -77,7 +77,7 @@ class LaneQueues:
         self._consumer: Any = None
         self._wanted: set[str] = set()
         self.drained = False
-        """Whether the worker was asked to take nothing new."""
+        """Whether the worker was asked to take no new calls."""
         self._standing_looks = 0  # in a row at which the loop stood still
         self.consumed: frozenset[str] = frozenset()
         """Lanes whose queues are being consumed."""
@@ -93,7 +93,7 @@ class LaneQueues:
         return self.drained or self._standing_looks >= STANDING_LOOKS
 
     def want_only(self, lanes: list[str]) -> None:
-        """Consume the queues of these lanes, and of no others: the rest are forgotten."""
+        """Consume the queues of these lanes, and of no others."""
         with self._lock:
             left, self._wanted = not self._wanted.issubset(lanes), set(lanes)
             behind = not self._held and (left or not self.consumed.issuperset(lanes))
@@ -110,7 +110,7 @@ class LaneQueues:
             consumer.call_soon(self._apply)
 
     def attach(self, consumer: Any) -> None:
-        """Have a consumer that has started consume every wanted queue."""
+        """Let a started consumer consume every wanted queue."""
         with self._lock:
             self._consumer, self.consumed, self._added = consumer, frozenset(), frozenset()
         channel = consumer.task_consumer.channel
@@ -122,10 +122,10 @@ class LaneQueues:
         # Not at once: RabbitMQ would deliver before Celery has set its message handler.
         consumer.call_soon(self._apply)
         if self._loop is not None:
-            consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, self._loop))
+            consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, self._loop))
 
-    def _look(self, consumer: Any, loop: Loop) -> None:
-        """Hold the queues while the loop stands still, and put back what it has not started."""
+    def _check_loop(self, consumer: Any, loop: Loop) -> None:
+        """Stop consuming while the loop stands still, and requeue messages that it has not started."""
         if consumer is not self._consumer:
             return
         standing = loop.stands_still()
@@ -138,7 +138,7 @@ class LaneQueues:
             self._apply()
         if standing and held:
             loop.put_back()
-        consumer.timer.call_after(LOOP_LOOK_S, partial(self._look, consumer, loop))
+        consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, loop))
 
     def _leave_unwanted(self, consumer: Any) -> None:
         """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
@@ -194,7 +194,7 @@ class LaneQueues:
         """Report lanes once their messages are taken, so that no permit waits for a poll to end."""
         if consumer is not self._consumer or added is not self._added or consumer.task_consumer is None:
             return
-        if _polls_as_before(consumer.task_consumer.channel, since):
+        if _is_polling_since(consumer.task_consumer.channel, since):
             consumer.timer.call_after(LOOK_S, lambda: self._confirm(consumer, added, since))
         else:
             self._report(added)
@@ -205,7 +205,7 @@ class LaneQueues:
             self._on_change(consumed)
 
 
-def _polls_as_before(channel: Any, since: float) -> bool:
+def _is_polling_since(channel: Any, since: float) -> bool:
     """Whether a pop is under way that began before ``since`` (monotonic, in s). Other brokers have none."""
     if not getattr(channel, "_in_poll", None):
         return False
@@ -244,7 +244,7 @@ def hurried(connection: Any) -> Any:
 
 
 def why_refused(error: RedisError, connection: Any) -> Refusal | None:
-    """Why the broker refuses, with the key of its own whose type somebody has changed; ``None`` otherwise."""
+    """Why the broker refuses, with its key of a wrong type, if any; ``None`` for any other error."""
     return named(error, lambda: mistyped_of_broker(connection.default_channel.client))
 
 
@@ -253,11 +253,11 @@ class BrokerRefuses(ConnectionError):
 
 
 class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
-    """Celery's consumer, which waits while Redis takes no writes, and has no delayed delivery.
+    """Celery's consumer, changed to wait while Redis takes no writes, and without delayed delivery.
 
-    A new connection declares its queues. Celery ends the worker where Redis refuses that, since a refusal is
-    no lost connection. A delayed job waits in Redis, so no message has a delay. Celery's own consumer
-    declares 28 exchanges and queues for delays wherever it finds a quorum queue.
+    A new connection declares its queues. If Redis refuses that, Celery ends the worker, as that is no lost
+    connection. Delayed jobs wait in Redis, so no message has a delay; Celery's own consumer declares 28
+    exchanges and queues for delays if it finds a quorum queue.
     """
 
     class Blueprint(Consumer.Blueprint):  # type: ignore[misc]
@@ -299,7 +299,7 @@ class LaneWorkerConsumer(Consumer):  # type: ignore[misc]
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """See Celery's consumer."""
         with warnings.catch_warnings():
-            # Of a setting for messages of a lost connection, which leases recover here.
+            # Ignore Celery's setting for messages of a lost connection: leases recover them.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
             super().on_connection_error_after_connected(exc)
         self._refused(exc)

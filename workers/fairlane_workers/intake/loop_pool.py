@@ -68,7 +68,7 @@ class Starter:
         return future
 
     def put_back(self) -> None:
-        """Have what the loop has not begun go back to its queue: each future raises Celery's `Reject`.
+        """Requeue what the loop has not started: each future raises Celery's `Reject`.
 
         Any thread may call it, but not the loop's.
         """
@@ -85,7 +85,7 @@ class Starter:
             return None
 
     def _begin(self) -> None:
-        # First: what is added from now on wakes the loop again.
+        # First, so that attempts that are added from now on wake the loop again.
         self._woken = False
         while (waiting := self._next()) is not None:
             start, future = waiting
@@ -153,13 +153,13 @@ class TaskPool(BasePool):  # type: ignore[misc]
         return begun
 
     def on_stop(self) -> None:
-        """Wait for the attempts in hand; the engine's grace period bounds the wait."""
+        """Wait for attempts in flight; the engine's grace period bounds the wait."""
         with self._idle:
             self._idle.wait_for(lambda: self._busy == 0)
         self._others.shutdown(cancel_futures=True)
 
     def _finish(self, future: Future[str], slot: _Slot) -> None:
-        """Tell Celery of an attempt's end: soon, or at once where slots are scarce or no loop runs here."""
+        """Report an attempt's end to Celery: soon, or at once if slots are scarce or no loop runs here."""
         self._ended.append((future, slot))
         loop = None
         with suppress(RuntimeError):
@@ -209,7 +209,7 @@ class _Slot:
 
 
 def _result(future: Future[str]) -> tuple[int, Any]:
-    """Celery's (failed, value or exception). Only a defect of ours makes an attempt raise."""
+    """Celery's (failed, value or exception). Only a bug in Fairlane makes an attempt raise."""
     error = None if future.cancelled() else future.exception()
     if error is None:
         return 0, None if future.cancelled() else future.result()

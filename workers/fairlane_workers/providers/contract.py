@@ -25,8 +25,8 @@ class Request:
     only if the provider does not know it. If a call is cancelled and ``withdrawn()`` is true, no later
     attempt needs the answer, and the call is cancelled at the provider, too.
 
-    ``optional`` names parameters that may be left out if the model does not support them, beside those that
-    only tune how answers are sampled. ``"stream"`` among them: nobody asked for a stream.
+    ``optional`` names parameters that may be left out if the model does not support them, besides sampling
+    parameters. ``"stream"`` among them: nobody asked for a stream.
 
     A provider calls ``leave`` right before it sends the first byte; it may raise `PermitExpiredError`.
     """

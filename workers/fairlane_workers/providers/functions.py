@@ -47,7 +47,7 @@ from fairlane_workers.providers.errors.wording import bounded
 log = get_logger("functions")
 
 Elsewhere = Callable[[str, str], Awaitable[bool]]
-"""Whether another worker runs the function of that name, on that lane."""
+"""Tells whether another worker runs the function of that name, on that lane."""
 
 # Errors of the operating system that a retry does not change.
 _LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)

@@ -42,7 +42,7 @@ from fairlane_workers.transport import SHORTAGE, is_shortage
 
 _OFFLINE = "LITELLM_LOCAL_MODEL_COST_MAP"
 """Without this, importing LiteLLM requests prices from a server."""
-_NOWHERE = "http://127.0.0.1:0"
+_BAD_URL = "http://127.0.0.1:0"
 _users: set[LiteLLMProvider] = set()
 """Providers of this process that have prepared and are not closed."""
 
@@ -198,7 +198,7 @@ def _imported() -> Any:
     sdk.telemetry = False
     with suppress(Exception):
         ask = [{"role": "user", "content": ""}]
-        sdk.completion("openai/none", ask, api_base=_NOWHERE, api_key="none", num_retries=0, max_retries=0)
+        sdk.completion("openai/none", ask, api_base=_BAD_URL, api_key="none", num_retries=0, max_retries=0)
     return sdk
 
 

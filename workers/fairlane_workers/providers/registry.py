@@ -39,8 +39,8 @@ BuildProvider: TypeAlias = Callable[[str, Connection, SecretStr | None, Clock], 
 class UnusableProvider:
     """Stands for a connection that this worker cannot use; ``reason`` says why.
 
-    The worker serves none of its lanes. A call comes only where a lane is named after a server or after
-    another connection, and parks it.
+    The worker serves none of its lanes. Only a lane that is named after a server or another connection can
+    bring a call, and that call parks it.
     """
 
     def __init__(self, reason: str) -> None:

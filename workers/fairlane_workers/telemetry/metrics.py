@@ -52,14 +52,14 @@ class WorkerMetrics:
         info = Gauge("fairlane_build_info", "1", ["version", "role"], registry=registry)
         info.labels(version("fairlane"), "worker").set(1)
         for name, meaning, read in (
-            ("fairlane_worker_slots", "Calls it runs at once", slots),
+            ("fairlane_worker_slots", "Calls that the worker can run at once", slots),
             ("fairlane_worker_busy", "Calls that use a slot", busy),
             ("fairlane_worker_pending", "Calls without a slot that a provider works on", pending),
             ("fairlane_worker_lanes", "Lanes whose queues it consumes", consumed),
         ):
             Gauge(name, meaning, registry=registry).set_function(read)
         self._calls = Counter(
-            "fairlane_calls", "Calls that ended, by how", ["lane", "outcome"], registry=registry
+            "fairlane_calls", "Calls that ended, by outcome", ["lane", "outcome"], registry=registry
         )
         self._call_seconds = Histogram(
             "fairlane_call_seconds", "Calls, from start to end", ["lane"], buckets=CALL_S, registry=registry
@@ -75,7 +75,7 @@ class WorkerMetrics:
             "fairlane_redis_seconds", "A round trip to Redis", buckets=QUICK_S, registry=registry
         )
         self.loop_delay = Histogram(
-            "fairlane_worker_loop_delay_seconds", "Lateness of its loop", buckets=QUICK_S, registry=registry
+            "fairlane_worker_loop_delay_seconds", "Delay of its loop", buckets=QUICK_S, registry=registry
         )
 
     def called(self, call: FinishedCall) -> None:

@@ -175,7 +175,7 @@ def span_name(call: Call) -> str:
 def attributes(
     call: Call, outcome: Outcome | None, connection: Connection | None
 ) -> dict[str, AttributeValue]:
-    """What the conventions say of a call, without any text of it; ``connection`` is the one that it names."""
+    """A call's attributes of the conventions, without its texts; ``connection``: the one that it names."""
     fields: dict[str, AttributeValue] = {
         "gen_ai.operation.name": operation(call),
         "gen_ai.request.model": _model(call),

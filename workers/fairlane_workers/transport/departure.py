@@ -1,11 +1,12 @@
-"""Lets a call leave its worker only while its permit is good, and bounds how many are on their way.
+"""Lets a call leave its worker only while its permit is valid, and bounds how many are between claim and
+sending.
 
 After a worker claims an attempt, it fetches credentials and may open a connection; the process may also be
 paused. Without this check, all calls that a pause delayed would reach the provider at once.
 
-A worker that is short of CPU sends one after another what it claims at once. If it claimed all that the lane
-grants, the permits of the last calls would expire. Their jobs would return to their queues, and the work on
-them would be wasted when there is least time for it. So a worker claims no more than it sends in time.
+A worker that is short of CPU sends its claimed calls one after another. If it claimed all granted calls, the
+permits of the last ones would expire, and their jobs would be requeued: wasted work when CPU is scarcest. So
+a worker claims no more calls than it sends in time.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 USUAL_S = 60.0
-"""How long the shortest delay of a connection's calls counts."""
+"""Seconds for which the shortest delay of a connection's calls counts."""
 
 BEYOND_USUAL = 1.5
 """Delays normally vary by less than this factor. It lets calls reach a provider that is always slow to
@@ -29,7 +30,7 @@ LEAST = 4
 """Calls that may be on their way however late they are: connecting to a provider takes time, too."""
 
 GOOD_PART = 0.75
-"""While calls leave within this part of the time that their permits are good, more may be on their way."""
+"""While calls leave within this part of their permits' validity, the bound grows."""
 
 
 class PermitExpiredError(Exception):
@@ -105,7 +106,7 @@ class Departure:
             raise PermitExpiredError(f"{delay_ms} ms after its claim, the call was not sent yet")
 
     def end(self) -> None:
-        """The call has left, or is not made."""
+        """Note that the call has left, or is not made."""
         on_end, self.on_end = self.on_end, None
         if on_end is not None:
             on_end(self)
@@ -166,7 +167,7 @@ class Departures:
             self._cut_ms = self._now_ms()
 
     def _free(self) -> None:
-        """One call is on its way no more: let those begin whose turn it is."""
+        """Note that one call has left or ended, and let waiting calls begin."""
         self._under_way -= 1
         while self._waiting and (not self._bounded or self._under_way < self._most):
             turn = self._waiting.popleft()

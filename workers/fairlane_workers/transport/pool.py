@@ -1,4 +1,4 @@
-"""A pool of HTTP/1.1 connections, each with one call at a time. It hands out those that are young and sound.
+"""A pool of HTTP/1.1 connections, each with one call at a time. It reuses only young and sound ones.
 
 It wraps aiohttp's pool: httpx's own assigns connections in O(n²) and collapses at hundreds in flight.
 """
@@ -25,7 +25,7 @@ from fairlane_workers.transport.reply import Reply
 
 KEEPALIVE_S = 30.0  # how long an idle connection is kept; each costs a socket here and at the provider
 PIECE_BYTES = 256 * 1024  # a larger body is sent in such pieces, so the loop serves other calls in between
-HEADER_BYTES = 32 * 1024  # of one header: policies and cookies of gateways outgrow aiohttp's 8 KB
+HEADER_BYTES = 32 * 1024  # most of one header: policies and cookies of gateways exceed aiohttp's 8 KB
 MOST_HEADERS = 256
 
 SERVER_FAULT = 500
@@ -47,7 +47,7 @@ more to add one; a TLS handshake costs a few ms."""
 AGE_VARIES = 0.25
 """The share by which that age varies, so that connections of one burst are not all replaced at once."""
 
-KEEP_MARGIN_S = 1.0  # a request on its way must arrive before the server closes
+KEEP_MARGIN_S = 1.0  # a request in transit must arrive before the server closes
 
 _ADDRESS = tuple[Any, ...]
 
@@ -72,8 +72,8 @@ class Line:
         return monotonic() < self.end and not self.protocol.should_close
 
     def ended(self, lost: asyncio.Future[None]) -> None:
-        """End the body that nobody ends: aiohttp closes a connection at a malformed chunk, and says nothing
-        to whoever reads the body.
+        """End the body of a lost connection: aiohttp closes one at a malformed chunk without telling the
+        reader of the body.
         """
         lost_by = None if lost.cancelled() else lost.exception()
         body, self.body = self.body, None
@@ -210,7 +210,7 @@ class ConnectionPool:
         if proxy is not None and not tunnelled and response.status == 407:
             response.close()
             raise refused_by_proxy(407)
-        if (seconds := _kept_for(response.headers.get("keep-alive", ""))) is not None:
+        if (seconds := _keep_alive_s(response.headers.get("keep-alive", ""))) is not None:
             self._connector.keep_at_most(seconds)
         request.receive(response.content)
         if response.status >= SERVER_FAULT or response.status == IDLE_TOO_LONG:
@@ -228,7 +228,7 @@ async def _pieces(content: bytes) -> AsyncIterator[bytes]:
         yield content[start : start + PIECE_BYTES]
 
 
-def _kept_for(keep_alive: str) -> float | None:
+def _keep_alive_s(keep_alive: str) -> float | None:
     """Seconds that a server keeps an idle connection, of ``Keep-Alive: timeout=5, max=100``."""
     for part in keep_alive.split(","):
         name, _, value = part.strip().partition("=")

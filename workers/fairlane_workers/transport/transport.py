@@ -56,7 +56,7 @@ class Transport:
         ``leave`` is called when the request has its connection, right before the first byte is sent. If it
         raises `PermitExpiredError`, nothing is sent, and that passes through.
         """
-        await _take_in_what_arrived()
+        await _let_sockets_be_read()
         try:
             return await self._opened().send(method, url, headers, content, leave)
         except PermitExpiredError:
@@ -86,7 +86,7 @@ class Transport:
         return self._pool
 
 
-async def _take_in_what_arrived() -> None:
+async def _let_sockets_be_read() -> None:
     """Let the loop read its sockets, so that the pool reuses no connection that its server has closed.
 
     A task that was ready runs before the loop handles its sockets' events, so two turns are needed.
@@ -94,10 +94,10 @@ async def _take_in_what_arrived() -> None:
     loop = asyncio.get_running_loop()
     for _ in range(2):
         turn = loop.create_future()
-        loop.call_soon(_turned, turn)
+        loop.call_soon(_end_turn, turn)
         await turn
 
 
-def _turned(turn: asyncio.Future[None]) -> None:
+def _end_turn(turn: asyncio.Future[None]) -> None:
     if not turn.done():
         turn.set_result(None)

@@ -1,4 +1,4 @@
-"""What a worker does beside its attempts: heartbeats, draining, health, credential fingerprints.
+"""A worker's upkeep besides its attempts: heartbeats, draining, health, credential fingerprints.
 
 The engine uses it; it imports `execution` and `functions`.
 """

@@ -21,13 +21,13 @@ LEAST_SLOTS = 16
 FULL = 0.8  # share of its slots in use from which a worker could use more
 GROWTH = 1.5
 SHRINKAGE = 0.8
-IN_TIME_S = 0.05  # the loop keeps up: a twentieth of a second is little beside any model's answer
-LATE_S = 0.25  # the loop does not: calls leave later than their permits are good
-SAMPLES = 5  # one pause, of the process or of its garbage collector, is not the load's
+IN_TIME_S = 0.05  # loop delay up to which it keeps up: little next to any model's answer
+LATE_S = 0.25  # loop delay from which it does not: calls leave after their permits have expired
+SAMPLES = 5  # delays that are judged together: a single pause does not come from load
 MOST_MEMORY = 0.8  # share of the memory that this process may use
 
 RESERVED_FILES = 48
-"""Files beside those of calls: an idle worker has 24 open (Redis, broker, loops, logs), its children's pipes
+"""Files besides those of calls: an idle worker has 24 open (Redis, broker, loops, logs), its children's pipes
 and probes need some more."""
 
 FILES_OF_SLOT = 2  # a call's connection, and one that is kept from the call before, to another host
@@ -79,7 +79,7 @@ class Capacity:
 def share_of_memory(root: Path = Path("/"), machine_bytes: Callable[[], int] | None = None) -> float:
     """Resident memory of this process ÷ the least of the limits of its cgroups and the machine's memory.
 
-    ``root`` has ``proc`` and ``sys``. 0 where the system does not say. A hardened unit of systemd shows no
+    ``root`` has ``proc`` and ``sys``. 0 if the system does not say. A hardened unit of systemd shows no
     ``/proc/meminfo``, so the machine's memory is asked of the kernel.
     """
     with suppress(OSError, ValueError, IndexError):
@@ -89,7 +89,7 @@ def share_of_memory(root: Path = Path("/"), machine_bytes: Callable[[], int] | N
 
 
 def _machine_bytes() -> int:
-    """Raises ValueError where the system does not say."""
+    """Raises ``ValueError`` if the system does not report it."""
     pages = os.sysconf("SC_PHYS_PAGES")
     if pages <= 0:
         raise ValueError(pages)
@@ -135,7 +135,7 @@ def _raised(wanted: int) -> int:
     """The limit in force, after an attempt to have it at ``wanted`` at least."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if _files(soft) < wanted:
-        with suppress(ValueError, OSError):  # macOS allows fewer than it says
+        with suppress(ValueError, OSError):  # macOS allows fewer than it reports
             resource.setrlimit(resource.RLIMIT_NOFILE, (min(wanted, _files(hard)), hard))
     return _files(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
 

@@ -87,7 +87,7 @@ class CredentialReports:
             await self.look()
 
     async def aclose(self) -> None:
-        """End what runs to read keys."""
+        """Stop reading keys."""
         await asyncio.gather(*(key.aclose() for key in self._rotating.values()))
 
 

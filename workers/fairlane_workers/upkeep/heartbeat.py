@@ -56,7 +56,7 @@ class ServedLanes:
         return sorted(lane for lane in lanes if self._is_bound(lane) and self._is_named(lane))
 
     def _read_names(self, catalog: bytes | None = None) -> set[str]:
-        """What lanes are named after that it can serve: connections, or the whole lane of an endpoint."""
+        """First parts of names of lanes that it can serve: connections, or the lane of an endpoint."""
         directory = LaneDirectory.parse(catalog, self._connections)
         functions = {FUNCTIONS} if self._settings.modules else set[str]()
         return functions.union(*map(directory.lanes_of, self._connections))
@@ -80,7 +80,7 @@ class Drain:
         self._stop = self._ended = False
 
     def obey(self, wish: str) -> bool:
-        """Act on a request; true if the worker takes nothing new, as with a request of a later version."""
+        """Act on a request; true if the worker takes no new calls, also after an unknown request."""
         draining = wish != WorkerRequest.WORK
         self._stop = wish == WorkerRequest.STOP
         self._hold(draining)
@@ -155,7 +155,7 @@ class Heartbeat:
             self._batcher.send(("GET", self._keys.catalog)),
             self._batcher.send(("HGET", self._keys.drains, self._worker)),
         )
-        self._obey(wish)
+        self._follow_request(wish)
         served = self._served.of((lane.decode() for lane in lanes), catalog)
         if self._denied is not None:
             await self._denied.look()
@@ -223,7 +223,7 @@ class Heartbeat:
             self._denied.renewed(connections)
 
     def stopping(self) -> None:
-        """Report at once that this worker takes nothing new and ends."""
+        """Report at once that this worker takes no new calls and ends."""
         self._info = replace(self._info, stopping=True, draining=False)
         self._ending = True
         self._hurry.set()
@@ -247,7 +247,7 @@ class Heartbeat:
         elif text in ("lanes", "drain"):
             self._hurry.set()
 
-    def _obey(self, wish: bytes | None) -> None:
+    def _follow_request(self, wish: bytes | None) -> None:
         """Drain or work again as requested; a process that stops ignores requests."""
         if wish is None or self._ending:
             return

@@ -17,7 +17,7 @@ from fairlane.lab.rehearsal.player import Played, play, play_all
 from fairlane.lab.rehearsal.scenario import Scenario
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT
-UNBOUNDED_WIDTH = 200  # columns where nobody watches
+UNBOUNDED_WIDTH = 200  # columns if the output is no terminal
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -37,7 +37,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _play_one(text: str) -> None:
-    """A line of JSON for every few seconds of the rehearsal, and one with its numbers at the end."""
+    """Play one scenario; print a line of JSON every few seconds, and one with its figures at the end."""
     try:
         scenario = Scenario.model_validate_json(text)
     except ValidationError as error:
@@ -79,7 +79,7 @@ def _play_catalogue(options: argparse.Namespace) -> None:
 
 
 def _draw(played: list[Played], folder: Path) -> list[str]:
-    """A picture of each scenario: of its first seed, and of 4 workers where it was played with several."""
+    """Draw a picture of each scenario: of its first seed, and of 4 workers if it was played with several."""
     chosen: dict[str, Played] = {}
     for each in sorted(played, key=lambda one: (one.scenario.seed, abs(one.scenario.workers - 4))):
         chosen.setdefault(each.scenario.name, each)
@@ -108,7 +108,7 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
     parser.add_argument(
         "--scenario-json",
         action="store_true",
-        help="play the one scenario on standard input, tell in JSON lines",
+        help="play the one scenario on standard input, report in JSON lines",
     )
     return parser.parse_args(argv)
 
@@ -128,6 +128,6 @@ def _at_least(value: float, least: float) -> float:
 
 
 if __name__ == "__main__":
-    # As Ctrl-C does: what was begun is cleared away.
+    # Like Ctrl-C: so started servers are stopped, too.
     signal.signal(signal.SIGTERM, signal.default_int_handler)
     raise SystemExit(main())

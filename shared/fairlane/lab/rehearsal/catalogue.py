@@ -15,7 +15,7 @@ WARM_UP = 5.0
 USUAL_WORKERS = 4
 
 Make = Callable[[float], Scenario]
-"""Makes a scenario that is measured for so many minutes."""
+"""Makes a scenario that is measured for this many minutes."""
 
 
 def _model(**changes: Any) -> SimulatedModel:
@@ -126,7 +126,7 @@ _HEADERS: tuple[Headers, ...] = ("none", "retry_after", "ratelimit")
 EVERY_SIZE: dict[str, Make] = {
     f"{shape}-{headers}": _steady(shape, headers) for shape in _SHAPES for headers in _HEADERS
 }
-"""Those that are played with 1, 4 and 16 workers."""
+"""Scenarios that are played with 1, 4 and 16 workers."""
 
 ONE_SIZE: dict[str, Make] = {
     "limit-halves": _halves,
@@ -142,7 +142,7 @@ ONE_SIZE: dict[str, Make] = {
     "concurrency-429": _places,
     "concurrency-queue": _places_and_a_queue,
 }
-"""Those that are played with 4 workers."""
+"""Scenarios that are played with 4 workers."""
 
 CATALOGUE = EVERY_SIZE | ONE_SIZE
 MINUTES, SIZES = 55.0, (1, 4, 16)
@@ -151,9 +151,9 @@ MINUTES, SIZES = 55.0, (1, 4, 16)
 def scenarios(
     names: Sequence[str] = (), seeds: int = 1, workers: Sequence[int] = (), minutes: float = MINUTES
 ) -> list[Scenario]:
-    """Of the named scenarios (all), one for each number of workers and each seed from 0.
+    """The named scenarios (default: all), one for each number of workers and each seed from 0.
 
-    Raises ``KeyError`` for a name that there is not.
+    Raises ``KeyError`` for an unknown name.
     """
     return [
         CATALOGUE[name](minutes).model_copy(update={"workers": count, "slots": _slots(count), "seed": seed})

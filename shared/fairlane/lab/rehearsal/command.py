@@ -1,4 +1,4 @@
-"""``fairlane rehearse``: how long a run would take and what it would cost, before anything is paid for."""
+"""``fairlane rehearse``: predicts how long a run takes and what it costs, before it is submitted."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ _provider_option = partial(typer.Option, rich_help_panel="What the provider allo
 _worker_option = partial(typer.Option, rich_help_panel="Who does it")
 
 ASSUMED_INPUT_TOKENS, ASSUMED_OUTPUT_TOKENS = 200, 256
-SAMPLED_ROWS = 1000  # whose prompts are rendered to see how long they are
+SAMPLED_ROWS = 1000  # rows whose prompts are rendered to measure their length
 NO_MODEL = "model"
 OPTIONS = {
     "requests_per_minute": ("--rpm", "Leave it out where requests are not limited."),
@@ -173,7 +173,7 @@ def rehearse(
 def _work_of_dataset(
     dataset: str, prompts: dict[str, Any], models: Sequence[str], params: Mapping[str, Any], repetitions: int
 ) -> list[Work]:
-    """What a run of this dataset would ask of each model. Raises `SubmissionError` as ``submit`` does."""
+    """The jobs and tokens of a run of this dataset, by model. Raises `SubmissionError` as ``submit`` does."""
     spec = build_spec(
         "rehearsal",
         "rehearsal",
@@ -193,7 +193,7 @@ def _work_of_dataset(
 
 
 def _sizes(spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """Tokens of a prompt, on average, and those reserved for its answer."""
+    """The average tokens of a prompt, and those reserved for its answer."""
     prompts = [Prompt(messages, f"prompts[{number}]") for number, messages in enumerate(spec.prompts)]
     estimates = []
     for row in rows:
@@ -246,7 +246,7 @@ def _provider_from_file(path: Path, models: Iterable[str]) -> dict[str, Simulate
 
 
 def _provider_from_options(models: Iterable[str], options: Mapping[str, Any]) -> dict[str, SimulatedModel]:
-    """The same guess for every model. Raises `ConfigurationError` naming the option."""
+    """The same simulated model, from the options, for every model. Raises `ConfigurationError`."""
     given = {name: value for name, value in options.items() if value is not None}
     try:
         guess = SimulatedModel.model_validate(given)
@@ -266,7 +266,7 @@ def _counted(model: str, jobs: int, input_tokens: int | None, params: Mapping[st
 
 
 def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:
-    """What the settings say of these models' lanes."""
+    """The configured limits of these models' lanes."""
     known = {}
     for reference in models:
         connection = settings.connections.get(reference.partition(":")[0])

@@ -1,4 +1,4 @@
-"""Runs a rehearsal as a process of its own, and shows how far it is."""
+"""Runs a rehearsal in its own process, and shows its progress."""
 
 import json
 import subprocess
@@ -20,7 +20,7 @@ STOP_TIMEOUT_S = 10.0
 
 
 def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]:
-    """The numbers of a scenario, as `fairlane.lab.rehearsal.figures.measure.Measure` writes them.
+    """The figures of a scenario, as `fairlane.lab.rehearsal.figures.measure.Measure` writes them.
 
     ``show`` draws a bar on standard error while it plays. Raises `LocalStackError` where it fails; whatever
     else ends the wait ends the process too.
@@ -40,7 +40,7 @@ def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]
 
 @contextmanager
 def _process(asked: IO[str], complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
-    # -P as for a console script: what lies in the working directory is no module of ours.
+    # -P as for a console script: files in the working directory must not shadow modules.
     with subprocess.Popen(
         [sys.executable, "-P", "-m", MODULE, "--scenario-json"],
         stdin=asked,

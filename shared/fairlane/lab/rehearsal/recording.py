@@ -132,7 +132,7 @@ class _Player:
         views = self._cluster.lanes.views(list(self._lanes), now_ms)
         for view, (name, lane) in zip(views, self._lanes.items(), strict=True):
             limits = self._providers[name].limits
-            limits.levels(now_ms)  # others' requests until now have been judged
+            limits.levels(now_ms)  # applies the requests of others until now
             lane.paces.append((now_ms, view.learned_per_minute))
             lane.foreign.append((now_ms, limits.foreign_admitted))
 

@@ -11,7 +11,7 @@ from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.model.lane import LaneLimits, lane_key
 
 CONNECTION = "sim"
-AMPLE = 1.1  # jobs of a load without end, as a multiple of what the limits let through
+AMPLE = 1.1  # jobs of an endless load, as a multiple of what the limits admit
 AMPLE_MORE = 2000
 
 
@@ -20,7 +20,7 @@ class _Table(BaseModel):
 
 
 class Network(_Table):
-    """What lies between a grant and the provider's verdict. Times are lognormal around their median."""
+    """Delays between a grant and the provider's verdict. Times are lognormal around their median."""
 
     median_ms: float = Field(default=20.0, ge=0)
     """Each way between worker and provider."""
@@ -57,7 +57,7 @@ class Bar(_Table):
 
 
 class Scenario(_Table):
-    """Everything that a rehearsal depends on: the same scenario always takes the same course."""
+    """Everything that a rehearsal depends on: the same scenario always gives the same events."""
 
     name: str
     about: str = ""
@@ -90,7 +90,7 @@ class Scenario(_Table):
     bar: Bar | None = None
 
     @model_validator(mode="after")
-    def _models_are_there(self) -> Scenario:
+    def _check_models_exist(self) -> Scenario:
         for name in [*(load.model for load in self.loads), *self.lanes]:
             if name not in self.models:
                 raise ValueError(f"there is no model {name!r}; known: {', '.join(self.models)}")

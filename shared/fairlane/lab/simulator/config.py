@@ -275,12 +275,12 @@ class SimulatedModel(ModelLimits):
 
     @model_validator(mode="before")
     @classmethod
-    def _as_the_provider_does(cls, given: Any) -> Any:
+    def _with_vendor_defaults(cls, given: Any) -> Any:
         name = given.get("provider") if isinstance(given, dict) else None
         return {**VENDORS.get(name, {}), **given} if isinstance(name, str) else given
 
     @model_validator(mode="after")
-    def _answers_have_a_source(self) -> SimulatedModel:
+    def _check_answers_file(self) -> SimulatedModel:
         if self.output == "answers" and self.answers_file is None:
             raise ValueError('output = "answers" and answers_file go together: set both or neither')
         if self.answers_file is not None and self.output not in ("answers", "assistant"):

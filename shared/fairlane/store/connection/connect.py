@@ -1,4 +1,4 @@
-"""Opens Redis the way every role does: one set of timeouts and retries, errors in our own words."""
+"""Opens Redis for every role with one set of timeouts and retries, and readable errors."""
 
 from collections.abc import Callable
 from contextlib import suppress
@@ -23,14 +23,14 @@ from fairlane.core.redaction import shown_url
 from fairlane.store.connection.misfits import CLUSTERED, is_clustered, misfit_of, missing_right
 from fairlane.store.connection.primary_pool import primary_pool
 from fairlane.store.connection.server_states import DISK, refusing_state
-from fairlane.store.connection.tls_errors import first_word_refused, refusal_of, tls_alert
+from fairlane.store.connection.tls_errors import plaintext_mismatch, refusal_of, tls_alert
 from fairlane.store.keys import KEY_VERSION, Keys
 from fairlane.store.redis_client import RedisClient as RedisClient
 
 CONNECT_TIMEOUT_S = 5.0
 ANSWER_TIMEOUT_S = 30.0
 
-# What redis-py says where the connection is made and no reply comes.
+# redis-py's errors when the connection is made but no reply comes.
 _SILENT = "Timeout reading"
 _SILENT_REMEDY = "The server hangs, or runs one long command, or something else listens there: see its log"
 
@@ -56,9 +56,9 @@ def open_redis(
     """A client whose replies are bytes. ``deployment`` says which node of a cluster has the keys.
 
     A command without a reply within ``answer_s`` seconds is sent again ``retries`` times, although it may
-    have taken effect; then the client raises.
+    have taken effect. After these retries the client raises.
     """
-    # What redis-py takes for a network connection, and refuses for a socket file.
+    # Options that redis-py takes for a network connection, but not for a socket file.
     network = {"socket_connect_timeout": min(CONNECT_TIMEOUT_S, answer_s), "socket_keepalive": True}
     how: dict[str, Any] = {
         **({} if url.startswith("unix://") else network),
@@ -72,14 +72,14 @@ def open_redis(
 def require(redis: RedisClient, url: str) -> RedisClient:
     """The client, after one PING. Raises `StoreUnavailable`.
 
-    A server that cannot write to its disk refuses PING as it refuses writes, and answers what is read.
+    A server that cannot write to its disk refuses PING like writes, but answers reads.
     """
     try:
         redis.ping()
     except (BusyLoadingError, AuthenticationError) as error:
         raise unavailable(without_password(url), error) from error
     except (RedisConnectionError, RedisTimeoutError, OSError) as error:
-        if hung_up := first_word_refused(error, url):
+        if hung_up := plaintext_mismatch(error, url):
             raise StoreUnavailable(without_password(url), *hung_up) from error
         raise unavailable(without_password(url), _cause_of(error, url)) from error
     except RedisError as error:
@@ -89,7 +89,7 @@ def require(redis: RedisClient, url: str) -> RedisClient:
 
 
 def require_trust(url: str, deployment: str | None = None) -> None:
-    """Raise `StoreUnavailable` where a server answers and TLS fails: no waiting would fix that."""
+    """Raise `StoreUnavailable` if a server answers and TLS fails: waiting does not help."""
     if not url.startswith("rediss"):
         return
     with open_redis(url, deployment=deployment, retries=0) as client:
@@ -127,7 +127,7 @@ def without_password(url: str) -> str:
 
 
 def if_allowed(read: Callable[[], T], otherwise: D) -> T | D:
-    """The result of ``read``, or ``otherwise`` where Redis denies it to this user."""
+    """The result of ``read``, or ``otherwise`` if Redis denies it to this user."""
     try:
         return read()
     except NoPermissionError:
@@ -135,9 +135,9 @@ def if_allowed(read: Callable[[], T], otherwise: D) -> T | D:
 
 
 def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
-    """Raise `OldSchema` where the deployment has keys of an earlier schema; costs one round trip.
+    """Raise `OldSchema` if the deployment has keys of an earlier schema; costs one round trip.
 
-    A team's own user may not look for them: then this raises nothing.
+    Raises nothing for a team's own user, which may not read them.
     """
     for version in range(1, int(KEY_VERSION[1:])):
         old = Keys(settings.deployment, f"v{version}")
@@ -149,7 +149,7 @@ def require_schema(redis: RedisClient, settings: RedisSettings) -> None:
 def require_usable(settings: RedisSettings, broker_url: str) -> None:
     """Check before a role starts: certificates of Redis and broker, password, database, cluster, schema.
 
-    Raises `StoreUnavailable`, `StoreRefuses` and `OldSchema`; nothing where Redis does not answer yet.
+    Raises `StoreUnavailable`, `StoreRefuses` and `OldSchema`; nothing if Redis does not answer yet.
     """
     for url in dict.fromkeys((settings.url, broker_url)):
         require_trust(url, settings.deployment)
@@ -159,7 +159,7 @@ def require_usable(settings: RedisSettings, broker_url: str) -> None:
 
 
 def require_rights(settings: RedisSettings, broker_url: str) -> None:
-    """Raise `StoreRefuses` where the user lacks a right that a role needs, as far as it can be tried.
+    """Raise `StoreRefuses` if the user lacks a right that a role needs, as far as it can be tested.
 
     Nothing where Redis does not answer yet.
     """
@@ -172,14 +172,14 @@ def require_rights(settings: RedisSettings, broker_url: str) -> None:
 
 
 def _answer(url: str, deployment: str, read: Callable[[RedisClient], T]) -> T | None:
-    """The result of ``read``; ``None`` where Redis does not answer yet.
+    """The result of ``read``; ``None`` if Redis does not answer yet.
 
-    Raises `StoreRefuses` where it refuses the password or the database.
+    Raises `StoreRefuses` if it refuses the password or the database.
     """
     with open_redis(url, deployment=deployment, retries=0) as redis:
         try:
             return read(redis)
-        except FairlaneError:  # some of them are an OSError, too
+        except FairlaneError:  # before OSError: some are both
             raise
         except (RedisError, OSError) as error:
             if misfit_of(error) is not None:

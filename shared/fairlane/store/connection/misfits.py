@@ -1,6 +1,6 @@
 """Says why a server that answers cannot serve: it refuses a password, a database or a right, or is a cluster.
 
-Waiting mends none of that, so a role ends with these words before it starts.
+Waiting does not help, so a role ends with this message before it starts.
 """
 
 import re
@@ -39,26 +39,26 @@ _WRONG_PASSWORD = Refusal(
     "Correct them in redis.url (the broker's in celery.broker_url): redis://USER:PASSWORD@HOST:PORT",
 )
 
-# What Redis and Valkey say to SELECT.
+# Replies of Redis and Valkey to SELECT.
 _DATABASE = re.compile(r"DB index is out of range|invalid DB index", re.IGNORECASE)
 
-# What they say to a command, and to HELLO, before a password.
+# Their replies to a command, and to HELLO, before a password.
 _UNAUTHENTICATED = re.compile(
     r"authentication required|must be called with the client already", re.IGNORECASE
 )
 
-# What Redis says of a script that lacks a right is no error of its own class.
+# redis-py has no error class for a script that lacks a right.
 _DENIED_IN_SCRIPT = re.compile(
     r"the user executing the script can't|acl failure in script|-NOPERM", re.IGNORECASE
 )
 
-# The script's digest and line, behind what Redis says.
+# The script's digest and line at the end of an error of Redis.
 _PLACE = re.compile(r" script: (\w+, )?on @?\w+:\d+\.?$")
 
-# The first that is found in what Redis says: a denied command may be called PUBSUB or KEYS.
+# The first that is found in the error counts: a denied command may be called PUBSUB or KEYS.
 _RULES = ((r"run th[ei]", "a command", "+@all"), ("channel", "channels", "&*"), ("key", "keys", "~*"))
 
-# Names like those of Celery's queues, bindings and channels, none of which there is.
+# Names like those of Celery's queues, bindings and channels, which do not exist.
 _OF_BROKER = ("fairlane.lane.", "_kombu.nothing")
 _CHANNELS_OF_BROKER = ("/0.nothing",)
 
@@ -71,14 +71,14 @@ _NEEDED = (
     "ZRANGEBYSCORE ZRANK ZREM ZREVRANGE ZSCORE"
 )
 COMMANDS = tuple(_NEEDED.split())
-"""What scheduler, workers, clients and their scripts cannot do without. A proxy may lack some of it, and
-``rename-command`` takes them away.
+"""Commands that scheduler, workers, clients and their scripts need. A proxy may lack some of them, and
+``rename-command`` removes them.
 """
 
 OF_QUEUES = ("BRPOP", "LPUSH", "WATCH", "ZREVRANGEBYSCORE")
-"""What Celery's queues on Redis need besides."""
+"""Commands that Celery's queues on Redis need besides."""
 
-# What Redis, Valkey and proxies say to a command that they do not have.
+# Errors of Redis, Valkey and proxies for a command that they do not have.
 _UNKNOWN = re.compile(r"unknown command\W+(\w+)", re.IGNORECASE)
 
 
@@ -89,7 +89,7 @@ def lacking(commands: Sequence[str]) -> Refusal:
 
 
 def misfit_of(error: BaseException) -> Refusal | None:
-    """Why the server does not suit, if an error says so; ``None`` for any other error."""
+    """Why the server cannot serve, if an error says so; ``None`` for any other error."""
     if isinstance(error, (MovedError, ClusterCrossSlotError)):
         return CLUSTERED
     if isinstance(error, AuthenticationError):
@@ -110,7 +110,7 @@ def misfit_of(error: BaseException) -> Refusal | None:
 
 
 def is_clustered(redis: RedisClient) -> bool:
-    """Whether the server is a node of a cluster, where it says so. Raises `RedisError`."""
+    """Whether the server reports that it is a node of a cluster. Raises `RedisError`."""
     try:
         return bool(int(redis.info("cluster").get("cluster_enabled", 0)))
     except ResponseError as error:
@@ -120,7 +120,7 @@ def is_clustered(redis: RedisClient) -> bool:
 
 
 def missing_commands(redis: RedisClient, commands: Sequence[str]) -> list[str]:
-    """Those of ``commands`` that the server does not have; none where it does not say."""
+    """Those of ``commands`` that the server lacks; none if it does not report that."""
     try:
         told = redis.execute_command("COMMAND INFO", *commands)
     except ResponseError:
@@ -131,9 +131,9 @@ def missing_commands(redis: RedisClient, commands: Sequence[str]) -> list[str]:
 
 
 def missing_right(redis: RedisClient, keys: Keys, *, broker: bool) -> Refusal | None:
-    """The first right that this user lacks for a role, as far as it can be tried without an effect.
+    """The first right that this user lacks for a role, as far as it can be tested without an effect.
 
-    Also the commands that the server does not have. ``broker``: it has Celery's queues, too.
+    Also the commands that the server lacks. ``broker``: it has Celery's queues, too.
     """
     if missing := missing_commands(redis, (*COMMANDS, *(OF_QUEUES if broker else ()))):
         return lacking(missing)
@@ -146,5 +146,5 @@ def missing_right(redis: RedisClient, keys: Keys, *, broker: bool) -> Refusal | 
             heard.subscribe(*channels)
             heard.parse_response()
     except ResponseError as error:
-        return misfit_of(error)  # a replica, say, refuses for a reason of its own
+        return misfit_of(error)  # for example, a replica refuses for another reason
     return None

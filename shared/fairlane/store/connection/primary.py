@@ -36,20 +36,20 @@ class SentinelFinder:
         try:
             host, port = self._sentinel.discover_master(self._service)
         except MasterNotFoundError as error:
-            # Its own message spells out every connection that was tried.
+            # Its own message lists every connection that was tried.
             raise RedisConnectionError(self._not_found(str(error))) from self._refusal()
         address = str(host), int(port)
         with _open(self._topology, address) as server:
             try:
                 role: Any = server.execute_command("ROLE")
             except NoPermissionError:
-                return address  # a user who may not ask; what is written to a replica is refused anyway
+                return address  # this user may not ask; a replica refuses writes anyway
         if role[0] not in (b"master", "master"):
             raise RedisConnectionError(f"{host}:{port} is to be the primary and is not yet")
         return address
 
     def _refusal(self) -> Exception | None:
-        """The error of a Sentinel, or of TLS to it, which the client's error leaves out."""
+        """The error of a Sentinel, or of TLS to it, which the client's error hides."""
         try:
             self._sentinel.sentinels[0].ping()
         except (RedisError, OSError) as error:
@@ -68,7 +68,7 @@ class SentinelFinder:
 class ClusterFinder:
     """Asks a node for a key of the deployment: it has the key, or names the node that has it.
 
-    All keys of a deployment carry one hash tag, so all are where one of them is.
+    All keys of a deployment carry one hash tag, so one node has them all.
     """
 
     def __init__(self, topology: Topology, deployment: str) -> None:
@@ -110,7 +110,7 @@ class ClusterFinder:
 
 
 def finder_of(topology: Topology, deployment: str) -> Find:
-    """What finds the primary in this kind of topology."""
+    """The finder of the primary for this kind of topology."""
     if topology.service is None:
         return ClusterFinder(topology, deployment).find
     return SentinelFinder(topology).find

@@ -1,4 +1,4 @@
-"""Connections that find the primary each time they are made, and end once it is elsewhere."""
+"""Connections that find the primary when they are opened, and close once another server is the primary."""
 
 import asyncio
 from time import monotonic
@@ -24,8 +24,8 @@ from fairlane.store.connection.server_states import LONELY, refusing_state
 from fairlane.store.connection.tls_errors import options_of
 
 _ELSEWHERE = (ReadOnlyError, MasterDownError, AskError, TryAgainError, ClusterDownError)
-"""The server is a replica now; or our keys are with another node, or on their way there (ASK, TRYAGAIN). Or
-the nodes have not agreed yet who takes over."""
+"""Errors of a server that is a replica now, of a node whose keys are on another node or on their way there
+(ASK, TRYAGAIN), and of nodes that have not agreed yet who takes over."""
 
 
 MOST_AGE_S = 30.0
@@ -34,11 +34,11 @@ server that was demoted; and balancers forget connections that are idle for a mi
 
 
 class _Blocking(Connection):
-    """After a ``ConnectionError`` the next try connects to the primary, as ``find`` finds it.
+    """A connection that finds the primary again, by ``find``, whenever it may have moved.
 
-    So does the next command after NOREPLICAS: a primary that Sentinels replaced while it lived answers so
-    for the ten seconds until they demote it. So does the next command of a connection that is old.
-    Without ``find`` there is one address, behind which another server may be the primary by then.
+    That is after a ``ConnectionError``; after NOREPLICAS, which a live primary that Sentinels have replaced
+    sends for ten seconds; and before the next command of an old connection. Without ``find`` it uses its one
+    address, behind which another server may have become the primary.
     """
 
     def __init__(self, *, find: Find | None, **options: Any) -> None:
@@ -77,7 +77,7 @@ class _BlockingTls(_Blocking, SSLConnection):
 
 
 class _Asynchronous(AsyncConnection):
-    """`_Blocking` for asyncio. It looks for the primary on a thread: that is rare, and one piece of code."""
+    """`_Blocking` for asyncio. A thread runs ``find``, which is rare: so there is no asynchronous copy."""
 
     def __init__(self, *, find: Find | None, **options: Any) -> None:
         self._find, self._renew_at = find, 0.0
@@ -122,7 +122,7 @@ def primary_pool(url: str, deployment: str | None, **options: Any) -> Connection
     if url.startswith("unix://"):
         return ConnectionPool.from_url(url, **options)
     kind = _BlockingTls if url.startswith("rediss") else _Blocking
-    return ConnectionPool(connection_class=kind, **_stated(url, deployment), **options)
+    return ConnectionPool(connection_class=kind, **_options_of(url, deployment), **options)
 
 
 def async_primary_pool(url: str, deployment: str, **options: Any) -> AsyncConnectionPool:
@@ -130,11 +130,11 @@ def async_primary_pool(url: str, deployment: str, **options: Any) -> AsyncConnec
     if url.startswith("unix://"):
         return AsyncConnectionPool.from_url(url, **options)
     kind = _AsynchronousTls if url.startswith("rediss") else _Asynchronous
-    return AsyncConnectionPool(connection_class=kind, **_stated(url, deployment), **options)
+    return AsyncConnectionPool(connection_class=kind, **_options_of(url, deployment), **options)
 
 
-def _stated(url: str, deployment: str | None) -> dict[str, Any]:
-    """What the URL says of a connection, and what finds the primary where it names several servers."""
+def _options_of(url: str, deployment: str | None) -> dict[str, Any]:
+    """Connection options from the URL, with a finder of the primary if it names several servers."""
     topology = topology_of(url)
     if topology is not None:
         if deployment is None:

@@ -1,4 +1,4 @@
-"""Says in words why a Redis that answers refuses commands: it is full, read-only, loading, busy.
+"""Names the reason why a Redis that answers refuses commands: it is full, read-only, loading or busy.
 
 Each of these states ends, so callers wait and try again.
 """
@@ -55,7 +55,7 @@ RETYPED = Refusal(
     f"Delete that key, which `fairlane doctor` names; {RESUMES}",
 )
 
-# Redis and Valkey say it to a new connection, in place of its first reply.
+# Redis and Valkey send it to a new connection in place of the first reply.
 _CROWDED = re.compile(r"(ERR )?max number of clients reached")
 
 # Error codes of Redis and Valkey: https://redis.io/docs/latest/develop/reference/protocol-spec/#simple-errors
@@ -63,7 +63,7 @@ _STATES = {
     "OOM": FULL,
     "WRONGTYPE": RETYPED,
     "READONLY": REPLICA,
-    # A primary that becomes a replica ends every blocking pop so.
+    # A primary that becomes a replica ends every blocking pop with this.
     "UNBLOCKED": REPLICA,
     "LOADING": Refusal("Redis is loading its data from disk", f"Wait until it has; {RESUMES}"),
     "MISCONF": DISK,
@@ -85,10 +85,10 @@ _CLASSES: dict[type[RedisError], str] = {
     ClusterDownError: "CLUSTERDOWN",
 }
 
-# The code opens the text. A pipeline puts the command in front of it, and Redis 6.2 the line of the script.
+# The code begins the text. A pipeline puts the command in front of it, and Redis 6.2 the line of the script.
 _CODE = re.compile(rf"(?:^|-|@user_script: ?\d+: )({'|'.join(_STATES)}) ")
 OF_PIPELINE = "of pipeline caused error: "
-"""What redis-py puts between a command of a pipeline and the server's words."""
+"""redis-py's text between a command of a pipeline and the server's error."""
 
 
 def refusing_state(error: BaseException) -> Refusal | None:

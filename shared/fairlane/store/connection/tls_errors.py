@@ -13,7 +13,7 @@ from fairlane.core.errors import causes_of
 from fairlane.store.connection.misfits import misfit_of
 from fairlane.store.connection.server_states import Refusal, refusing_state
 
-HEARD_S = 1.0  # s: an alert comes within a round trip
+HEARD_S = 1.0  # wait for a TLS alert, which comes within a round trip
 
 _FILES = ("ssl_ca_certs", "ssl_certfile", "ssl_keyfile")
 
@@ -22,14 +22,14 @@ _NOT_YET_VALID, _EXPIRED = 9, 10
 _UNKNOWN_AUTHORITY = (2, 18, 19, 20, 21)
 _OTHER_HOST = (62, 64)
 
-# What OpenSSL calls other failures; which of several depends on its version and on that of TLS.
+# OpenSSL's names of other failures; they depend on its version and on that of TLS.
 _NO_PEM = ("NO_CERTIFICATE_OR_CRL_FOUND", "NO_START_LINE", "PEM_LIB")
 _CLIENT_UNKNOWN = ("TLSV13_ALERT_CERTIFICATE_REQUIRED", "SSLV3_ALERT_HANDSHAKE_FAILURE")
 _NO_TLS = ("WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE", "UNSUPPORTED_PROTOCOL")
 
 
 def options_of(url: str) -> dict[str, Any]:
-    """Options of a Redis client beside its URL: it checks the host name too, whatever its default is."""
+    """Options of a Redis client besides its URL. It also checks the host name, whatever its default."""
     return {"ssl_check_hostname": True} if url.startswith("rediss://") else {}
 
 
@@ -45,8 +45,8 @@ def refusal_of(error: BaseException, url: str = "") -> Refusal | None:
     return None
 
 
-def first_word_refused(error: BaseException, url: str) -> Refusal | None:
-    """The error of a first connection where only one side speaks TLS; ``None`` for any other error."""
+def plaintext_mismatch(error: BaseException, url: str) -> Refusal | None:
+    """The error of a first connection on which only one side uses TLS; ``None`` for any other error."""
     if isinstance(error, RedisTimeoutError) and url.startswith("rediss://"):
         remedy = "If it speaks no TLS at that port, write redis:// in the URL, or the port where it does"
         return Refusal("the server did not answer to TLS in time", remedy)

@@ -1,4 +1,4 @@
-"""How many slots a lane could fill now: what autoscaling goes by, since waiting alone is no reason."""
+"""How many slots a lane could fill now, for autoscaling: jobs that wait for a limit need no slot."""
 
 import math
 from collections.abc import Iterable
@@ -10,12 +10,12 @@ _REQUESTS, _DAY = "requests", "day"
 
 
 def slots_needed(view: LaneView, ready: int) -> int:
-    """Calls in flight that hold a slot, and those of ``ready`` that would, too, if there were slots for them.
+    """Calls in flight that hold a slot, plus those of ``ready`` jobs that could start if there were slots.
 
-    That is 0 of them while the lane is shut, or while it held them last, by rate, window, gap or a team's
-    part. Else two numbers bound it. One is the most calls that the lane may have in flight, the other those
-    that may start before the first of them ends. The latter are what its bucket holds, and its rate × its
-    latency (Little's law). Before the latency of any call is known, the bucket alone bounds it.
+    No further call could start while the lane is shut, or if its rate, window, gap or a team's share limited
+    it at the last request. Else two numbers bound them: the most calls that the lane may have in flight, and
+    the calls that may start before the first of them ends. The latter are its bucket's level plus its rate ×
+    its latency (Little's law); the level alone while the latency is unknown.
     """
     if view.shut is not None or view.reason not in _MORE_SLOTS_HELP:
         return view.in_flight - view.pending
@@ -31,7 +31,7 @@ def slots_needed_in_all(needed: Iterable[int], max_in_flight: int) -> int:
 
 
 def _started_in_one_call(view: LaneView) -> float:
-    """Infinite where no rate is known. At least one call, which measures the latency."""
+    """Calls that may start during one call; infinite without a known rate, and at least one."""
     least = math.inf
     requests, day = view.axes[_REQUESTS], view.axes[_DAY]
     if requests.allowed:

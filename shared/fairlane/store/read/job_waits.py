@@ -1,4 +1,4 @@
-"""A run's jobs that have not ended: their leases, their delays, and how far the run is fed."""
+"""Reads a run's jobs that have not ended: their leases and delays, and how far the run is fed."""
 
 import json
 from collections.abc import Iterator, Sequence
@@ -57,8 +57,8 @@ class JobTraces:
 
 
 class HeldShare(NamedTuple):
-    """Percent of a lane that a team may take at most, and when the next call may start; ``None``: when one
-    ends.
+    """The most percent of a lane that a team may take, and when its next call may start; ``None``: when one
+    of its calls ends.
     """
 
     most: float
@@ -82,7 +82,7 @@ class RunTraces:
         return self._ref.team
 
     def plan(self) -> Plan | None:
-        """The run as admitted; ``None`` where it is not, or where another version wrote it."""
+        """The run as admitted; ``None`` if it is not, or where another version wrote it."""
         text = self._redis.get(self._keys.plan(self._ref))
         try:
             return Plan.read(text) if text else None
@@ -90,12 +90,12 @@ class RunTraces:
             return None
 
     def state(self) -> RunFields:
-        """The run's counts, and the bounds that it was admitted with; empty where it was not."""
+        """The run's counts, and the bounds that it was admitted with; empty if it was not."""
         (run,) = RunStates(self._redis, self._keys).read([self._ref])
         return run
 
     def unfed_before(self, item: int) -> int | None:
-        """Unfed items before this one, where conversations go side by side; ``None`` where it was fed."""
+        """Unfed items before this one, where conversations go side by side; ``None`` if it was fed."""
         return TurnReader(self._redis, self._keys).unfed_before(self._ref, item)
 
     def budgets(self, now_ms: int) -> list[Allowance]:
@@ -103,8 +103,8 @@ class RunTraces:
         return Budgets(self._redis, self._keys).of([self._ref.team], now_ms)
 
     def held_share(self, lane: str) -> HeldShare | None:
-        """The team's maximum share of the lane, where that share last delayed the team; ``None`` also
-        where this user may not know.
+        """The team's maximum share of the lane, if that last delayed the team; ``None`` also if this user may
+        not read it.
         """
         keys = self._keys
         text = if_allowed(
@@ -126,16 +126,16 @@ class RunTraces:
         return self._is_among(lane, "refused_teams")
 
     def models(self, lane: str) -> HeldModels | None:
-        """The models that the lane's server holds; ``None`` where it may call any number."""
+        """The models that the lane's server holds; ``None`` if it may call any number."""
         limits = read_limits(self._hash(self._keys.limits(lane)))
         if limits.models_at_once is None:
             return None
         return read_models(self._hash(self._keys.lane(lane)), limits)
 
     def unanswered_ms(self, jobs: Sequence[int], lane: str) -> int | None:
-        """When the first of these jobs' calls failed since the lane has answered nobody who started later.
+        """When the first of these jobs' calls failed that no later answer of the lane has followed.
 
-        ``None`` where their failures are their own, or there are none.
+        ``None`` if their failures are their own, or there are none.
         """
         if not jobs:
             return None
@@ -155,7 +155,7 @@ class RunTraces:
         return self._ref.team in {each.split(":")[0] for each in teams.decode().split(",")}
 
     def head(self, lane: str) -> NextJob | None:
-        """The run's next job on a lane; ``None`` where it has nothing queued there."""
+        """The run's next job on a lane; ``None`` if it has nothing queued there."""
         keys, ref = self._keys, self._ref
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.lindex(keys.hot(ref, lane), 0)
@@ -169,7 +169,7 @@ class RunTraces:
         return if_allowed(lambda: self._redis.exists(self._keys.leased) >= 0, otherwise=False)
 
     def leases(self) -> int:
-        """Calls in flight, of all runs; 0 where they may not be counted."""
+        """Calls in flight, of all runs; 0 if they may not be counted."""
         return if_allowed(lambda: int(self._redis.zcard(self._keys.leases)), 0)
 
     def lanes(self) -> list[str]:

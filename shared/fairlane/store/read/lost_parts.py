@@ -1,4 +1,4 @@
-"""Notices runs of which Redis has lost a part: whole keys, or the request for what a client wrote.
+"""Detects runs of which Redis has lost a part: whole keys, or a client's request.
 
 An eviction policy or a person deletes keys; a server that restarts may lose its last second.
 """
@@ -28,8 +28,7 @@ _LOST = (
 """Of a task, and of an evaluation."""
 
 _STORED = ("n:succeeded", "n:failed", "n:invalid")
-"""Counters of jobs whose end is stored as a result. Jobs of other states may have ended with their run: those
-have none."""
+"""Counters of jobs that have a stored result. Jobs of other states may have none."""
 
 
 _COUNTED = ("steps", "items", "jobs", "jobs_done", "items_done", "state", "cursor", "started_ms", "ttl_ms")
@@ -37,9 +36,9 @@ _COUNTED = ("steps", "items", "jobs", "jobs_done", "items_done", "state", "curso
 
 
 def incomplete_runs(redis: RedisClient, keys: Keys) -> list[tuple[str, str]]:
-    """Active runs that cannot end: the damaged key, and that of the run's state. Raises `RedisError`.
+    """Active runs that cannot end: the damaged key, and the key of the run's state. Raises `RedisError`.
 
-    A part of it is gone, or a script that met a key of another type has not counted what it recorded.
+    A part is gone, or a script that met a key of a wrong type has not counted what it recorded.
     """
     refs = [RunRef.parse(text.decode(errors="replace")) for text in redis.smembers(keys.active)]
     pipeline = redis.pipeline(transaction=True)
@@ -60,13 +59,13 @@ def incomplete_runs(redis: RedisClient, keys: Keys) -> list[tuple[str, str]]:
 
 
 def _most_recorded(fields: Sequence[bytes | None]) -> int:
-    """How many jobs have records, by the run's counts; given outputs have some, and are no jobs."""
+    """How many records the run's counts allow at most; given outputs have records, but are no jobs."""
     steps, items, jobs, over = (int(field or 0) for field in fields[:4])
     return over if jobs >= items * steps else over + items
 
 
 def ask_results(pipeline: Any, keys: Keys, ref: RunRef) -> None:
-    """Queue the two reads whose replies `require_results` takes."""
+    """Queue the two reads whose replies are the arguments of `require_results`."""
     pipeline.hmget(keys.state(ref), "state", "archived", *_STORED)
     pipeline.exists(keys.results(ref))
 
@@ -89,7 +88,7 @@ def lost_rows(ref: RunRef, fields: Sequence[bytes | None]) -> Exception:
 
 
 def is_unasked(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
-    """Whether a run was submitted and has no state, and nothing asks for it any more."""
+    """Whether a run was submitted and has no state, and no request for it is left."""
 
     def read() -> list[Any]:
         pipeline = redis.pipeline(transaction=True)
@@ -103,7 +102,7 @@ def is_unasked(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
 
 
 def awaits_rows(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
-    """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
+    """Whether a run is open, and no request in the inbox adds rows or closes it."""
 
     def read() -> list[Any]:
         pipeline = redis.pipeline(transaction=True)

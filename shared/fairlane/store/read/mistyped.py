@@ -1,4 +1,4 @@
-"""Names keys whose type somebody has changed: Redis refuses commands on them, and names none."""
+"""Finds keys whose type somebody has changed: Redis refuses commands on them, but does not name them."""
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
@@ -13,8 +13,8 @@ from fairlane.store.redis_client import RedisClient
 from fairlane.store.run_queries import ask_each
 
 ASKED_AT_ONCE = 1000
-LATEST_RUNS = 100  # of a team, where they have ended
-SCANNED_AT_ONCE = 10_000  # keys: 2 ms, for which Redis does nothing else
+LATEST_RUNS = 100  # runs of a team that are checked after their end
+SCANNED_AT_ONCE = 10_000  # keys: it blocks Redis for 2 ms
 
 OF_DEPLOYMENT = {
     **dict.fromkeys(("leader", "clock", "registry", "configured", "openers", "scopes", "leased"), "hash"),
@@ -32,15 +32,15 @@ OF_RUN = {
     "finished": "list",
     "run_lanes": "set",
 }
-"""The type of what `Keys` names so. What a team may write itself stops nobody else, and is not here."""
+"""The type of each key, by its name in `Keys`. Without keys that a team may write: these stop nobody else."""
 
 OF_BROKER = {"fairlane.idle": "list", "unacked": "hash", "unacked_index": "zset"}
 OF_BROKER_BY_PATTERN = {"_kombu.binding.*": "set", f"{QUEUE_PREFIX}*": "list"}
-"""Celery's keys, where they are on the same server."""
+"""Celery's keys, if they are on the same server."""
 
 
 class Mistyped(NamedTuple):
-    """A key, the type that it has and the one that it should have, as Redis calls them."""
+    """A key, its type, and the type that it should have, in Redis' words."""
 
     key: str
     found: str
@@ -48,7 +48,7 @@ class Mistyped(NamedTuple):
 
 
 def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
-    """Those of the deployment, its lanes, teams, active and latest runs, and queues. Raises `RedisError`."""
+    """Mistyped keys of deployment, lanes, teams, active and latest runs, and queues. Raises `RedisError`."""
     wrong = mistyped_of_shared(redis, keys)
     refs = _latest_runs(redis, keys, {each.key for each in wrong})
     wrong += [each for found in damaged_runs(redis, keys, refs).values() for each in found]
@@ -56,7 +56,7 @@ def mistyped(redis: RedisClient, keys: Keys) -> list[Mistyped]:
 
 
 def mistyped_of_shared(redis: RedisClient, keys: Keys) -> list[Mistyped]:
-    """Those of the deployment, its lanes and teams. Raises `RedisError`."""
+    """Mistyped keys of deployment, lanes and teams. Raises `RedisError`."""
     wrong = mistyped_of_deployment(redis, keys)
     names, wanted = {each.key for each in wrong}, dict[str, str]()
     for lane in _members(redis, keys.lanes, names):
@@ -70,9 +70,9 @@ def mistyped_of_shared(redis: RedisClient, keys: Keys) -> list[Mistyped]:
 def damaged_runs(
     redis: RedisClient, keys: Keys, refs: Iterable[RunRef] | None = None
 ) -> dict[RunRef, list[Mistyped]]:
-    """Those of ``refs`` of which a key has another type, with these keys. Raises `RedisError`.
+    """Runs that have mistyped keys, with these keys. Raises `RedisError`.
 
-    ``refs`` left out: active and latest runs. A team's budget is a key of each of its active runs.
+    Checks ``refs``; without them, active and latest runs. A team's budget is a key of each of its active runs.
     """
     budgeted = refs
     if refs is None:
@@ -104,7 +104,7 @@ def damaged_runs(
 
 
 def _latest_runs(redis: RedisClient, keys: Keys, wrong: Collection[str]) -> list[RunRef]:
-    """Active runs, and the latest of each team; without those that a key of a ``wrong`` type would name."""
+    """Active runs, and the latest of each team, except those listed in a key of a ``wrong`` type."""
     refs = {RunRef.parse(text) for text in _members(redis, keys.active, wrong)}
     for team in _members(redis, keys.teams, wrong):
         if redis.type(keys.runs(team)) == b"zset":
@@ -114,17 +114,17 @@ def _latest_runs(redis: RedisClient, keys: Keys, wrong: Collection[str]) -> list
 
 
 def _members(redis: RedisClient, key: str, wrong: Collection[str]) -> list[str]:
-    """Of a set, unless its key is a ``wrong`` one."""
+    """The members of a set; none if its key is ``wrong``."""
     return [] if key in wrong else sorted(each.decode(errors="replace") for each in redis.smembers(key))
 
 
 def mistyped_of_deployment(redis: RedisClient, keys: Keys) -> list[Mistyped]:
-    """Those that every process of the deployment uses. Raises `RedisError`."""
+    """Mistyped keys that every process of the deployment uses. Raises `RedisError`."""
     return _wrong(redis, {getattr(keys, name): kind for name, kind in OF_DEPLOYMENT.items()})
 
 
 def mistyped_of_broker(redis: RedisClient) -> list[Mistyped]:
-    """Celery's on this server, which has none of them on a cluster. Raises `RedisError`."""
+    """Mistyped keys of Celery on this server (a cluster has none). Raises `RedisError`."""
     if is_clustered(redis):
         return []
     wanted = dict(OF_BROKER)
@@ -134,13 +134,13 @@ def mistyped_of_broker(redis: RedisClient) -> list[Mistyped]:
 
 
 def named(error: BaseException, look: Callable[[], list[Mistyped]]) -> Refusal | None:
-    """Why Redis refused a command, with the keys that ``look`` finds; ``None`` where no state says so."""
+    """Why Redis refused a command, with the keys that ``look`` finds; ``None`` for any other error."""
     refused = refusing_state(error)
     if refused is not RETYPED:
         return refused
     try:
         return refusal_of(look()) or refused
-    except Exception:  # noqa: BLE001  the name is a help, and the broker's client has errors of its own
+    except Exception:  # noqa: BLE001  the key's name is optional, and the broker's client has its own errors
         return refused
 
 

@@ -16,7 +16,7 @@ from fairlane.store.run_queries import RunStates, ask_each
 from fairlane.store.write.runs.inbox import Inbox, asked_for
 
 WAITING_READ = 1000
-"""Requests that are read of an inbox; they lie there for moments while a scheduler leads."""
+"""Most requests that are read of an inbox; while a scheduler leads, they stay there for moments."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,9 +34,9 @@ class LeaderView:
 
 @dataclass(frozen=True, slots=True)
 class ServerView:
-    """A server as it reports itself; ``None`` and empty where it does not. Memory in bytes, limit 0: none.
+    """A server as it reports itself; ``None`` and empty if unknown. Memory in bytes (limit 0: none).
 
-    ``clients``: open connections, of ``most_clients``; 0 where it does not say.
+    ``clients``: open connections, of ``most_clients``; 0 if unknown.
     """
 
     program: str
@@ -48,13 +48,13 @@ class ServerView:
     memory_used: int
     memory_limit: int
     refused: Refusal | None = None
-    """Why it refused a write without effect, where this user may try one."""
+    """Why it refused a write without effect, if this user may try one."""
     clients: int = 0
     most_clients: int = 0
 
     @property
     def refusing(self) -> Refusal | None:
-        """Why this server takes no writes, as far as can be known; ``None`` where it takes them."""
+        """Why this server takes no writes, as far as can be known; ``None`` if it takes them."""
         if self.refused is not None:
             return self.refused
         if self.replica:
@@ -73,7 +73,7 @@ class DeploymentReader(Stored):
     """Reads keys that belong to no single run."""
 
     def server(self) -> ServerView | None:
-        """The server as INFO reports it; ``None`` where INFO is missing or denied."""
+        """The server as INFO reports it; ``None`` if INFO is missing or denied."""
         try:
             info: Mapping[str, Any] = self._redis.info()
         except ResponseError:
@@ -81,7 +81,7 @@ class DeploymentReader(Stored):
         return _server(info, self._refused()) if "redis_version" in info else None
 
     def frees_in_background(self) -> bool | None:
-        """Whether a thread of its own frees expired keys; ``None`` where the server does not say."""
+        """Whether the server frees expired keys in the background; ``None`` if unknown."""
         try:
             found = self._redis.config_get("lazyfree-lazy-expire")
         except ResponseError:
@@ -90,9 +90,9 @@ class DeploymentReader(Stored):
         return None if value is None else value in ("yes", b"yes")
 
     def _refused(self) -> Refusal | None:
-        """Why the server refuses to delete a key that there is not: INFO has only some of the reasons.
+        """Why the server refuses to delete a key that does not exist: INFO has only some of the reasons.
 
-        Or that the scheduler cannot use a key, whose type somebody has changed.
+        Or which key the scheduler cannot use, as somebody has changed its type.
         """
         try:
             self._redis.unlink(f"{self._keys.prefix}nothing")
@@ -101,7 +101,7 @@ class DeploymentReader(Stored):
             return refusing_state(error)
 
     def leader(self) -> LeaderView | None:
-        """The latest leader; ``None`` where there was none yet."""
+        """The latest leader; ``None`` before the first."""
         fields = ("id", "epoch", "until_ms", "holder", "specs")
         identity, epoch, until_ms, holder, said = self._redis.hmget(self._keys.leader, *fields)
         if identity is None or until_ms is None:
@@ -159,7 +159,7 @@ class DeploymentReader(Stored):
         return sum(count for _, count in found)
 
     def run_ids(self, team: str) -> list[str]:
-        """Every run of a team, oldest first, those that wait to be admitted too; some may have expired."""
+        """Every run of a team, also unadmitted ones, the oldest first; some may have expired."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.zrange(self._keys.runs(team), 0, -1)
         pipeline.lrange(self._keys.inbox(team), -WAITING_READ, -1)

@@ -15,14 +15,14 @@ from fairlane.store.run_queries import RunFields
 
 
 class Overview(NamedTuple):
-    """A run's status, with its spec where it can be read (a rejected run may have none)."""
+    """A run's status, with its spec if it can be read (a rejected run may have none)."""
 
     status: RunStatus
     spec: RunSpec | None
 
 
 def read_overviews(redis: RedisClient, keys: Keys, refs: Sequence[RunRef]) -> list[Overview | None]:
-    """By run, what Redis has of it; ``None`` for one that it does not have."""
+    """The overview of each run, in that order; ``None`` for a run that Redis does not have."""
     pipeline = redis.pipeline(transaction=True)
     for ref in refs:
         pipeline.hgetall(keys.state(ref))
@@ -57,7 +57,7 @@ def _overview(
     ref: RunRef, state: Mapping[bytes, bytes], plan: bytes | None, written: bytes | None
 ) -> Overview | None:
     spec = _readable_spec(plan, written)
-    if b"state" in state:  # else it has expired, or is lost and a call has counted there since
+    if b"state" in state:  # else it has expired, or it is lost and a later call has counted there
         return Overview(RunFields(state).status(ref, spec.name if spec else ref.run), spec)
     if plan:
         return None

@@ -51,7 +51,7 @@ MOST_AT_ONCE = 1024
 """A round trip is a hundredth of the time that so many records take; Redis answers it in a millisecond."""
 
 BYTES_AT_ONCE = 1024 * 1024
-"""Results of one round trip, as Redis stores them: what a reader holds at a time."""
+"""Bytes of stored results in one round trip, which a reader holds at a time."""
 
 PAGES_KEPT = 8
 """Decoded pages of rows kept while records are read out of order."""
@@ -91,13 +91,13 @@ class RunReader(Stored):
         return RunStatus.submitted(spec)
 
     def require_results(self, ref: RunRef) -> None:
-        """Raise `ResultsLost` where results of the run were stored and are gone."""
+        """Raise `ResultsLost` if results of the run were stored and are gone."""
         pipeline = self._redis.pipeline(transaction=True)
         ask_results(pipeline, self._keys, ref)
         require_results(ref, *pipeline.execute())
 
     def _require_submitted(self, ref: RunRef) -> None:
-        """Raise `ResultsLost` for a run that lacks its state and did start."""
+        """Raise `ResultsLost` for a run that has started and lacks its state."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hexists(self._keys.state(ref), "state")
         pipeline.exists(self._keys.spec(ref))
@@ -107,19 +107,19 @@ class RunReader(Stored):
             raise ResultsLost(ref.run, "how far it had come")
 
     def client_scores(self, ref: RunRef) -> dict[str, Scores]:
-        """By scorer, what clients have computed over all records of the run and reported."""
+        """Scores by scorer that clients have computed over all records of the run."""
         return read_client_scores(self._redis, self._keys, ref)
 
     def _with_scores(self, ref: RunRef, status: RunStatus) -> RunStatus:
-        """The status with its clients' scores, which there are of a finished run alone."""
+        """The status with its clients' scores, which only a finished run has."""
         if not status.state.finished or not self._redis.exists(self._keys.client_scores(ref)):
             return status
         return replace(status, client_scores=self.client_scores(ref))
 
     def is_lost(self, ref: RunRef) -> bool:
-        """Whether a run was submitted, and nothing asks the scheduler for it any more.
+        """Whether a run was submitted, but Redis has lost the request for it.
 
-        Raises `ResultsLost` where it was admitted once.
+        Raises `ResultsLost` if it had been admitted.
         """
         lost = is_unasked(self._redis, self._keys, ref)
         if lost:
@@ -127,7 +127,7 @@ class RunReader(Stored):
         return lost
 
     def awaits_rows(self, ref: RunRef) -> bool:
-        """Whether a run is open, and no request that waits in the inbox adds rows or closes it."""
+        """Whether a run is open, and no request in the inbox adds rows or closes it."""
         return awaits_rows(self._redis, self._keys, ref)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
@@ -141,9 +141,9 @@ class RunReader(Stored):
         return bool(self._redis.hexists(self._keys.state(ref), "archived"))
 
     def handed_rows(self, ref: RunRef, spec: RunSpec, since: int = 0) -> HandedRows:
-        """Rows of an open run that were fed, at least; none while it waits to be admitted.
+        """A lower bound of the fed rows of an open run; none while it waits to be admitted.
 
-        ``since``: the first so many are known to be.
+        ``since``: so many first rows are known to be fed.
         """
         return TurnReader(self._redis, self._keys).handed_rows(ref, spec, since)
 
@@ -166,7 +166,7 @@ class RunReader(Stored):
         return RunState(state.decode() if state else "submitted"), [int(item) for item in items]
 
     def served(self, ref: RunRef) -> dict[str, tuple[str, ...]]:
-        """The models that answered, by the model that was asked, where a provider names another."""
+        """By requested model, the models that answered, if the provider named another."""
         found: dict[str, list[str]] = {}
         for pair in filter(None, map(served_models, self._redis.hgetall(self._keys.state(ref)))):
             found.setdefault(pair[0], []).append(pair[1])
@@ -200,7 +200,7 @@ class RowReader:
             yield from rows
 
     def page(self, number: int) -> list[dict[str, Any]]:
-        """A page; without rows where Redis has lost it, or its dataset cannot be read here or has changed."""
+        """A page; without rows if Redis has lost it, or its dataset cannot be read here or has changed."""
         return self._pages.get_or_make(number, lambda: self._readable(number))
 
     def _readable(self, number: int) -> list[dict[str, Any]]:
@@ -251,7 +251,7 @@ class RecordReader:
 
     @property
     def items_at_once(self) -> int:
-        """How many items to ask for next, by the size of the latest results."""
+        """How many items to fetch next, by the size of the latest results."""
         return max(1, self._results_at_once // self._spec.steps)
 
     def records(self, items: Sequence[int]) -> list[Record]:
@@ -259,7 +259,7 @@ class RecordReader:
         return list(self.fetch(items))
 
     def fetch(self, items: Sequence[int]) -> Iterable[Record]:
-        """Fetch what the records of ``items`` are made of, in two round trips or a few more.
+        """Fetch the parts of the records of ``items``, in two round trips or a few more.
 
         An item that never ran counts as cancelled, so ask for items that are over. Raises `RunArchived` where
         only a stub of the run is left, and `ResultsLost` where Redis has lost what was stored.
@@ -270,7 +270,7 @@ class RecordReader:
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hmget(self._keys.state(self._ref), "state", "archived")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
-        # As bytes: a client spends a twentieth of a record's time on encoding texts.
+        # As bytes: encoding texts takes a twentieth of a client's time for a record.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
         counted, stored = pipeline.execute()
@@ -301,7 +301,7 @@ class RecordReader:
         return self._rows.rows(count)
 
     def row(self, row: int) -> Mapping[str, Any]:
-        """One row of the run; empty where it is lost or damaged, so that its record stays readable."""
+        """One row of the run; empty if it is lost or damaged, so that its record stays readable."""
         return next(self._rows_of([row * self._spec.cells_per_row]))
 
 
@@ -330,7 +330,7 @@ class LaneDirectory:
         return cls(_published(catalog), connections)
 
     def lane_of(self, model: str, stated: str | None = None) -> str | None:
-        """``"<connection>:<model>"`` → lane; a function's may be ``stated``. ``None`` where it is unknown."""
+        """``"<connection>:<model>"`` → lane; a function's lane may be ``stated``. ``None`` if unknown."""
         try:
             connection, name = split_model(model)
         except ValueError:
@@ -343,7 +343,7 @@ class LaneDirectory:
         return lane_key(connection, name, known.scope, known.base_url) if known else None
 
     def lanes_of(self, connection: str) -> set[str]:
-        """What the lanes of a connection's calls are named after: itself, and the one whose lanes it shares;
+        """First parts of the names of a connection's lanes: itself, and the connection whose lanes it shares;
         or the one lane of its endpoint.
         """
         entry, known = self._published.get(connection, {}), self._connections.get(connection)
@@ -360,21 +360,21 @@ class LaneDirectory:
         return tuple(str(each) for each in listed) if isinstance(listed, list) else ()
 
     def protocol_of(self, connection: str) -> str | None:
-        """The protocol that the connection speaks; ``None`` where it is unknown."""
+        """The protocol that the connection speaks; ``None`` if it is unknown."""
         entry, known = self._published.get(connection), self._connections.get(connection)
         if entry is None:
             return known.protocol if known else None
         return str(entry.get("protocol"))
 
     def needs_key(self, connection: str) -> bool:
-        """Whether the connection's calls need a key that workers hold; false where that is unknown."""
+        """Whether the connection's calls need a key that workers hold; false if that is unknown."""
         entry, known = self._published.get(connection), self._connections.get(connection)
         if entry is None:
             return known is not None and known.needed_key is not None
         return bool(entry.get("key"))
 
     def carrier(self, lane: str) -> str:
-        """The lane on which calls of a lane of that name go: another's, where its connection shares that."""
+        """The lane that carries calls of a lane of this name: another's, if its connection shares that."""
         connection = lane.partition(":")[0]
         entry = self._published.get(connection, {})
         if "lanes" not in entry or entry.get("scope") == "endpoint":

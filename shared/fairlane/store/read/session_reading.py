@@ -28,8 +28,8 @@ class SessionReader:
     def records(self, sessions: Sequence[int]) -> list[SessionRecord]:
         """The records of some sessions of one block, in each of their cells, for a run that has ended.
 
-        Raises `RunArchived` where only a stub of the run is left, `BrokenSessions` where sessions are gone,
-        and `ResultsLost` where results are.
+        Raises `RunArchived` if only a stub of the run is left, `BrokenSessions` if sessions are lost, and
+        `ResultsLost` if results are.
         """
         if not sessions:
             return []

@@ -1,4 +1,4 @@
-"""Reads how far the conversations of a run are, where they go side by side."""
+"""Reads the progress of a run's conversations that go side by side."""
 
 from collections.abc import Collection
 from typing import NamedTuple
@@ -14,7 +14,7 @@ BYTES_AT_ONCE = 4096  # of a bitmap
 class TurnStates(NamedTuple):
     """A run's items at one moment, as bitmaps. ``seen``: how many had ended; ``steps``: jobs of an item.
 
-    ``unlisted`` of those that had ended are not in the list of them: Redis has lost a part of it.
+    ``unlisted``: how many of those that had ended are missing in their list, as Redis has lost a part of it.
     """
 
     fed: bytes
@@ -24,24 +24,24 @@ class TurnStates(NamedTuple):
     unlisted: int = 0
 
     def was_fed(self, item: int) -> bool:
-        """Whether it was fed by then."""
+        """Whether the item had been fed."""
         return has_bit(self.fed, item)
 
     def had_ended(self, item: int) -> bool:
-        """Whether all its jobs had their records by then."""
+        """Whether all jobs of the item had records."""
         first = item * self.steps
         return all(has_bit(self.done, job) for job in range(first, first + self.steps))
 
 
 class HandedRows(NamedTuple):
-    """How many rows were fed: ``first`` without a gap from the first one on, ``total`` in all."""
+    """How many rows were fed: ``total``; and ``first``, from the first one on without a gap."""
 
     first: int
     total: int
 
 
 class Ended(NamedTuple):
-    """Items that ended since, in that order; ``fed``: how many were fed; ``ended``: how many had ended.
+    """Items that have ended since the last read, in order; ``fed`` and ``ended``: how many were by now.
 
     ``unlisted``: as in `TurnStates`; where it has changed, some of ``items`` may be lost.
     """
@@ -94,7 +94,7 @@ class TurnReader(Stored):
         return 8 * byte
 
     def unfed_before(self, ref: RunRef, item: int) -> int | None:
-        """How many items before this one are not fed; ``None`` where it is."""
+        """How many items before this one are not fed; ``None`` if it is."""
         bits = self._redis.getrange(self._keys.fed(ref), 0, item // 8)
         if has_bit(bits, item):
             return None
@@ -102,7 +102,7 @@ class TurnReader(Stored):
         return item - before.bit_count()
 
     def memory(self, ref: RunRef, fields: Collection[str]) -> dict[bytes, bytes]:
-        """Those fields of the run's memory that are set."""
+        """The fields of the run's memory among ``fields`` that are set."""
         names = list(fields)
         found = self._redis.hmget(self._keys.memory(ref), names) if names else []
         return {name.encode(): value for name, value in zip(names, found, strict=True) if value is not None}

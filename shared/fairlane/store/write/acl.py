@@ -22,10 +22,10 @@ LEAST_VERSION = (7, 0)
 PASSWORD_BYTES = 32
 
 CONNECTING = ("ping", "time", "multi", "exec", "client|setinfo")
-"""What names no key. AUTH, HELLO, RESET and QUIT are anybody's."""
+"""Commands without a key. Anybody may use AUTH, HELLO, RESET and QUIT."""
 
 SINCE = {"client|setinfo": (7, 2)}
-"""Commands that older servers do not know, nor take in a rule. A client does without them there."""
+"""Commands that older servers neither know nor accept in a rule; clients do without them there."""
 
 READING = (
     *("exists", "get", "getbit", "getrange", "hexists", "hget", "hgetall", "hmget"),
@@ -38,7 +38,7 @@ WRITING = ("expire", "hset", "rpush", "set", "unlink")
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """A user to be made: its name and its rules, without a password."""
+    """A user to create: its name and its rules, without a password."""
 
     user: str
     rules: tuple[str, ...]
@@ -58,7 +58,7 @@ def team_access(keys: Keys, deployment: str, team: str, *, database: int = 0) ->
 
 
 def dashboard_access(keys: Keys, deployment: str, team: str, *, database: int = 0) -> Access:
-    """What reads a team's runs and changes nothing."""
+    """Rules of a user that reads a team's runs and changes nothing."""
     return Access(dashboard_name(deployment, team), _reader(keys, team, database))
 
 
@@ -99,9 +99,9 @@ def new_password() -> str:
 
 
 def set_user_command(access: Access, password: str) -> str:
-    """The command for an operator where Fairlane may not run it. It holds only the password's hash."""
+    """The command for an operator, if Fairlane may not run it. It has only the password's hash."""
     words = ["ACL", "SETUSER", access.user, "reset", "on", f"#{_hash(password)}", *access.rules]
-    # A shell of Redis takes a selector as one word only between quotes.
+    # redis-cli takes a selector as one word only between quotes.
     return " ".join(f'"{word}"' if word.startswith("(") else word for word in words)
 
 
@@ -124,7 +124,7 @@ class Users:
         self._redis = redis
 
     def require_selectors(self) -> None:
-        """Raises `ConfigurationError` where the server is older than selectors, or has no users."""
+        """Raises `ConfigurationError` if the server is too old for selectors, or has no users."""
         version = self._version()
         if version < LEAST_VERSION:
             shown = ".".join(str(part) for part in version)
@@ -133,27 +133,28 @@ class Users:
             raise ConfigurationError("redis.url", shown, problem, remedy)
 
     def suited(self, access: Access) -> Access:
-        """These rules without what this server does not know."""
+        """These rules without commands that this server does not know."""
         version = self._version()
         unknown = {f"+{command}" for command, since in SINCE.items() if version < since}
         rules = (" ".join(word for word in rule.split() if word not in unknown) for rule in access.rules)
         return Access(access.user, tuple(rules))
 
     def make(self, access: Access, password: str) -> None:
-        """Make the user anew, with this password alone."""
+        """Create the user, or replace it, with only this password."""
         self._do("SETUSER", access.user, "reset", "on", f"#{_hash(password)}", *self._words(access))
 
     def renew(self, access: Access) -> None:
-        """Give a user that is there these rules; its passwords stay."""
+        """Give an existing user these rules; its passwords stay."""
         cleared = ("resetkeys", "resetchannels", "nocommands", "clearselectors")
         self._do("SETUSER", access.user, *cleared, *self._words(access))
 
     def add_password(self, user: str, password: str) -> None:
-        """One more password; those before stay."""
+        """Add a password; earlier ones stay valid."""
         self._do("SETUSER", user, f"#{_hash(password)}")
 
     def drop_older(self, user: str) -> int:
-        """Leave a user its latest password alone, and end its connections; how many passwords went.
+        """Delete all but a user's latest password, and end its connections. Returns how many passwords it
+        deleted.
 
         A client that has the latest one connects again by itself.
         """
@@ -164,7 +165,7 @@ class Users:
         return len(older)
 
     def passwords(self, user: str) -> list[str]:
-        """Hashes of a user's passwords, the latest last; none where there is no such user."""
+        """Hashes of a user's passwords, the latest last; empty if there is no such user."""
         found = self._do("GETUSER", user)
         return found["passwords"] if found else []
 
@@ -173,16 +174,16 @@ class Users:
         return self._do("GETUSER", user) is not None
 
     def remove(self, user: str) -> bool:
-        """Delete the user and end its connections; false where there is none."""
+        """Delete the user and end its connections; false if there is none."""
         return bool(self._do("DELUSER", user))
 
     def is_open(self) -> bool:
-        """Whether anybody may do anything: the default user needs no password."""
+        """Whether anybody may run any command: the default user needs no password."""
         found = self._do("GETUSER", "default")
         return bool(found) and {"on", "nopass"} <= set(found["flags"])
 
     def save(self) -> bool:
-        """Write the users to the server's file; false where it has none, and they go when it restarts."""
+        """Write the users to the server's file; false if it has none, and loses them when it restarts."""
         try:
             self._redis.execute_command("ACL", "SAVE")
         except ResponseError:

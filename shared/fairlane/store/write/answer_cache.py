@@ -1,4 +1,4 @@
-"""A team's cache of answers: content-addressed, so equal calls need be made once."""
+"""A team's cache of answers, addressed by content: equal calls are made only once."""
 
 import json
 from collections.abc import Mapping
@@ -16,7 +16,7 @@ class Answers(Stored):
     """Finds answers by the digests of calls (`fairlane.pipeline.rendering.Call.digest`)."""
 
     def find(self, team: str, digests: Mapping[int, str]) -> dict[int, Success]:
-        """Those that are there, by the caller's own numbers, in one round trip."""
+        """The cached answers, by the caller's own numbers, in one round trip."""
         if not digests:
             return {}
         stored = self._redis.mget([self._keys.answer(team, digest) for digest in digests.values()])

@@ -19,7 +19,7 @@ from fairlane.store.verbs import script
 VERBS = ("attempt_claim", "attempt_await", "attempt_finish", "attempt_defer", "attempt_recover")
 
 PLACES_KEPT = 1024
-"""Lists of keys that are kept, by verb, run and lane: a report has 24 keys, most of what it sends."""
+"""Encoded key lists that are kept, by verb, run and lane: a report's 24 keys are most of its bytes."""
 
 _OF_RUN = (
     *("state", "plan", "results", "finished", "done", "jobs"),
@@ -27,20 +27,20 @@ _OF_RUN = (
 )
 _OF_LANE = ("lane", "limits", "owed", "in_flight", "reserved_shares")
 _FROM_KEYS = {"channel": "wake", "control": "control", "ref": "ref"}
-"""Arguments of verbs that `named_keys` has, by its names."""
+"""Arguments of verbs that are taken from `named_keys`, by their names there."""
 
 
 def run_keys(keys: Keys, ref: RunRef) -> dict[str, str]:
-    """Everything a run owns besides its queues, by the names that scripts use."""
+    """All keys of a run except its queues, by the names that scripts use."""
     return {name: getattr(keys, name)(ref) for name in _OF_RUN}
 
 
 def named_keys(
     keys: Keys, ref: RunRef | None = None, lane: str | None = None, **lists: str | Sequence[str]
 ) -> Named:
-    """The deployment's keys, a run's with its team's, and a lane's, by the names that scripts use.
+    """Keys of the deployment, a run, its team and a lane, by the names that scripts use.
 
-    ``lists`` are those that only the caller knows.
+    ``lists``: further keys that only the caller knows.
     """
     found = Named(vars(keys))  # its attributes are the deployment's keys
     if ref is not None:
@@ -70,10 +70,10 @@ class Attempts:
         self._placed: Lru[tuple[str, str, str, str], Placed] = Lru(PLACES_KEPT)
         self._claims = _numbered(secrets.token_hex(8))
         for verb in VERBS:
-            script(verb)  # composed now, since the first call of a worker should not wait for it
+            script(verb)  # composed now, so that a worker's first call does not wait for it
 
     def _place(self, verb: str, attempt: Attempt, **lists: Sequence[str]) -> Placed:
-        """A verb's keys for an attempt of this run and lane, made once."""
+        """A verb's encoded keys for an attempt's run and lane, from the cache."""
 
         def make() -> Placed:
             ref = RunRef(attempt.team, attempt.run)
@@ -97,10 +97,10 @@ class Attempts:
         )
 
     def wait_for(self, attempt: Attempt, worker: str, handle: str, *, frees_slot: bool) -> Call:
-        """Note the ``handle`` by which a worker asks about a call that its provider makes on its own.
+        """Note the ``handle`` by which a worker polls an asynchronous call at its provider.
 
-        The reply is 1, or 0 where the lease is lost. ``frees_slot``: the attempt counts in flight, and
-        against no slot.
+        The reply is 1, or 0 if the lease is lost. ``frees_slot``: the attempt stays in flight, but holds no
+        slot.
         """
         return script("attempt_await").bind(
             self._place("attempt_await", attempt),
@@ -152,7 +152,7 @@ class Attempts:
         handle: str | None = None,
         now_ms: str | int = "",
     ) -> Call:
-        """End the attempt without its job, which is called again after the decision's delay.
+        """End the attempt, and requeue its job after the decision's delay.
 
         A job that has used up its ``max_attempts`` (0: any number) with it stays leased. ``handle`` names an
         asynchronous call that the next attempt resumes.
@@ -184,8 +184,8 @@ class Attempts:
         """Requeue the job of a lapsed lease, or of a lease of ``worker``, if that is silent.
 
         Past ``max_attempts`` the job fails with ``completion``. The reply is 0 (nothing to do), 1 (requeued)
-        or 2 (failed). Of a ``damaged`` run no key is touched: the lane gets its place back, and the job is
-        lost.
+        or 2 (failed). For a ``damaged`` run it touches no key of the run: only the lane's call ends, and the
+        job is lost.
         """
         ref = RunRef(attempt.team, "" if damaged else attempt.run)
         queues = [self._keys.hot(ref, attempt.lane), *following_queues(self._keys, ref, completion)]
@@ -224,7 +224,7 @@ class Attempts:
 
 
 def _numbered(prefix: str) -> Iterator[str]:
-    """Names that no other process makes, without asking the system for random bytes each time."""
+    """Unique names that no other process makes, with random bytes only in the first part."""
     return (f"{prefix}-{n}" for n in count())
 
 

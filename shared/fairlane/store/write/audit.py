@@ -22,7 +22,7 @@ Role = Literal["team", "operator", "scheduler", "unnamed"]
 
 
 class Act(StrEnum):
-    """What can be found in the log."""
+    """Actions in the log."""
 
     SUBMITTED = "run_submitted"
     CONTINUED = "run_continued"
@@ -46,7 +46,7 @@ class Act(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Auditor:
-    """Who acts through what holds this, and how many entries the log keeps, approximately."""
+    """Makes entries for one actor; the log keeps about ``keep`` entries."""
 
     role: Role = "unnamed"
     who: str = ""
@@ -57,11 +57,11 @@ class Auditor:
         return self._entry(self.role, self.who, act, what, team, detail)
 
     def of_team(self, act: Act, team: str, run: str, **detail: Any) -> str:
-        """The same, of something that a team's client has asked for."""
+        """An entry for an action that a team's client has requested."""
         return self._entry("team", team, act, run, team, detail)
 
     def append(self, redis: Any, keys: Keys, act: Act, what: str, team: str = "", **detail: Any) -> None:
-        """Append by itself, for changes that are no verbs; ``redis`` may be a transaction that makes them."""
+        """Append an entry for a change without a verb; ``redis`` may be the transaction of that change."""
         entry_fields = json.loads(self.entry(act, what, team, **detail))
         entry_fields["detail"] = json.dumps(entry_fields["detail"])
         del entry_fields["keep"]
@@ -76,14 +76,14 @@ UNNAMED = Auditor()
 
 
 def operator() -> str:
-    """``user@host`` of this process, as its operating system has it."""
+    """``user@host`` of this process, from its operating system."""
     return f"{_user()}@{socket.gethostname()}"
 
 
 def _user() -> str:
     try:
         import pwd
-    except ModuleNotFoundError:  # Windows keeps the name in the environment alone
+    except ModuleNotFoundError:  # Windows has the name only in the environment
         return _named_user()
     try:
         return pwd.getpwuid(os.getuid()).pw_name
@@ -94,13 +94,13 @@ def _user() -> str:
 def _named_user() -> str:
     try:
         return getpass.getuser()
-    except (ImportError, OSError):  # there is no name either; which of the two depends on Python's version
+    except (ImportError, OSError):  # there is no name; the error depends on Python's version
         return "unknown"
 
 
 @dataclass(frozen=True, slots=True)
 class Audited:
-    """One entry. ``who`` is a team, an operator's ``user@host``, or a scheduler, as ``role`` says."""
+    """One entry. ``role`` tells whether ``who`` is a team, an operator (``user@host``) or a scheduler."""
 
     id: str
     role: str
@@ -123,11 +123,11 @@ class AuditLog:
         self._redis, self._key = redis, keys.audit
 
     def since(self, at_ms: int = 0, team: str | None = None) -> Iterator[Audited]:
-        """Entries from then on, the oldest first; of a ``team``, or of all."""
+        """Entries from ``at_ms`` on, the oldest first; of a ``team``, or of all."""
         return self.after(f"{max(0, at_ms - 1)}-18446744073709551615" if at_ms > 0 else "0-0", team)
 
     def after(self, last: str, team: str | None = None) -> Iterator[Audited]:
-        """What follows the entry ``last``."""
+        """The entries after ``last``."""
         while page := self._redis.xrange(self._key, min=f"({last}", max="+", count=PAGE):
             for identity, fields in page:
                 last = identity.decode()
@@ -141,7 +141,7 @@ class AuditLog:
         return str(newest[0][0].decode()) if newest else "0-0"
 
     def following(self, last: str, wait_ms: int, team: str | None = None) -> tuple[str, list[Audited]]:
-        """Wait so long for entries after ``last``; returns the new ``last``, and those entries."""
+        """Wait ``wait_ms`` for entries after ``last``. Returns the new ``last``, and those entries."""
         reply = self._redis.xread({self._key: last}, count=PAGE, block=wait_ms)
         found = [_read(identity.decode(), fields) for _, page in reply for identity, fields in page]
         return (found[-1].id if found else last), [e for e in found if team is None or e.team == team]

@@ -53,8 +53,8 @@ def period_of(per: Per, now_ms: int) -> Period:
 class Allowance:
     """One budget of a team in its present period. Amounts are calls, tokens or dollars.
 
-    ``used`` has what calls in flight have reserved in it. ``held``: a job waits for its end. ``logged``: what
-    was logged of it last, a period and a state.
+    ``used`` includes what calls in flight have reserved. ``held``: a job waits for the period's end.
+    ``logged``: the period and state of its latest log event.
     """
 
     team: str
@@ -69,19 +69,19 @@ class Allowance:
 
     @property
     def share(self) -> float:
-        """The used part of the budget, above 1 where it was exceeded."""
+        """The used part of the budget; above 1 if it was exceeded."""
         return self.used / self.most
 
     @property
     def state(self) -> Literal["open", "nearly_used", "used_up"]:
-        """``used_up``: jobs wait for its end, or would. ``nearly_used``: from 80 % on."""
+        """``used_up``: nothing is left, or jobs wait for the period's end. ``nearly_used``: from 80 % on."""
         if self.held or self.used >= self.most:
             return "used_up"
         return "nearly_used" if self.share >= NEARLY else "open"
 
     @property
     def is_news(self) -> bool:
-        """Whether it is nearly or wholly used, and the log has no event of that in this period."""
+        """Whether it is nearly used or used up, and this is not logged yet in this period."""
         known = (f"{self.period.name} {self.state}", f"{self.period.name} used_up")
         return self.state != "open" and self.logged not in known
 
@@ -106,7 +106,7 @@ def amount_in_words(unit: Unit, amount: float) -> str:
 
 
 class Budgets:
-    """All teams' budgets. A limit set while running stays until the configuration of it changes."""
+    """All teams' budgets. A limit that was set at run time stays until its configuration changes."""
 
     def __init__(self, redis: RedisClient, keys: Keys, auditor: Auditor = UNNAMED) -> None:
         self._redis, self._keys, self._auditor = redis, keys, auditor
@@ -116,14 +116,15 @@ class Budgets:
         return sorted(team.decode() for team in self._redis.smembers(self._keys.budgets))
 
     def some_teams(self, cursor: int) -> tuple[int, list[str]]:
-        """About `READ_AT_ONCE` of them from ``cursor`` on, and the next cursor; 0: those were the last."""
+        """About `READ_AT_ONCE` of these teams from ``cursor`` on, and the next cursor; 0 at the end."""
         cursor, found = self._redis.sscan(self._keys.budgets, cursor, count=READ_AT_ONCE)
         return int(cursor), [team.decode() for team in found]
 
     def set(self, team: str, per: Per, limits: Mapping[str, float | None], lane: str = ALL_LANES) -> None:
-        """Limit units of a team on a lane or in all; ``None`` removes a limit. The use so far stays.
+        """Set a team's limits by unit, on a lane or on all lanes; ``None`` removes one. Its usage so far
+        stays.
 
-        Raises `ConfigurationError` for a limit that makes no sense.
+        Raises `ConfigurationError` for an invalid limit.
         """
         stated = {unit: most for unit, most in limits.items() if most is not None}
         for unit in limits:
@@ -135,7 +136,7 @@ class Budgets:
         self._change(team, changed, None).run(self._redis)
 
     def configure(self, budgets: Mapping[str, Sequence[Budget]]) -> None:
-        """Set the configured budgets of these teams, where the configuration has changed.
+        """Set the configured budgets of these teams, if the configuration has changed.
 
         The server must know the scripts (`load_all`).
         """
@@ -176,7 +177,7 @@ class Budgets:
         ]
 
     def note_logged(self, allowances: Sequence[Allowance]) -> None:
-        """Note that the log has events of these states."""
+        """Note that events of these states were logged."""
         pipeline = self._redis.pipeline(transaction=False)
         for each in allowances:
             logged = f"{each.period.name} {each.state}"

@@ -21,9 +21,9 @@ _WORK = re.compile(r"(.*)\|([A-Za-z0-9_-]{1,64}/[A-Za-z0-9_-]{1,64})", re.DOTALL
 
 @dataclass(frozen=True, slots=True)
 class Leadership:
-    """The reply to a bid: ``epoch`` 0 where another scheduler leads until ``until_ms`` (server time).
+    """The reply to a bid: ``epoch`` 0 if another scheduler leads until ``until_ms`` (server time).
 
-    ``stepped_ms``: by how many milliseconds Redis's clock has stepped back since the bid before, anybody's.
+    ``stepped_ms``: by how many milliseconds Redis' clock has stepped back since any scheduler's last bid.
     """
 
     epoch: int
@@ -34,8 +34,8 @@ class Leadership:
 class LeaderLease:
     """Bids for, renews and resigns leadership as one holder.
 
-    ``identity`` is the scheduler's name, which people see. ``token`` is random and hexadecimal, so that of
-    two schedulers of one name only one leads.
+    ``identity``: the scheduler's name, as people see it. ``token``: random and hexadecimal, so that only one
+    of two schedulers with the same name leads.
     """
 
     def __init__(self, redis: RedisClient, keys: Keys, identity: str, lease_ms: int, token: str = "") -> None:
@@ -50,7 +50,7 @@ class LeaderLease:
         return Leadership(**json.loads(call.run(self._redis)))
 
     def resign(self) -> bool:
-        """End the lease, so that a standby leads at once; false where this is not the holder."""
+        """End the lease, so that a standby leads at once; false if this is not the holder."""
         call = script("leader_resign").bind({"leader": self._keys.leader}, {"id": self._holder})
         return bool(call.run(self._redis) == 1)
 
@@ -62,7 +62,7 @@ class LeaderLease:
             return None
 
     def noted_server(self) -> str | None:
-        """The server process that the last leader saw; another may have lost the last second of writes."""
+        """The server process that the last leader saw; a new one may have lost the last second of writes."""
         noted = self._redis.hget(self._keys.leader, "server")
         return None if noted is None else str(noted.decode())
 
@@ -103,7 +103,7 @@ class Leader:
             raise NotLeader
 
     def take_stepped_ms(self) -> int:
-        """By how many milliseconds Redis's clock has stepped back, as bids found since the last call."""
+        """By how many milliseconds Redis' clock has stepped back since the last call, as bids found."""
         stepped_ms, self._stepped_ms = self._stepped_ms, 0
         return stepped_ms
 
@@ -117,7 +117,7 @@ class Leader:
         return max(0, self._due_ms - monotonic_ms)
 
     def deposed(self) -> None:
-        """Bid again at once, because a script rejected the epoch or Redis was away."""
+        """Bid again at once, because a script rejected the epoch or Redis was unreachable."""
         self.epoch, self._due_ms = 0, 0
 
     def resign(self) -> None:
@@ -129,7 +129,7 @@ class Leader:
 
 @dataclass(slots=True)
 class Marks:
-    """What scripts have marked as changed: lanes, runs' jobs on a lane, or the workers.
+    """Changes that scripts have marked: lanes, runs' jobs on a lane, or the workers.
 
     ``more``: some marks are left. ``due_ms``: end of the next back-off (server time).
     """
@@ -142,9 +142,9 @@ class Marks:
 
 
 class Wakeups(Stored):
-    """Takes each mark once, and only as the leader, because no other scheduler would see it again.
+    """Takes each mark once, and only for the leader, because no other scheduler would see it again.
 
-    It takes one round trip a tick, which also reads the next back-off.
+    It costs one round trip a tick, which also reads when the next back-off ends.
     """
 
     def take(self, epoch: int) -> Marks:
@@ -174,7 +174,7 @@ def _read(entries: list[str]) -> Marks:
             marks.workers = True
             continue
         marks.lanes.add(entry)
-        # A lane's name may look like "<lane>|<run ref>" itself: then both readings are looked at.
+        # A lane's name may itself look like "<lane>|<run ref>": then both readings count.
         if work := _WORK.fullmatch(entry):
             marks.lanes.add(work[1])
             marks.work.append((work[1], RunRef.parse(work[2])))

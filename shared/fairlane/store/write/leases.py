@@ -10,8 +10,8 @@ from fairlane.model.tokens import Estimate
 from fairlane.store.keys import Stored
 
 UNTAKEN_MS = 5000
-"""A permit that no worker has taken for so long, in milliseconds, has probably reached none: a live worker
-takes one within milliseconds, and connects again within seconds to a broker that was away."""
+"""A permit that no worker has claimed for so many milliseconds has probably reached none: a live worker
+claims one within milliseconds, and reconnects to a broker within seconds."""
 
 
 class Untaken(NamedTuple):
@@ -38,7 +38,7 @@ class Lease:
 
 
 class Leases(Stored):
-    """Reads leases; `Attempts.recover` is what changes them."""
+    """Reads leases; `Attempts.recover` changes them."""
 
     def lapsed(self, now_ms: int, limit: int = 200) -> list[Lease]:
         """Leases whose deadline has passed, the oldest first."""
@@ -55,7 +55,7 @@ class Leases(Stored):
         return [lease for lease in found if lease.worker == worker]
 
     def untaken(self, now_ms: int) -> list[Untaken]:
-        """By lane, what no worker takes: the broker that gets the messages is perhaps not the workers'."""
+        """By lane, permits that no worker claims: perhaps workers and scheduler use different brokers."""
         found: dict[str, list[int]] = {}
         for record in map(json.loads, self._redis.hvals(self._keys.leased)):
             if record.get("worker") is None and now_ms - record["granted_ms"] >= UNTAKEN_MS:

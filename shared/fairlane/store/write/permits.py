@@ -1,4 +1,4 @@
-"""Permits of lanes in Redis: what runs offer, and what a lane grants of it."""
+"""Permits of lanes in Redis: the offers of runs, and a lane's grants."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,15 +15,14 @@ from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
 
 BILLION = 10**9  # shares are kept in billionths
-LANES_KEPT = 1024  # whose keys are kept, encoded
+LANES_KEPT = 1024  # lanes whose encoded keys are cached
 
 
 class Offer(NamedTuple):
     """A run that may take up to ``most`` permits in turn.
 
-    ``ahead``: most of its items whose task has begun and whose evaluations are not over; 0: any number.
-    ``first``: most of its calls to a model that start while none is answered, until time alone lets more
-    start; 0: any number.
+    ``ahead``: most items whose task has started and whose evaluations have not ended; 0: any number.
+    ``first``: most first calls to a model until one is answered or enough time has passed; 0: any number.
     """
 
     ref: RunRef
@@ -33,8 +32,8 @@ class Offer(NamedTuple):
 
 
 class ReservedShare(NamedTuple):
-    """A team's parts of a lane, of 1. ``own`` stays reserved while the team does not use it; ``most`` is the
-    most that it may take.
+    """A team's parts of a lane, from 0 to 1. ``own`` is reserved for the team, even while unused; ``most`` is
+    the most that it may take.
     """
 
     own: float = 0.0
@@ -42,7 +41,7 @@ class ReservedShare(NamedTuple):
 
 
 class DelayedRun(NamedTuple):
-    """A run that a bound, a budget or a share delays on a lane until then (server time; 0: until woken)."""
+    """A run that a bound, a budget or a share delays on a lane until ``until_ms`` (server time; 0: woken)."""
 
     offer: int
     bound: str
@@ -73,8 +72,8 @@ class Grant:
 
     ``window``: most calls that the lane may have in flight. ``owed``: lane minutes by team that its calls
     took beyond their charges, negative where they took less. ``pending``: calls of ``in_flight`` that hold no
-    worker's slot, since their provider makes them on its own. ``suspected``: one team's 429s may be why the
-    lane grants no more. ``few_models``: its calls wait for their models in turn.
+    worker's slot, since their provider runs them asynchronously. ``suspected``: one team's 429s may be why
+    the lane grants no more. ``few_models``: its calls wait for their models in turn.
     """
 
     permits: Sequence[Permit]

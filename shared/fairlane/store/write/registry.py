@@ -47,7 +47,7 @@ class Registry(Stored):
         return None if text is None else _record(text)
 
     def remove(self, team: str) -> bool:
-        """Remove a team; false where it was unknown. Its runs stay until they expire."""
+        """Remove a team; false if it was unknown. Its runs stay until they expire."""
         return bool(self._redis.hdel(self._keys.registry, team))
 
     def all(self) -> dict[str, TeamRecord]:

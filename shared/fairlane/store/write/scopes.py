@@ -1,4 +1,4 @@
-"""Keeps whose lanes each connection uses, and by which credential, for the next leader."""
+"""Keeps the owner of each connection's lanes, and its credential, for the next leader."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -13,11 +13,11 @@ from fairlane.store.write.audit import UNNAMED, Act, Auditor
 
 @dataclass(frozen=True, slots=True)
 class Scope:
-    """One connection's. Its lanes carry the name of ``lanes``, itself or one with which it shares them.
+    """A connection's scope. ``lanes``: the owner of its lanes, itself or a connection with which it shares
+    them.
 
-    ``credential`` is the fingerprint in force, empty where no worker has reported one; ``held`` are all that
-    workers were found to hold last. Since ``left_ms`` (server time) it has lanes of its own and not those of
-    ``left``.
+    ``credential``: the fingerprint in force, empty if no worker has reported one; ``held``: all that workers
+    last reported. Since ``left_ms`` (server time) it has its own lanes, and no longer those of ``left``.
     """
 
     lanes: str
@@ -34,7 +34,7 @@ class Scopes:
         self._redis, self._keys, self._auditor = redis, keys, auditor
 
     def read(self) -> dict[str, Scope]:
-        """The lanes of each connection as they were saved last."""
+        """The scope of each connection as it was last saved."""
         stored = self._redis.hgetall(self._keys.scopes)
         return {name.decode(): _read(json.loads(text)) for name, text in stored.items()}
 
@@ -74,12 +74,12 @@ class Scopes:
         return None if opened is None else [lane.decode() for lane in opened]
 
     def publish(self, connections: Mapping[str, Mapping[str, Any]]) -> None:
-        """Write what clients may see of the connections, for `fairlane.store.read.reading`."""
+        """Publish the connections' fields for clients, read by `fairlane.store.read.reading`."""
         self._redis.set(self._keys.catalog, json.dumps({"connections": connections}))
 
 
 def _read(record: Mapping[str, Any]) -> Scope:
-    """A record, of which a later version may say more."""
+    """Parse a record; fields of a later version are ignored."""
     known: dict[str, Any] = {name: record[name] for name in Scope.__dataclass_fields__ if name in record}
     known["held"] = tuple(known.get("held", ()))
     return Scope(**known)

@@ -17,7 +17,7 @@ from fairlane.store.write.audit import UNNAMED, Act, Auditor
 class WorkerRequest(StrEnum):
     """What an operator may ask of a worker."""
 
-    IDLE = "idle"  # take nothing new, finish what is in hand, and stay
+    IDLE = "idle"  # take no new calls, finish those in flight, and stay
     STOP = "stop"  # the same, and then end
     WORK = "work"  # take work again
 
@@ -27,11 +27,11 @@ class WorkerInfo:
     """A worker as it reports itself. ``lanes`` are the lanes whose queues it consumes now, or consumed last.
 
     ``modules`` are those whose functions it runs, or the names of the tasks that it runs. ``stopping``: it
-    takes nothing new; ``draining`` says that an operator asked for that, ``drained`` that nothing is left.
-    ``messages`` is the newest version of messages that it reads. ``busy`` of its slots are used; ``pending``
-    calls are in its hand besides, which providers go on with by themselves. ``credentials`` are fingerprints
+    takes no new calls; ``draining``: an operator asked for that; ``drained``: no call is left. ``messages``:
+    the newest version of messages that it reads. ``busy``: used slots; ``pending``: asynchronous calls that
+    it polls, which hold no slot. ``credentials`` are fingerprints
     of the keys that it holds, by connection; ``renewals`` counts keys that have replaced a denied one, by
-    connection, also where the fingerprint is the same. ``connections`` are those that it is configured with;
+    connection, also with the same fingerprint. ``connections`` are those that it is configured with;
     none if it does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
     ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec
     that it reads. ``denied`` has the provider's words by lane, where calls with this worker's key are denied.
@@ -62,7 +62,7 @@ class WorkerInfo:
 
 @dataclass(frozen=True, slots=True)
 class Beat:
-    """A worker's last beat, at the server's time."""
+    """A worker's last heartbeat; ``beat_ms`` is server time."""
 
     worker: str
     beat_ms: int
@@ -85,7 +85,7 @@ class Workers:
         changed: bool,
         now_ms: str | int = "",
     ) -> Call:
-        """Keeps the leases of ``attempts``; the reply lists those that were lost."""
+        """Report a heartbeat, and extend the leases of ``attempts``; the reply lists those that were lost."""
         return bound(
             "worker_beat",
             named_keys(self._keys),
@@ -98,11 +98,11 @@ class Workers:
         )
 
     def leave(self, worker: str) -> Call:
-        """Forget a worker that stops. The reply is 1, or 0 where nobody knew it."""
+        """Forget a worker that stops. The reply is 1, or 0 if it was unknown."""
         return self._forget(worker, "", "")
 
     def forget_silent(self, redis: RedisClient, worker: str, timeout_ms: int, now_ms: str | int = "") -> bool:
-        """Forget a worker if it has not beaten for ``timeout_ms``; false where it has."""
+        """Forget a worker without a heartbeat for ``timeout_ms``; false if it has sent one."""
         return bool(self._forget(worker, timeout_ms, now_ms).run(redis) == 1)
 
     def _forget(self, worker: str, timeout_ms: str | int, now_ms: str | int) -> Call:
@@ -110,7 +110,7 @@ class Workers:
         return bound("worker_leave", keys, now_ms=now_ms, worker=worker, worker_timeout_ms=timeout_ms)
 
     def ask(self, redis: RedisClient, worker: str, wish: WorkerRequest) -> bool:
-        """Request a worker to drain, stop or work; false where there is no worker of that id."""
+        """Ask a worker to drain, stop or work; false if there is no worker with that id."""
         audit = self._auditor.entry(Act.WORKER_ASKED, worker)
         asked = bound("worker_drain", named_keys(self._keys), worker=worker, request=wish, audit=audit)
         return bool(asked.run(redis) == 1)

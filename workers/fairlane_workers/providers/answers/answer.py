@@ -14,7 +14,7 @@ from fairlane_workers.providers.errors.wording import bounded, well_formed
 
 _LARGEST_COUNT = 2**53
 _MOST_KINDS = 8
-"""Kinds of parts beside text that a record names."""
+"""Kinds of parts besides text that a record names."""
 _LENIENT = json.JSONDecoder(strict=False)
 
 
@@ -60,20 +60,20 @@ class Answer:
 
     parts: list[str] = field(default_factory=list)
     finish_reason: str | None = None
-    ended: bool = False  # the protocol's own end mark has arrived
+    ended: bool = False  # the protocol's end mark has arrived
     refusal: str | None = None  # the words in which a content filter declined
     declined: bool = False  # the model itself declined, in the words of its text
     error: object = None  # an error object in place of an answer
     problem: str | None = None  # why the rest could not be read
     too_large: str | None = None  # how long it is, if it is longer than may be read
-    unreasoned: bool = False  # only the end mark of its stream says that it is complete
-    aside: Mapping[str, Any] | None = None  # words beside the answer: an error, if the answer never ends
-    skipped: str | None = None  # how the first event began that was no JSON object
-    closed: bool = False  # the finish reason came by itself, after the last text
+    unreasoned: bool = False  # no finish reason: only the stream's end mark shows that it is complete
+    aside: Mapping[str, Any] | None = None  # a message next to the answer: an error, if the answer never ends
+    skipped: str | None = None  # the beginning of the first event that was no JSON object
+    closed: bool = False  # the finish reason came in an event of its own, after the last text
     thought: bool = False  # the model has reasoned
     counts: bool = True  # the provider counts the tokens of its answers
     others: list[Any] = field(default_factory=list)  # pieces of a choice that is not the first
-    spoken: bool = False  # the text is what the model says in a recording
+    spoken: bool = False  # the text is the transcript of a recording
     held: dict[str, bool] = field(default_factory=dict)  # by `hold`
     input_tokens: int | None = None
     output_tokens: int | None = None
@@ -82,12 +82,12 @@ class Answer:
     tools: list[ToolCall] = field(default_factory=list)
     drafts: list[ToolDraft] = field(default_factory=list)  # calls that are not complete yet
     pending: Pending | None = None
-    model: str | None = None  # that answers, as the provider names it
+    model: str | None = None  # the model that answered, as the provider names it
     _half: str = ""
     _echo: Echo = field(default_factory=Echo)
     _begun: int = 0  # characters before the part that is being written
     _by_pieces: bool = False  # that part has come in pieces
-    _cut_up: bool = False  # what seemed to be snapshots are pieces
+    _cut_up: bool = False  # apparent snapshots have turned out to be pieces
 
     @property
     def complete(self) -> bool:
@@ -141,14 +141,14 @@ class Answer:
             self.held.setdefault(bounded(str(kind or "a part without a type"), 60), trace)
 
     def decline(self, words: object) -> str:
-        """Append words in which the model declines; returns the part that can be shown now."""
+        """Append the model's refusal; returns the part that can be shown now."""
         if not isinstance(words, str) or not words:
             return ""
         self.declined = True
         return self.add(words)
 
     def leave_out_reasoning(self) -> None:
-        """Take out the reasoning that a server without a reasoning parser leaves at the start of the text."""
+        """Remove the reasoning that a server without a reasoning parser leaves at the start of the text."""
         if (text := self.text) is not None and (rest := without_reasoning(text)) != text:
             self.parts, self._half, self.thought = [rest], "", True
 
@@ -183,7 +183,7 @@ class Answer:
         self._by_pieces = self._cut_up = False
 
     def fail(self, error: object) -> None:
-        """Note an error of a stream; after the reason to finish it ends the stream, and the answer stays."""
+        """Note an error of a stream. After the finish reason it only ends the stream."""
         if self.closed:
             self.ended = True
         else:
@@ -202,9 +202,9 @@ class Answer:
     def count(
         self, answered: object = None, asked: object = None, cached: object = None, written: object = None
     ) -> None:
-        """Note token counts, of output, input, and of the input what a cache held and took.
+        """Note token counts: of output, input, and cached input (read and written).
 
-        What is no count is left out. The largest of each counts: within an answer they grow, and some
+        Ignores values that are no counts. The largest of each counts: within an answer they grow, and some
         gateways end a stream with zeros.
         """
         self.output_tokens = _larger(self.output_tokens, answered)
@@ -225,9 +225,9 @@ class Answer:
     def finish(self, reason: object) -> None:
         """Note the reason why generation stopped, and what it means: every protocol's reason comes here.
 
-        A filter is a refusal, and a server that broke off an error, unless the provider has said more of it.
-        Raises `UnreadableError` where the model's output could not be read, or the reason is no text and no
-        object with a ``type``.
+        A content filter is a refusal; a server that broke off is an error, unless the provider named one.
+        Raises `UnreadableError` if the model's output could not be read, or the reason is neither a text nor
+        an object with a ``type``.
         """
         word, told = _reason(reason)
         if not word.strip():
@@ -259,7 +259,7 @@ def _larger(known: int | None, given: object) -> int | None:
 
 
 def _reason(reason: object) -> tuple[str, dict[str, Any]]:
-    """A finish reason as a word, and what SGLang's object says beside it: a message and a status."""
+    """A finish reason as a word, and the message and status of SGLang's object."""
     if isinstance(reason, dict) and reason:
         word = reason.get("type") or reason.get("reason")
         if not isinstance(word, str):
@@ -269,7 +269,7 @@ def _reason(reason: object) -> tuple[str, dict[str, Any]]:
             return word, {**told, "message": f"the provider broke off ({word}): {message}"}
         return word, told
     if reason and not isinstance(reason, str):
-        raise UnreadableError(f"finish reason: {_instead('a text', reason)}")
+        raise UnreadableError(f"finish reason: {_type_problem('a text', reason)}")
     return reason if isinstance(reason, str) else "", {}
 
 
@@ -315,30 +315,30 @@ def event_object(text: str, answer: Answer) -> dict[str, Any] | None:
 def as_object(value: object, name: str) -> dict[str, Any]:
     """``value`` if it is a JSON object; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, dict):
-        raise UnreadableError(f"{name}: {_instead('an object', value)}")
+        raise UnreadableError(f"{name}: {_type_problem('an object', value)}")
     return value
 
 
 def as_list(value: object, name: str) -> list[Any]:
     """``value`` if it is a JSON array; raises `UnreadableError` naming the field otherwise."""
     if not isinstance(value, list):
-        raise UnreadableError(f"{name}: {_instead('an array', value)}")
+        raise UnreadableError(f"{name}: {_type_problem('an array', value)}")
     return value
 
 
-def _instead(expected: str, value: object) -> str:
+def _type_problem(expected: str, value: object) -> str:
     return "missing" if value is None else f"{expected} was expected, got {type(value).__name__}"
 
 
 def within(value: object, *names: str) -> Any:
-    """What stands in a JSON value below these names; ``None`` where a part of the way is missing."""
+    """The value below these names in a JSON value; ``None`` if a part of the path is missing."""
     for name in names:
         value = value.get(name) if isinstance(value, dict) else None
     return value
 
 
 def first_of(choices: list[Any], name: str) -> dict[str, Any] | None:
-    """The choice of index 0; where several were asked for, a stream interleaves all of them."""
+    """The choice with index 0; a stream of several choices interleaves them."""
     found = (as_object(choice, name) for choice in choices)
     return next((choice for choice in found if choice.get("index", 0) in (0, None)), None)
 

@@ -111,8 +111,8 @@ def conclude(
 ) -> Outcome:
     """The outcome of an answer that came with a 2xx, as far as it could be read.
 
-    Where the model declined in its own words, these are the output, and the finish reason is "refusal". An
-    answer that is too large, or holds other parts and no text, is final: the next one would be alike.
+    If the model declined in its own words, these are the output, and the finish reason is "refusal". An
+    answer that is too large, or has other parts and no text, is final: the next one would be the same.
     ``headers`` have names in lower case; ``now_ms`` is in epoch milliseconds.
     """
     if said := answer.error or (None if answer.complete else answer.aside):

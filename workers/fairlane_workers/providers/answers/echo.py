@@ -5,10 +5,10 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Echo:
-    """The text of snapshots that pieces have still to repeat (``ahead``), and how far they have (``at``).
+    """The text of snapshots that pieces may repeat (``ahead``), and how far they have (``at``).
 
     MiniMax begins a block with its text and then sends that text in pieces. Others begin a block with text
-    and go on after it. Which of both a server does shows with the first piece that differs: until then a
+    and go on after it. The first piece that differs shows which a server does: until then a
     piece counts as a repetition.
     """
 
@@ -20,7 +20,7 @@ class Echo:
         self.ahead += text
 
     def new_of(self, piece: str) -> str:
-        """The part of ``piece`` that no snapshot has given; empty where it repeats one.
+        """The part of ``piece`` that no snapshot has given; empty if it repeats one.
 
         Pieces that do not repeat what is ahead go on after it, together with those that seemed to repeat it.
         """

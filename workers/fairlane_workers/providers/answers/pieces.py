@@ -14,12 +14,12 @@ class MaskedPieces:
     """
 
     def __init__(self, on_chunk: OnChunk, secrets: Callable[[], Secrets]) -> None:
-        """``secrets`` are asked for with each piece: a token may be renewed while the answer arrives."""
+        """``secrets`` is called for each piece: a token may be renewed while the answer arrives."""
         self._on_chunk, self._secrets = on_chunk, secrets
         self._stream = MaskedStream(secrets)
 
     async def __call__(self, text: str) -> None:
-        """Pass on what cannot be part of a credential any more."""
+        """Pass on the text that cannot be part of a credential."""
         await self._pass_on(self._stream.feed(text))
 
     async def whole(self, text: str) -> None:
@@ -27,7 +27,7 @@ class MaskedPieces:
         await self._pass_on(self._secrets().masked(text))
 
     async def finish(self, outcome: Outcome) -> Outcome:
-        """Pass on what was held back, if the call has succeeded; otherwise its pieces are void."""
+        """Pass on the buffered text, if the call has succeeded; otherwise its pieces are void."""
         if isinstance(outcome, Success):
             await self._pass_on(self._stream.finish())
         return outcome
@@ -38,23 +38,23 @@ class MaskedPieces:
 
 
 class MaskedStream:
-    """What it passes on, joined, is what `Secrets.masked` makes of the whole text.
+    """Masks a text piece by piece: joined, its results equal `Secrets.masked` of the whole text.
 
-    It holds back as much as may be the beginning of a credential, less than `RUN` characters, and backslashes
-    before it. Its work is linear in the text, however small the pieces are.
+    It buffers what may be the beginning of a credential, less than `RUN` characters, and backslashes before
+    it. Its work is linear in the text, however small the pieces are.
     """
 
     def __init__(self, secrets: Callable[[], Secrets]) -> None:
-        """``secrets`` that come should hold those before them: some text may be held back."""
+        """``secrets`` should also return earlier secrets later on, as some text may still be buffered."""
         self._secrets = secrets
         self._text = ""
-        """What is not passed on yet, after the ``_covered`` characters that the latest mask stands for."""
+        """Text that is not passed on yet, after the ``_covered`` characters that the latest mask replaces."""
         self._covered = 0
         self._slashes = 0
-        """Backslashes held back: they go if a mask follows, so that no half of an escape sequence stays."""
+        """Buffered backslashes: dropped if a mask follows, so that no half of an escape sequence stays."""
 
     def feed(self, piece: str) -> str:
-        """What may be passed on, now that ``piece`` has arrived; empty if all of it is held back."""
+        """The text that can be passed on after ``piece``; empty if all of it is buffered."""
         return self._passed_on(piece, ended=False)
 
     def finish(self) -> str:
@@ -92,7 +92,7 @@ class MaskedStream:
         return [(0, last), *found]
 
     def _plain(self, text: str) -> str:
-        """Text without a credential; its backslashes at the end are held back."""
+        """Text without a credential; backslashes at its end are buffered."""
         shown = text.rstrip("\\")
         before = "\\" * self._slashes if shown else ""
         self._slashes = len(text) - len(shown) + (0 if shown else self._slashes)

@@ -42,7 +42,7 @@ class Authorizer:
         return headers
 
     def reject(self) -> None:
-        """Note that the service has rejected a credential. One that was fetched is fetched anew."""
+        """Note that the service has rejected a credential. One that was fetched is fetched again."""
 
     def accept(self, mark: int) -> None:
         """Note that the service has taken the credential of this number."""

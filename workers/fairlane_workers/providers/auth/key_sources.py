@@ -18,7 +18,7 @@ COMMAND_S = 30.0
 """How long a command may take."""
 
 MOST_BYTES = 64 * 1024
-"""Of a file, or a command's output: the longest headers that servers take have less."""
+"""Largest file or output of a command; servers take shorter headers only."""
 
 MARGIN_S = 60.0
 """How long before its stated expiry a key is asked for again; half of what is left, if that is less."""
@@ -39,7 +39,7 @@ class KeySource(ABC):
 
     @abstractmethod
     def read(self, *, anew: bool) -> ReadKey | None:
-        """The key; ``None`` if it is as it was read last, which ``anew`` does not take for granted.
+        """The key; ``None`` if it has not changed since it was read last. ``anew``: read it in any case.
 
         Raises `CredentialError`, whose text quotes no key.
         """

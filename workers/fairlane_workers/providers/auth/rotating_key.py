@@ -31,7 +31,7 @@ MOST_UNPROVEN = 2
 """How many new keys in a row may each be refused at no cost to their calls."""
 
 _JWT = re.compile(r"eyJ[\w-]*\.[\w-]+\.[\w-]*")
-"""A token that differs for each process and ends within hours (RFC 7519): it tells keys apart badly."""
+"""A token that differs for each process and ends within hours (RFC 7519): a bad fingerprint of a key."""
 
 
 class RotatingKey:
@@ -40,7 +40,7 @@ class RotatingKey:
     def __init__(
         self, connection: str, source: KeySource, identity: str, clock: Clock, pause: Pause = sleep
     ) -> None:
-        """``identity`` stands for the key where the key itself changes with each process and hour."""
+        """``identity`` is fingerprinted in place of a key that changes with each process and hour."""
         self._connection, self._source, self._clock, self._pause = connection, source, clock, pause
         self._identity, self._lasts = identity, isinstance(source, KeyFile)
         self.number = 0
@@ -51,14 +51,14 @@ class RotatingKey:
         self.former: tuple[str, ...] = ()
         """Keys before the latest ``KEPT``, which are masked as a whole."""
         self.masks = Secrets()
-        """What masks each key that there has been."""
+        """Masks every key that there has been."""
         self._failed: CredentialError | None = None
         self._look_ms = self._read_ms = 0
         self._unproven = 0
         self.renewals = 0
-        """How many keys have replaced one whose refusal was an answer: lanes that it parked may be opened."""
+        """How many keys have replaced one that was denied for good: lanes that it parked may be opened."""
         self._denied = 0
-        """The number of the latest key whose refusal was an answer; 0: none was."""
+        """The number of the latest key that was denied for good; 0: none was."""
         self._retry_ms = FAILED_MS
         """How long after a run a command is run again while its key is refused; twice as long each time."""
         self._looking: asyncio.Task[None] | None = None
@@ -93,7 +93,7 @@ class RotatingKey:
             await asyncio.shield(looking)
 
     def look_if_due(self) -> asyncio.Task[None] | None:
-        """The look that goes on or is due; ``None`` if neither. Whoever waits for it must not cancel it."""
+        """The present look, or one that is due; ``None`` if neither. Callers must not cancel it."""
         if self._looking is not None and not self._looking.done():
             return self._looking
         return self._look_now(anew=False) if self._now_ms >= self._look_ms else None
@@ -101,8 +101,8 @@ class RotatingKey:
     async def refused(self, number: int) -> bool:
         """Whether the refused key, the ``number``-th, has been replaced; it is read again to find that out.
 
-        True means that the next call has another key. If new keys are refused in a row, that is an answer. A
-        command that has run less than `FAILED_MS` ago is waited for: one wait for all calls of a key.
+        True means that the next call has another key. False after several refused keys in a row. If the
+        command ran less than `FAILED_MS` ago, all calls of a key wait together for its next run.
         """
         if self._looking is not None and not self._looking.done():
             await asyncio.shield(self._looking)  # it may have begun before the key was replaced
@@ -158,7 +158,7 @@ class RotatingKey:
             await asyncio.wait({self._look_now(anew=True)})
 
     def _deny(self, number: int) -> None:
-        """The refusal of the ``number``-th key is an answer. Another key is soon looked for."""
+        """Note that the ``number``-th key is denied for good. Another key is soon looked for."""
         if number <= self._denied:
             return
         self._denied = number
@@ -194,7 +194,7 @@ class RotatingKey:
                 self._look_ms = min(self._look_ms, self._read_ms + self._next_retry_ms())
 
     def _fail(self, problem: CredentialError) -> None:
-        """Go on with the key that there is: a file may be away while it is replaced."""
+        """Keep the present key: a file may be missing while it is replaced."""
         if str(problem) != str(self._failed):
             log.warning(Event.CREDENTIAL_UNREADABLE, connection=self._connection, error=str(problem))
         self._failed, self._read_ms = problem.with_traceback(None), self._now_ms

@@ -120,13 +120,13 @@ class SigV4(Authorizer):
         if self._clock.monotonic_ms() >= self._until_ms:
             # One thread reads for all calls: a cancelled call does not stop it.
             if self._looking is None or self._looking.done():
-                self._looking = asyncio.create_task(self._look())
+                self._looking = asyncio.create_task(self._refresh())
             await asyncio.shield(self._looking)
         if self._held is None:
             raise self._failed or CredentialError("there are no AWS credentials")
         return self._held
 
-    async def _look(self) -> None:
+    async def _refresh(self) -> None:
         try:
             self._held, self._failed = await asyncio.to_thread(self._found), None
         except (CredentialError, TransportError) as problem:

@@ -86,7 +86,7 @@ class ErrorBody:
 
     @classmethod
     def _named(cls, name: str, message: str, error: dict[str, Any]) -> ErrorBody:
-        """An error with a name beside its message: one word is a kind, and a status' name is dropped."""
+        """An error with a name next to its message: one word is a kind, and a status' name is dropped."""
         kinds = tuple(_kinds(error))
         if " " not in name and len(name) <= _LONGEST_KIND:
             return cls((name.lower(), *kinds), message, error)
@@ -127,7 +127,7 @@ def _unwrapped(document: object) -> object:
 
 
 def _kinds(error: dict[str, object]) -> Iterator[str]:
-    finer = _finer(error.get("details") or error.get("detail"))
+    finer = _finer_codes(error.get("details") or error.get("detail"))
     reasons = _reasons(error.get("errors"))
     for value in (*finer, *reasons, *(error.get(name) for name in _NAMES_OF_KIND)):
         if isinstance(value, str) or type(value) is int:
@@ -142,7 +142,7 @@ def _reasons(errors: object) -> Iterator[object]:
         yield from (each.get("reason") for each in errors[:_MOST_DETAILS] if isinstance(each, dict))
 
 
-def _finer(details: object) -> Iterator[object]:
+def _finer_codes(details: object) -> Iterator[object]:
     """Codes finer than the type: Anthropic's ``error_code``, Apigee's ``errorcode``, Google's ``reason``."""
     if isinstance(details, dict):
         yield from (details.get(name) for name in ("error_code", "errorcode"))

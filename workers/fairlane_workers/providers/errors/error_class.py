@@ -117,7 +117,7 @@ def class_of(
     ``statuses``: what the provider means by some, where an error's names and words say no more. ``shared``:
     several models share its lane. ``brief``: it names a short wait, so no money is missing.
     """
-    if (worded := _worded(error, status)) is not None:
+    if (worded := _class_by_wording(error, status)) is not None:
         return worded
     if status // 100 == 3 and (target := _of_redirect(headers)) is not None:
         return target
@@ -179,7 +179,7 @@ def remedy_of_redirect(target: str) -> str:
     return "set base_url to the final address"
 
 
-def _worded(error: ErrorBody, status: int) -> ErrorClass | None:
+def _class_by_wording(error: ErrorBody, status: int) -> ErrorClass | None:
     """The class of an error whose names or first words say more than its status."""
     if rejects_content(error):
         return ErrorClass.PERMANENT

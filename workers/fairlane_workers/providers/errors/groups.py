@@ -1,4 +1,4 @@
-"""Reads exception groups, as ``asyncio.TaskGroup`` raises them: what one was raised for are its leaves."""
+"""Reads exception groups, as ``asyncio.TaskGroup`` raises them; their leaves are the actual errors."""
 
 from asyncio import CancelledError
 from collections.abc import Callable, Iterator, Sequence
@@ -21,14 +21,14 @@ MOST_LEAVES = 100
 _QUOTED = 3
 """Errors of a group that its message quotes."""
 
-# What decides where a group holds several kinds: what no retry mends, then what waits longest.
+# Which kind decides in a group of several: errors that no retry helps, then those with the longest wait.
 _WEIGHTS = (RateLimited, Overloaded, ServerError, TimedOut, NetworkFailure)
 
 
 def leaves(error: BaseException) -> list[BaseException]:
     """The errors in a group and in the groups within it, in their order; of any other error itself.
 
-    A cancellation beside other errors only follows from them, and is left out. `MOST_LEAVES` at most.
+    A cancellation among other errors only follows from them, and is left out. `MOST_LEAVES` at most.
     """
     found: list[BaseException] = []
     for leaf in _walk(error):

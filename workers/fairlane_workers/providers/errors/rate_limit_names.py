@@ -183,7 +183,7 @@ def is_used_up(error: ErrorBody, status: int) -> bool:
 
 
 def limits_growth(error: ErrorBody) -> bool:
-    """Whether a rejection by rate is for how fast the rate has grown: at that rate the provider goes on."""
+    """Whether a rejection by rate is for how fast the rate has grown: at that rate the provider continues."""
     if any(name == _BURST_RATE for kind in error.kinds for name in _plain(kind)):
         return True
     return _GROWTH_WORDS.search((error.message or "")[:_LONG_OPENING]) is not None

@@ -1,4 +1,4 @@
-"""Reads the wait that an answer asks for: Retry-After in every form that providers send, or its sentence."""
+"""Reads the wait that an answer names: Retry-After in every form that providers send, or its message."""
 
 import math
 import re
@@ -104,7 +104,7 @@ def wait_ms(text: str, now_ms: int) -> int | None:
 
 
 def wait_in_words_ms(message: str | None, now_ms: int) -> int | None:
-    """Milliseconds that a sentence asks to wait, rounded up; ``None`` where it asks for no wait.
+    """Milliseconds that a sentence asks to wait, rounded up; ``None`` if it asks for no wait.
 
     A duration is believed up to an hour, a moment however late it is. ``now_ms`` is in epoch milliseconds.
     """
@@ -121,7 +121,7 @@ def wait_in_words_ms(message: str | None, now_ms: int) -> int | None:
 def stated_date_ms(message: str | None, now_ms: int) -> int | None:
     """Milliseconds until the day and time in UTC from which a sentence grants access again.
 
-    ``None`` where it states none, one that is past, or one later than `_LATEST_DATE_MS`.
+    ``None`` if it states none, one that is past, or one later than `_LATEST_DATE_MS`.
     """
     found = _DATE.search((message or "")[:_LENGTH])
     if found is None:

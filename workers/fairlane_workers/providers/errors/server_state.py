@@ -1,4 +1,4 @@
-"""Recognises errors that tell of the state of a server or a gateway, or that may pass a moment later."""
+"""Recognises errors that show the state of a server or a gateway, or that may pass a moment later."""
 
 import re
 
@@ -102,7 +102,7 @@ _PASSES = re.compile(
     r"|\b(?:is|are|was|temporarily|currently) (?:overloaded|at (?:full )?capacity)\b"
     r"|\bcapacity (?:is )?exceeded\b"
     r"|\b(?:try again|retry) (?:later|soon|shortly|in (?:a|\d))|\bplease retry\b"
-    # The body is always JSON, so it was damaged on its way.
+    # The body is always JSON, so it was damaged in transit.
     r"|\b(?:could not|couldn't|cannot|failed to|unable to) parse (?:the |your )?json\b"
     r"|\b(?:invalid|malformed) json (?:body|payload|request)\b"
     # A file that the request names could not be fetched: OpenAI's and Google's.

@@ -22,7 +22,7 @@ BEHIND_LITELLM = (
 )
 """What LiteLLM's proxy may put before a message: its own name of the error, and the answer's beginning."""
 YOU_HAVE = r"you(?: \(\S{1,64}\))?(?:['’]ve| have) "
-_IS_GONE = r"(?:is|are|was|has been|have been) (?:exhausted|used up|exceeded|depleted|reached)\b"
+_IS_USED_UP = r"(?:is|are|was|has been|have been) (?:exhausted|used up|exceeded|depleted|reached)\b"
 # Sentences of services whose types say no more than "bad request" or "rate limit", by their grammar: who has
 # reached which limit, or has no credits left. Anthropic's, DeepSeek's, Z.ai's, SiliconFlow's, xAI's,
 # Google's, Fireworks', DashScope's and OpenRouter's. Only how one begins counts, as what follows may quote a
@@ -36,8 +36,8 @@ _BEGINNINGS = re.compile(
     rf"|{YOU_HAVE}(?:run out of|used (?:up )?all (?:of )?your|no (?:more )?(?:remaining )?)"
     r"(?: ?[\w-]{1,20}){0,2} ?\bcredits?\b"
     # As in: The free tier of the model has been exhausted
-    rf"|(?:the |your )?free (?:tier|trial|quota)(?: [\w-]{{1,30}}){{0,4}}? {_IS_GONE}"
-    rf"|(?:[\w-]{{1,30}} ){{0,3}}?credits? (?:balance )?{_IS_GONE}"
+    rf"|(?:the |your )?free (?:tier|trial|quota)(?: [\w-]{{1,30}}){{0,4}}? {_IS_USED_UP}"
+    rf"|(?:[\w-]{{1,30}} ){{0,3}}?credits? (?:balance )?{_IS_USED_UP}"
     r"|(?:\[1113\]\[)?insufficient balance\b"
     r"|余额不足"
     r"|sorry, your account balance is insufficient\b"
@@ -60,7 +60,7 @@ _SHUT = re.compile(
 
 def is_spent(error: ErrorBody) -> bool:
     """Whether an error's types, codes or first words name an account without money or credits."""
-    if any(_names_it(kind) for kind in error.kinds):
+    if any(_names_exhaustion(kind) for kind in error.kinds):
         return True
     return error.message is not None and _BEGINNINGS.match(error.message) is not None
 
@@ -78,7 +78,7 @@ _CAN_AFFORD = re.compile(
 def affordable_tokens(error: ErrorBody) -> int:
     """Tokens that an account still pays for, where it says that one request asks for more: OpenRouter's 402.
 
-    0 where it does not say so.
+    0 if it does not say so.
     """
     found = _CAN_AFFORD.match(error.message or "")
     return int(found[1]) if found else 0
@@ -89,6 +89,6 @@ def is_shut(error: ErrorBody) -> bool:
     return error.message is not None and _SHUT.match(error.message) is not None
 
 
-def _names_it(kind: str) -> bool:
+def _names_exhaustion(kind: str) -> bool:
     plain = LAST_WORD.sub("", kind.lower().replace("_", ""))
     return plain in _KINDS or plain.endswith(_ENDINGS)

@@ -45,7 +45,7 @@ class Throttled:
 
 
 def throttled(error: BaseException, now_ms: int) -> Throttled | None:
-    """How a service throttles the caller, if that is why ``error`` was raised; ``None`` where it is not.
+    """How a service throttles the caller, if that is why ``error`` was raised; ``None`` if it is not.
 
     Reads the error and what it was raised ``from``. A class, a code or a status is believed first, then the
     service's answer by the rules of `is_rate_limit`. Any words of the text count only where the error has no
@@ -55,7 +55,7 @@ def throttled(error: BaseException, now_ms: int) -> Throttled | None:
     chain = list(_chain(error))
     if any(_is_spent(each) for each in chain):
         return None
-    if not any(_named(each) or _rejected(each) for each in chain) and not _says_so(error, chain):
+    if not any(_named(each) or _rejected(each) for each in chain) and not _by_name(error, chain):
         return None
     waits = [wait for each in chain if (wait := named_wait_ms(each, now_ms)) is not None]
     return Throttled(max(waits, default=None))
@@ -120,7 +120,7 @@ def _named(error: BaseException) -> bool:
     return any(names_rate_limit(name) for name in (*_codes(error), *classes))
 
 
-def _says_so(error: BaseException, chain: list[BaseException]) -> bool:
+def _by_name(error: BaseException, chain: list[BaseException]) -> bool:
     if isinstance(error, _OF_CODE) or any(http_status(each) is not None for each in chain):
         return False
     text = _text(error)
@@ -175,7 +175,7 @@ def _text(error: BaseException) -> str | None:
 
 
 def texts_of(headers: Any) -> dict[str, str]:
-    """Headers by lower-case name; none where ``headers`` are no mapping."""
+    """Headers by lower-case name; none if ``headers`` are no mapping."""
     try:
         return {str(name).lower(): str(value) for name, value in dict(headers or {}).items()}
     except Exception:  # noqa: BLE001 - any object may have that name

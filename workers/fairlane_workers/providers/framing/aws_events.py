@@ -61,7 +61,7 @@ def _frame(data: bytes, at: int) -> bytes:
 
 
 def _decoded(frame: bytes) -> EventStreamMessage | None:
-    """The message of a frame; ``None`` where it is not complete. Raises `UnreadableError`."""
+    """The message of a frame; ``None`` if it is not complete. Raises `UnreadableError`."""
     from botocore.eventstream import EventStreamBuffer, ParserError
 
     buffer = EventStreamBuffer()

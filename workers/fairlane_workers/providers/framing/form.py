@@ -94,7 +94,7 @@ class BodyParser:
     def _form_of(self, head: bytes) -> Form:
         own = self._own
         if head.startswith((b"{", b"[")):
-            lines = isinstance(own, NdjsonParser) and self._expected and not _ends_its_line(head)
+            lines = isinstance(own, NdjsonParser) and self._expected and not _bracket_is_alone(head)
             return Form.OWN_EVENTS if lines else Form.DOCUMENT
         if isinstance(own, AwsEventParser):
             return Form.OWN_EVENTS if head.startswith(b"\0") or not head else Form.DOCUMENT
@@ -127,7 +127,7 @@ def _is_unclear(head: bytes) -> bool:
     )
 
 
-def _ends_its_line(head: bytes) -> bool:
+def _bracket_is_alone(head: bytes) -> bool:
     """Whether a document's opening bracket stands alone on its line, as it never does in JSON by the line."""
     return head[1:].lstrip(b" \t\r").startswith(b"\n")
 

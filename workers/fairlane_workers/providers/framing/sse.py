@@ -98,10 +98,10 @@ class SseParser:
         """The event that a blank line ends, if there is one; many, if each line of its data is one."""
         name, data = self._name or "message", self._data
         self._name, self._data = "", []
-        begin = next((at for at, line in enumerate(data) if not _says_nothing(line)), len(data))
+        begin = next((at for at, line in enumerate(data) if not _is_blank_or_comment(line)), len(data))
         data = data[begin:]
         if len(data) > 1 and _is_whole(data[-1]) and not _is_whole(b"\n".join(data)):
-            return [StreamEvent(name, _decoded([line])) for line in data if not _says_nothing(line)]
+            return [StreamEvent(name, _decoded([line])) for line in data if not _is_blank_or_comment(line)]
         text = _decoded(data)
         return [StreamEvent(name, text)] if text or name == ERROR else []
 
@@ -118,7 +118,7 @@ def _is_whole(data: bytes) -> bool:
     return True
 
 
-def _says_nothing(line: bytes) -> bool:
+def _is_blank_or_comment(line: bytes) -> bool:
     plain = line.strip()
     return not plain or plain.startswith(b":")
 

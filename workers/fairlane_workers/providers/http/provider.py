@@ -46,7 +46,7 @@ GONE = frozenset({404, 410})
 
 REPLACED = "the key has been replaced since the call left"
 
-MOST_URLS = 256  # one a model; a row's template may name any
+MOST_URLS = 256  # cached URLs, one for each model; a row's template may name any model
 MOST_MODELS = MOST_URLS
 
 _CUT = "the stream ended without a finish reason, which this model names: it has broken off"
@@ -297,14 +297,14 @@ def _names_a_call(dialect: Dialect, handle: str) -> bool:
 
 
 def _leave(request: Request, deadline: asyncio.Timeout) -> None:
-    """The request leaves now, and its time begins. What came before, such as connecting, had as long."""
+    """Let the request leave now, and start its time limit; connecting had the same time before."""
     request.leave()
     if not deadline.expired():
         deadline.reschedule(asyncio.get_running_loop().time() + request.timeout_s)
 
 
 class NamedEndings:
-    """Models that have named the reason of an ordinary end: a stream of theirs without one has broken off.
+    """Models that name a finish reason for ordinary ends: a stream of theirs without one has broken off.
 
     A proxy whose server went away may still end the stream by its mark, as if the answer were whole. Servers
     that name no reason, or only unusual ones, end all of their streams so.

@@ -52,7 +52,7 @@ class ReplyReader:
                     if answer.error:
                         return
                     if arrived and (left_s := _left_s(answer)) is not None:
-                        _hurry(deadline, left_s, latest)
+                        _shorten_deadline(deadline, left_s, latest)
             await self._take(body.finish())
         except TooLargeError as fault:
             answer.too_large = str(fault)
@@ -137,7 +137,7 @@ def _words_of(event: StreamEvent) -> object:
 def _left_s(answer: Answer) -> float | None:
     """How long the rest of a stream may take, from its last event on; ``None``: as long as the call may.
 
-    A gateway that runs the model's tools by itself goes on after their finish reason.
+    A gateway that runs the model's tools by itself continues after their finish reason.
     """
     if answer.ended:
         return DRAIN_S
@@ -146,7 +146,7 @@ def _left_s(answer: Answer) -> float | None:
     return USAGE_S if answer.output_tokens is None else END_S
 
 
-def _hurry(deadline: asyncio.Timeout, left_s: float, latest: float | None) -> None:
+def _shorten_deadline(deadline: asyncio.Timeout, left_s: float, latest: float | None) -> None:
     """Move the deadline to the time that is left from now, but not beyond the latest: the answer is complete,
     and only the end of the stream is missing.
     """

@@ -56,10 +56,10 @@ def read_fields(headers: Mapping[str, str], now_ms: int) -> Axes:
 def _read_levels(levels: list[_Item], policies: dict[str, _Policy], axes: Axes, now_ms: int) -> None:
     for name, params in levels:
         policy = policies.get(name) or _Policy(None, None, "requests")
-        _tell(axes, policy, number(params.get("r")), reset_ms(params.get("t"), now_ms))
+        _add_axis(axes, policy, number(params.get("r")), reset_ms(params.get("t"), now_ms))
     for name, policy in policies.items():
         if all(item.name != name for item in levels):
-            _tell(axes, policy, None, None)
+            _add_axis(axes, policy, None, None)
 
 
 def _read_single(
@@ -83,13 +83,13 @@ def _read_single(
         (policy for policy in known if policy.axis in _PER_MINUTE and quota in (None, policy.quota)), None
     )
     policy = mine or _Policy(quota, None, "unnamed")
-    _tell(axes, policy, number(remaining), reset_ms(reset, now_ms))
+    _add_axis(axes, policy, number(remaining), reset_ms(reset, now_ms))
     for other in known:
         if other is not mine:
-            _tell(axes, other, None, None)
+            _add_axis(axes, other, None, None)
 
 
-def _tell(axes: Axes, policy: _Policy, remaining: float | None, reset: int | None) -> None:
+def _add_axis(axes: Axes, policy: _Policy, remaining: float | None, reset: int | None) -> None:
     quota, window_s, axis = policy
     if axis is None:
         return

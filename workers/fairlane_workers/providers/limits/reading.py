@@ -44,9 +44,9 @@ def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) ->
 
 
 def asked_wait_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
-    """The wait that an answer asks for which is no rejection; ``wait_ms`` is its Retry-After.
+    """The wait that an answer other than a rejection asks for; ``wait_ms`` is its Retry-After.
 
-    It is none where Retry-After only repeats when a limit renews of which some is left: SlowAPI and
+    ``None`` if Retry-After only repeats when a limit renews that is not used up: SlowAPI and
     Flask-Limiter send that with every answer.
     """
     axes = hints.axes.values() if hints else ()
@@ -136,7 +136,7 @@ def _renewed_ms(exhausted: Axis | None, axes: Axes, row: LimitDialect) -> int | 
     if exhausted != "day":
         return hint.reset_ms if hint.reset_ms <= _HOUR_MS else None
     if hint.remaining or hint.reset_ms > _LONGEST_DAY_MS:
-        return None  # not the exhausted axis: a day's tokens beside a day's requests
+        return None  # not the exhausted axis: a day's tokens besides a day's requests
     # A day's bucket that refills steadily has room for a call long before it is full.
     share = hint.limit if row.reset == "full" and hint.limit else 1
     return max(1, round(hint.reset_ms / share))

@@ -41,7 +41,7 @@ DIALECTS = {
                 clock("output", "anthropic-ratelimit-output-tokens-*"),
             ),
         ),
-        # Windows of renewalperiod seconds; zeros beside an exhausted axis say nothing.
+        # Windows of renewalperiod seconds; zeros next to an exhausted axis say nothing.
         LimitDialect("azure", _OPENAI, "window", quirks.azure_limits),
         # No headers: `bodies` reads the errors' bodies.
         LimitDialect("gemini", reset="window"),

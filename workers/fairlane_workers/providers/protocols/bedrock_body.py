@@ -19,7 +19,7 @@ from fairlane_workers.providers.requests.messages import (
 )
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
 
-_SAID_NOTHING = Text("", {"type": "text", "text": ""})
+_EMPTY_TEXT = Text("", {"type": "text", "text": ""})
 _IMAGES = {each: each.removeprefix("image/") for each in IMAGES}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCUMENTS = {
@@ -85,7 +85,7 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    said = [_block(part) for part in message.parts if not (message.calls and part == _SAID_NOTHING)]
+    said = [_block(part) for part in message.parts if not (message.calls and part == _EMPTY_TEXT)]
     if message.role == "tool":
         return [{"toolResult": {"toolUseId": message.answers, "content": said}}]
     return [*said, *map(_call, message.calls)]

@@ -187,7 +187,7 @@ def _take_part(part: Mapping[str, Any], answer: Answer) -> str:
 
 
 def _hold(part: Mapping[str, Any], answer: Answer) -> None:
-    """Note what a part holds beside text."""
+    """Note what a part holds besides text."""
     for name in _MEDIA:
         if isinstance(media := part.get(name), dict):
             answer.hold(media.get("mimeType") or name)
@@ -200,7 +200,7 @@ def _blocked(feedback: object, answer: Answer) -> None:
     """Note why the prompt was blocked: then there are no candidates, but a reason."""
     reason = within(feedback, "blockReason")
     if isinstance(reason, str) and reason:
-        said = _said(within(feedback, "blockReasonMessage"))
+        said = _after_colon(within(feedback, "blockReasonMessage"))
         answer.refusal = f"the provider blocked the prompt (blockReason {reason}){said}"
         answer.finish(reason)
 
@@ -210,7 +210,7 @@ def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
 
     Raises `UnreadableError` where the model broke off, so that the call is made again.
     """
-    reason, said = candidate.get("finishReason"), _said(candidate.get("finishMessage"))
+    reason, said = candidate.get("finishReason"), _after_colon(candidate.get("finishMessage"))
     ending = ending_of(reason) if isinstance(reason, str) else None
     if ending is Ending.MALFORMED or reason == UNNAMED:
         raise UnreadableError(f"the model broke off (finishReason {reason}){said}")
@@ -222,7 +222,7 @@ def _stop(candidate: Mapping[str, Any], answer: Answer) -> None:
     answer.finish(reason)
 
 
-def _said(words: object) -> str:
+def _after_colon(words: object) -> str:
     return f": {words}" if isinstance(words, str) and words else ""
 
 

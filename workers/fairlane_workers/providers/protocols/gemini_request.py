@@ -21,7 +21,7 @@ from fairlane_workers.providers.requests.messages import (
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
-_SAID_NOTHING = Text("", {"type": "text", "text": ""})
+_EMPTY_TEXT = Text("", {"type": "text", "text": ""})
 _LEVELS = EFFORTS["gemini"]
 _MODES: Mapping[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
@@ -72,7 +72,7 @@ def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
             contents.append({"role": "user", "parts": [_result(each) for each in turn]})
             continue
         role = "model" if message.role == "assistant" else "user"
-        parts = [_part(part) for part in message.parts if not (message.calls and part == _SAID_NOTHING)]
+        parts = [_part(part) for part in message.parts if not (message.calls and part == _EMPTY_TEXT)]
         contents.append({"role": role, "parts": [*parts, *map(_call, message.calls)]})
     return contents
 

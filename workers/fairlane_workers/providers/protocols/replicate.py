@@ -19,7 +19,7 @@ from fairlane_workers.providers.requests.parameters import stop_words
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""
 
-_GOING = frozenset({"starting", "processing"})
+_IN_PROGRESS = frozenset({"starting", "processing"})
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 _SPEAKERS = {"user": "User", "assistant": "Assistant"}
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
@@ -81,7 +81,7 @@ class Replicate(Dialect):
         text = output_text(document.get("output"))
         if text is not None:
             answer.add(text)
-        if status in _GOING:
+        if status in _IN_PROGRESS:
             answer.pending = Pending(_handle(document.get("id")), LOOK_AFTER_S)
         elif status == "succeeded":
             metrics = document.get("metrics")

@@ -1,4 +1,4 @@
-"""Reads images, recordings and files of a chat, by what they hold rather than by their labels."""
+"""Reads images, recordings and files of a chat, by their bytes rather than their labels."""
 
 import re
 from base64 import b64decode

@@ -170,7 +170,7 @@ def spoken(messages: Sequence[ChatMessage], protocol: str) -> list[ChatMessage]:
     An answer that was cut before its first text is such a message in a history. Raises `UnmappableError` if
     the user says nothing at all.
     """
-    said = [each for each in messages if each.role != "system" and not _says_nothing(each)]
+    said = [each for each in messages if each.role != "system" and not _is_empty(each)]
     if not any(each.role in ("user", "tool") for each in said):
         raise UnmappableError(
             f'messages: no message of the role "user" has content, which the protocol "{protocol}" needs; '
@@ -179,7 +179,7 @@ def spoken(messages: Sequence[ChatMessage], protocol: str) -> list[ChatMessage]:
     return said
 
 
-def _says_nothing(message: ChatMessage) -> bool:
+def _is_empty(message: ChatMessage) -> bool:
     if message.role == "tool" or message.calls:
         return False
     return all(isinstance(part, Text) and not part.text for part in message.parts)

@@ -29,7 +29,7 @@ KEPT_MS = 3_600_000
 """A model may learn a parameter, or its name may lead to another model: after an hour, one call finds out."""
 
 MOST_MODELS, MOST_OF_A_MODEL = 256, 16
-"""A row's template may name any model, and a run any value: neither fills the worker's memory."""
+"""Bounds of the worker's memory: a row's template may name any model, and a run any value."""
 
 _STATUSES = frozenset({400, 422})
 _UNSTREAMED = frozenset({400, 403, 404, 405, 422, 501})
@@ -175,7 +175,7 @@ def _found(request: Request, refused: Refused) -> Unsupported | None:
 
 
 def _added(request: Request) -> frozenset[str]:
-    """What goes with the request, and nobody asked for it, so that the answer streams."""
+    """Parameters that were added to the request only so that the answer streams."""
     if not request.stream:
         return frozenset()
     options = {"stream_options"} - request.params.keys()

@@ -1,4 +1,4 @@
-"""Finds out by calls, and by no words, whether a model takes the form that Fairlane added to them."""
+"""Finds out by calls, not by error messages, whether a model takes the form that Fairlane added to them."""
 
 from dataclasses import dataclass, field, replace
 from typing import TypeGuard
@@ -18,7 +18,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported.wording import as_json
 
 MOST_FORMS, MOST_REQUESTS, MOST_WORDS = 256, 4096, 16
-"""A row's template may name any model, and a rejection hold any words: none fills the worker's memory."""
+"""Bounds of the worker's memory: a row's template may name any model, and a rejection have any words."""
 
 _OTHER_STATUSES = frozenset({401, 402, 403, 408, 429})
 """Rejections of a key, of an account and of a rate."""
@@ -37,7 +37,7 @@ class _Known:
     broke_until_ms: int = 0
     """A call with the form met a server error. Until then calls go without it, but for one that decides."""
     answered_without: bool = False
-    """One of them was answered, so the next call with the form decides."""
+    """A call without the form was answered meanwhile, so the next call with the form decides."""
     deciding: bool = False
 
 
@@ -70,7 +70,7 @@ class FormTrials:
         self._forms: Lru[tuple[str, int], _Known] = Lru(MOST_FORMS)
 
     def begin(self, request: Request) -> Trial | None:
-        """How to make this call; ``None`` where Fairlane added no form to it."""
+        """How to make this call; ``None`` if Fairlane added no form to it."""
         names = tuple(sorted((request.optional & request.params.keys()) - {"stream"}))
         if not names:
             return None
@@ -87,7 +87,7 @@ class FormTrials:
         return Trial(request, names, known, digest=digest, decides=decides)
 
     def abandon(self, trial: Trial) -> None:
-        """The call was broken off, and says nothing."""
+        """Note that the call was aborted, and shows nothing."""
         if trial.decides:
             trial.known.deciding = False
 
@@ -112,7 +112,7 @@ class FormTrials:
             return outcome, False
         if isinstance(outcome, ServerError | InvalidResponse):
             if trial.decides:
-                return _undecided(trial, outcome), self._lacks(trial, outcome.message)
+                return _undecided(trial, outcome), self._note_lack(trial, outcome.message)
             known.broke_until_ms = now_ms + self._kept_ms
             return _undecided(trial, outcome), False
         if not _rejects(outcome):
@@ -129,7 +129,7 @@ class FormTrials:
             known.answered_without = now_ms < known.broke_until_ms
             open_still = now_ms >= max(known.lacking_until_ms, known.taken_until_ms)
             if open_still and trial.digest is not None:
-                return outcome, self._lacks(trial, known.rejected.get(trial.digest) or "")
+                return outcome, self._note_lack(trial, known.rejected.get(trial.digest) or "")
         elif trial.digest is not None and _rejects(outcome):
             words = _words(outcome)
             if known.rejected.get(trial.digest) == words:
@@ -137,7 +137,7 @@ class FormTrials:
             known.rejected.drop(trial.digest)
         return outcome, False
 
-    def _lacks(self, trial: Trial, reason: str) -> bool:
+    def _note_lack(self, trial: Trial, reason: str) -> bool:
         known, trial.reason = trial.known, reason
         known.lacking_until_ms, known.broke_until_ms = self._clock.monotonic_ms() + self._kept_ms, 0
         known.answered_without = False

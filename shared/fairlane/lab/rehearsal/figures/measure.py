@@ -43,7 +43,7 @@ class LaneMeasure(_Numbers):
     """One lane after the warm-up. Shares are 0 to 1."""
 
     model: str
-    utilisation: float | None  # of what the limits allowed, on the axis of which most was used
+    utilisation: float | None  # used share of the limit, on the axis that was used most
     rejected_share: float
     calls: int
     admitted: int
@@ -57,7 +57,7 @@ class LaneMeasure(_Numbers):
 
 
 class Measure(_Numbers):
-    """A whole rehearsal; ``meets_bar`` is ``None`` where the scenario sets none."""
+    """A whole rehearsal; ``meets_bar`` is ``None`` if the scenario sets none."""
 
     scenario: str
     workers: int
@@ -75,7 +75,7 @@ class Measure(_Numbers):
 
 
 def measure(recording: Recording) -> Measure:
-    """The numbers of a recording."""
+    """Compute the figures of a recording."""
     scenario = recording.scenario
     lanes = tuple(_measure_lane(recording, lane) for lane in recording.lanes.values())
     arrivals = [arrival for lane in recording.lanes.values() for arrival in lane.log.arrivals]
@@ -188,7 +188,7 @@ def _fairness(
 
 
 def _recovery(recording: Recording, lane: Lane, at_s: float, what: str) -> Recovery:
-    """When the rate over 10 s, or over the limit's window, gets near the limit and stays for 30 s."""
+    """When the rate over 10 s, or over the limit's window, reaches the limit's neighbourhood for 30 s."""
     model = recording.scenario.models[lane.model]
     admitted = [arrival for arrival in lane.log.arrivals if arrival.verdict == ADMITTED]
     tokens = counted_tokens(model, admitted) / max(1, len(admitted))

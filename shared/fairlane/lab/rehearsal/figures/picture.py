@@ -1,4 +1,4 @@
-"""A rehearsal as a picture: what was admitted against what was allowed, and the pace the lane had learned."""
+"""A picture of a rehearsal: admitted calls, the true limit, and the lane's learned rate."""
 
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ SIZE_INCHES, DOTS_PER_INCH = (10.0, 4.0), 90
 
 @dataclass(frozen=True, slots=True)
 class Curves:
-    """What is drawn of a lane: minutes from the start, and calls a minute at each."""
+    """The curves of a lane: minutes from the start, and calls a minute at each."""
 
     title: str
     minutes: tuple[float, ...]

@@ -1,4 +1,4 @@
-"""The numbers of many rehearsals, as a table for people, a page, and JSON for programs."""
+"""The figures of many rehearsals, as a table, a page and JSON."""
 
 import json
 from collections.abc import Sequence

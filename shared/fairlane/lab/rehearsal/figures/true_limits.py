@@ -1,4 +1,4 @@
-"""The limits of a simulated provider at each time, which a rehearsal is measured against."""
+"""The true limits of a simulated provider at each time: a rehearsal is measured against them."""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -26,7 +26,7 @@ def requests_at(model: SimulatedModel, at_s: float) -> float | None:
 
 
 def allowed_requests(model: SimulatedModel, begin_s: float, end_s: float) -> float | None:
-    """How many requests the limit allows between two moments, outages taken out; ``None``: not limited."""
+    """How many requests the limit allows between two times, without outages; ``None``: not limited."""
     if model.requests_per_minute is None:
         return None
     cuts = [at for at, _ in model.limit_changes if begin_s < at < end_s]

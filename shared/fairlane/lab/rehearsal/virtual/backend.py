@@ -1,4 +1,4 @@
-"""The Redis of a rehearsal: an embedded server, which is fast, or fakeredis where there is none."""
+"""The Redis of a rehearsal: an embedded server, or fakeredis, which is slower, if there is none."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from fairlane.store.connection.connect import RedisClient
 
 @contextmanager
 def backend() -> Iterator[RedisClient]:
-    """An empty server of our own, gone after the block. Raises `LocalStackError`."""
+    """An empty embedded server, stopped after the block. Raises `LocalStackError`."""
     server = find_server()
     if server.kind is ServerKind.FAKE:
         yield fake()
@@ -40,7 +40,7 @@ def backend() -> Iterator[RedisClient]:
 
 
 def fake() -> RedisClient:
-    """Fakeredis with a store of its own: the same course of events, several times as slow."""
+    """Fakeredis with its own store: the same events, several times slower."""
     try:
         import fakeredis
     except ImportError:
@@ -51,7 +51,7 @@ def fake() -> RedisClient:
 
 
 def quiet() -> None:
-    """Let only errors be logged: a rehearsal would write a line or more for every call."""
+    """Log only errors: otherwise a rehearsal writes a line or more for every call."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
 
 
@@ -110,7 +110,7 @@ def _answer(client: Redis, args: Command, options: dict[str, Any], reply: Any) -
         raise reply
     callbacks: Any = client.response_callbacks
     callback = callbacks.get(args[0])
-    options.pop("keys", None)  # for client-side caches, and for no callback
+    options.pop("keys", None)  # an option of client-side caches that callbacks do not take
     return callback(reply, **options) if callback else reply
 
 

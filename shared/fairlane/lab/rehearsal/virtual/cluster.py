@@ -37,7 +37,7 @@ DEPLOYMENT = "test"
 
 @dataclass(slots=True)
 class SchedulerProcess:
-    """A scheduler with the times that its runner would wait for."""
+    """A scheduler with the times of its next ticks, which its runner would wait for."""
 
     scheduler: Scheduler
     mailbox: CollectingPublisher
@@ -49,11 +49,11 @@ class SchedulerProcess:
 
 
 class Cluster:
-    """Runs all events in order, at the milliseconds at which they would happen.
+    """Runs all events of a deployment in order, each at its virtual millisecond.
 
-    ``teams``: weights, or all settings of a team. ``connections`` are beside ``sim``. ``redis`` is a server
-    that nobody else uses. The same seed and the same calls give the same events, on a real server and on
-    fakeredis.
+    ``teams``: weights, or all settings of a team. ``connections``: further ones besides ``sim``. ``redis`` is
+    a server that nobody else uses. The same seed and the same calls give the same events, on a real server
+    and on fakeredis.
     """
 
     def __init__(
@@ -134,7 +134,7 @@ class Cluster:
         return ref
 
     def announce(self, team: str) -> None:
-        """Do what a message on the wake-up channel does: every scheduler soon reads this inbox."""
+        """Act like a message on the wake-up channel: every scheduler soon reads this inbox."""
         for process in self.processes:
             if process.teams is not None:
                 process.teams.add(team)

@@ -91,7 +91,7 @@ class SimulatedWorker:
     stopping: bool = False
 
     def serves(self, lane: str) -> bool:
-        """Whether it takes calls of a lane."""
+        """Whether it serves a lane."""
         return any(fnmatchcase(lane, pattern) for pattern in self.lanes)
 
     @property

@@ -44,7 +44,7 @@ ANSWER = "yes"
 
 
 class Arrival(NamedTuple):
-    """A call as the provider saw it; ``verdict`` is `ADMITTED`, or why not: an axis, or a constant above."""
+    """A call as the provider saw it; ``verdict`` is `ADMITTED` or why it was rejected: axis or constant."""
 
     at_ms: int
     team: str
@@ -100,19 +100,19 @@ class SimulatedProvider:
             events.after(round(at_s * 1000), partial(self._shed, count))
 
     def serve(self, attempt: Attempt, finish: Callable[[Outcome], None]) -> None:
-        """A worker starts a call; ``finish`` gets the outcome when it has travelled back."""
+        """A worker starts a call; ``finish`` gets the outcome when it reaches the worker."""
         pickup_ms = self._delay_ms(self._network.pickup_ms)
         way_ms = pickup_ms + self._delay_ms(self._network.median_ms)
-        self._events.after(way_ms, lambda: self._arrive(self._load_of(attempt), finish))
+        self._events.after(way_ms, lambda: self._on_arrival(self._load_of(attempt), finish))
 
     def _delay_ms(self, median_ms: float) -> int:
         if self._network.sigma == 0:
             return round(median_ms)
         return round(median_ms * math.exp(self._network.sigma * self._rng.gauss(0.0, 1.0)))
 
-    def _arrive(self, load: Load, finish: Callable[[Outcome], None]) -> None:
+    def _on_arrival(self, load: Load, finish: Callable[[Outcome], None]) -> None:
         end = partial(self._send_back, finish)
-        turned_away = self._at_the_door()
+        turned_away = self._reject_on_arrival()
         if turned_away is not None:
             verdict, outcome = turned_away
             self._note(load, verdict, 0)
@@ -140,20 +140,20 @@ class SimulatedProvider:
         if self._queue.enter(number):
             self._begin(number)
 
-    def _at_the_door(self) -> tuple[str, Outcome] | None:
+    def _reject_on_arrival(self) -> tuple[str, Outcome] | None:
         model, elapsed_ms = self.model, self._events.now_ms - self._began_ms
         if remaining_ms(model.outages, elapsed_ms) is not None:
             return OUTAGE, NetworkFailure("connection reset")
         if model.status_always is not None:
-            return TURNED_AWAY, _always(model.status_always)
+            return TURNED_AWAY, _outcome_of_status(model.status_always)
         wait_ms = remaining_ms(model.burst_429, elapsed_ms)
         if wait_ms is not None:
-            return BURST, RateLimited("too fast", retry_after_ms=wait_ms if self._says_when() else None)
+            return BURST, RateLimited("too fast", retry_after_ms=wait_ms if self._names_wait() else None)
         return None
 
     def _refusal(self, axis: Axis, charge: int, output: int) -> Outcome:
         wait_ms, hints = None, self._hints(axis)
-        if self._says_when():
+        if self._names_wait():
             wait_ms = round(mean_latency_ms(self.model))
             if axis != "concurrency":
                 wait_ms = self.limits.wait_ms(charge, self._events.now_ms, output)
@@ -161,11 +161,11 @@ class SimulatedProvider:
             return Overloaded("no place is free", 503, retry_after_ms=wait_ms, hints=hints)
         return RateLimited(f"rate limit reached on {axis}", retry_after_ms=wait_ms, hints=hints)
 
-    def _says_when(self) -> bool:
+    def _names_wait(self) -> bool:
         return self.model.headers in ("retry_after", "full")
 
     def _hints(self, exhausted: Axis | None = None) -> Hints | None:
-        """The rate limit headers of an answer at this time; ``exhausted`` by a rejected call."""
+        """The rate-limit headers of an answer at this time; ``exhausted``: the axis of a rejected call."""
         if self.model.headers not in ("ratelimit", "full"):
             return None
         if self.model.headers_on == "rejected" and exhausted is None:
@@ -249,7 +249,7 @@ def _failed(message: str, status: int, hints: Hints | None = None) -> Outcome:
             return PermanentFailure(message, status, hints=hints, doubtful=status == 404)
 
 
-def _always(status: int | str) -> Outcome:
+def _outcome_of_status(status: int | str) -> Outcome:
     if not isinstance(status, int):
         return AccessDenied(status, 429, "quota")
     return _failed("too fast" if status == 429 else "refused", status)

@@ -1,4 +1,4 @@
-"""Simulated workers: they claim, call a simulated provider, report and beat as real workers do."""
+"""Simulated workers: they claim, call a simulated provider, report and send heartbeats as real workers do."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class SimulatedWorkers:
         return calls
 
     def add(self, worker: SimulatedWorker) -> None:
-        """Add a worker, which beats from now on."""
+        """Add a worker, which sends heartbeats from now on."""
         self.workers.append(worker)
         self._keep_beating(worker)
 
@@ -123,7 +123,7 @@ class SimulatedWorkers:
     def _claim(self, worker: SimulatedWorker, sent_ms: int, attempt: Attempt) -> StoreCall:
         now_ms = self._events.now_ms
         copy = attempt.id in worker.calls  # the same message twice
-        worker.calls[attempt.id] = attempt  # its slot is taken while it asks
+        worker.calls[attempt.id] = attempt  # its slot is in use during the claim
 
         def begin(reply: bytes | None) -> None:
             claim = Claim.of(reply)

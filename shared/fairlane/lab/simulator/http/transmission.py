@@ -75,7 +75,7 @@ class Transmission:
         if work.call.stream and fault is not Fault.RESET_AFTER_WORK:
             return await self._stream(work, headers)
         if self._model.model.keep_alive and fault is None:
-            return await self._whole_behind_lines(work, headers)
+            return await self._send_after_blank_lines(work, headers)
         await self._sleep(work.draw.latency_s)
         return await self._whole(work, headers)
 
@@ -107,7 +107,7 @@ class Transmission:
         await response.write(half)
         return _close(self._request, response)
 
-    async def _whole_behind_lines(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
+    async def _send_after_blank_lines(self, work: Work, headers: Mapping[str, str]) -> web.StreamResponse:
         """Send a blank line at once, another one after half of the latency, and then the answer."""
         response = web.StreamResponse(headers={**headers, "Content-Type": _JSON})
         await response.prepare(self._request)

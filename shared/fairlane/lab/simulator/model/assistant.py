@@ -52,11 +52,11 @@ class Assistant:
         said = None if known is None else self._answered(call, known, sample)
         if call.schema is not None:
             return self.in_form(call, {} if said is None else dict.fromkeys(_ANSWERS, said))
-        return None if said is None else self._worded(call, said, tokens)
+        return None if said is None else self._answer_text(call, said, tokens)
 
     def known(self, call: Call, known: Known, tokens: int, *, sample: str = "") -> str:
         """The answer to a known question."""
-        return self._worded(call, self._answered(call, known, sample), tokens)
+        return self._answer_text(call, self._answered(call, known, sample), tokens)
 
     def in_form(self, call: Call, said: Mapping[str, Any]) -> str:
         """JSON that follows the call's schema, with the values of ``said`` in its own properties."""
@@ -106,7 +106,7 @@ class Assistant:
         away = 1 + int(self._share("wrong", known.question + sample) * 9)
         return f"{number + away:.15g}"
 
-    def _worded(self, call: Call, final: str, tokens: int) -> str:
+    def _answer_text(self, call: Call, final: str, tokens: int) -> str:
         """The final answer alone, or at the end of its working."""
         steps = self._model.step_accuracy is not None and _STEPS.search(call.prompt)
         if self._model.answer_style == "plain" and not steps:

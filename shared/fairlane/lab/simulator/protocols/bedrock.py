@@ -263,13 +263,13 @@ def _conversation(messages: Any) -> list[tuple[str, str]]:
         if role == (conversation[-1][0] if conversation else "assistant"):
             raise RequestError("A conversation must alternate between user and assistant roles.")
         blocks = _list(message.get("content"), f"messages.{at}.content")
-        conversation.append((role, "".join(_said(block, f"messages.{at}.content") for block in blocks)))
+        conversation.append((role, "".join(_block_text(block, f"messages.{at}.content") for block in blocks)))
     if not conversation:
         raise RequestError("A conversation must start with a user message.")
     return conversation
 
 
-def _said(block: Any, field: str) -> str:
+def _block_text(block: Any, field: str) -> str:
     """A block's text; other members of the union, such as an image or a call of a tool, have none."""
     members = _object(block, field).keys() & _BLOCKS
     if len(members) != 1:

@@ -1,7 +1,7 @@
-"""What lanes did lately: samples every few seconds for a quarter of an hour, and every minute for a day.
+"""Samples of lanes: every few seconds for a quarter of an hour, and every minute for a day.
 
-Readings are stored with counters that only grow, so that the figures of a span do not depend on who wrote its
-ends. A leader that takes over continues where another stopped.
+Readings have counters that only grow, so that the figures of a span do not depend on which leader wrote its
+ends. A new leader continues where the last one stopped.
 """
 
 import json
@@ -25,7 +25,7 @@ Activity: TypeAlias = tuple[bytes | None, ...]
 
 
 class Step(NamedTuple):
-    """How far apart samples are, about, and how many are kept."""
+    """A resolution: about how far apart samples are, and how many are kept."""
 
     name: str
     every_ms: int
@@ -81,8 +81,8 @@ class Sample(NamedTuple):
 
 
 class RecentCalls(NamedTuple):
-    """Calls that got a permit in the last minute, and the refused part of those that ended in the last
-    quarter of an hour. The part is ``None`` where none ended.
+    """Calls that got a permit in the last minute, and the share of 429s among those that ended in the last
+    quarter of an hour (``None`` if none ended).
     """
 
     used_per_minute: int = 0
@@ -90,7 +90,7 @@ class RecentCalls(NamedTuple):
 
 
 class History(Stored):
-    """Reads what lanes did, and writes it; only the leader does."""
+    """Reads lanes' samples, and writes them; only the leader writes."""
 
     def activity(self, lanes: Sequence[str]) -> dict[str, Activity]:
         """Counters that show use, by lane, in one round trip; lanes that were never used are left out."""
@@ -106,7 +106,7 @@ class History(Stored):
         for (step, lane), some in texts.items():
             key = self._keys.history(lane, step.name)
             pipeline.rpush(key, *some)
-            pipeline.ltrim(key, -step.keep - 1, -1)  # and one that the counts of the first begin with
+            pipeline.ltrim(key, -step.keep - 1, -1)  # plus one, from which the first one's counts begin
             pipeline.pexpire(key, step.span_ms + MINUTE_MS)
         if texts:
             pipeline.execute()
@@ -141,7 +141,7 @@ def used_per_minute(samples: Sequence[Sample], now_ms: int) -> int:
 
 
 def refused_share(samples: Sequence[Sample]) -> float | None:
-    """The part of the calls ended in these samples that ended with a 429; ``None`` where none ended."""
+    """The share of 429s among the calls that ended in these samples; ``None`` if none ended."""
     finished = sum(sample.finished for sample in samples)
     return sum(sample.refused for sample in samples) / finished if finished else None
 
@@ -159,5 +159,5 @@ def _samples(texts: Sequence[bytes]) -> list[Sample]:
 
 
 def _since(before: int, now: int) -> int:
-    """How much a counter has grown; 0 where Redis has lost some of it."""
+    """By how much a counter has grown; 0 if Redis has lost some of it."""
     return max(0, now - before)

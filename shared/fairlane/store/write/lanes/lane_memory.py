@@ -1,4 +1,4 @@
-"""Keeps a copy of what lanes have learned, so that they need not learn it again after Redis has lost it."""
+"""Keeps a copy of lanes' learned limits, so that they need not learn these again if Redis loses them."""
 
 import json
 
@@ -27,14 +27,14 @@ REMEMBERED = (*LEARNED, *_OF_DAY, *_SHUT)
 
 
 class LaneMemory:
-    """A copy of learned fields in the leader's memory: the only state that Redis may not have."""
+    """A copy of learned fields in the leader's memory: the only state that Redis may lack."""
 
     def __init__(self, redis: RedisClient, keys: Keys) -> None:
         self._redis, self._keys = redis, keys
         self._learned: dict[str, dict[str, str]] = {}
 
     def refresh(self, lanes: list[str]) -> None:
-        """Copy what Redis knows of these lanes now."""
+        """Copy the learned fields of these lanes from Redis."""
         fields = "known_ms", *REMEMBERED
         found = ask_each(self._redis, lanes, lambda ask, lane: ask.hmget(self._keys.lane(lane), *fields))
         for lane, (known, *values) in found:
@@ -43,11 +43,11 @@ class LaneMemory:
                 self._learned[lane] = {name: value.decode() for name, value in pairs if value is not None}
 
     def forget(self, lane: str) -> None:
-        """Drop the copy of a lane that is forgotten."""
+        """Drop the copy of a lane that was forgotten."""
         self._learned.pop(lane, None)
 
     def restore(self, now_ms: str | int = "") -> list[str]:
-        """Bring back the lanes that Redis has lost; returns them. A lane that it knows is left as it is."""
+        """Restore the lanes that Redis has lost; returns them. Lanes that it has stay as they are."""
         restored: list[str] = []
         for lane, fields in self._learned.items():
             # The probe's lease is lost with Redis: the next probe starts at once.

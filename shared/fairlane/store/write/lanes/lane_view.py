@@ -1,4 +1,4 @@
-"""The state of a lane, for people: its limits and their sources, its calls in flight, what limits it."""
+"""The state of a lane as commands and pages show it: limits and sources, calls in flight, what limits it."""
 
 import json
 from collections.abc import Mapping
@@ -20,25 +20,25 @@ FAILED = ("answered", "overloaded", "server_error", "broken", "refused")
 """Signals of calls that failed for another reason than a rate limit."""
 
 WAITS = frozenset((*AXES, "window", "slots", "gap", "doubt", "refused", "reserved"))
-"""What limited a lane's jobs at the last grant, besides what shuts the lane."""
+"""Constraints that may have limited a lane's jobs at the last request, besides those that shut the lane."""
 
 Source = Literal["configured", "headers", "probed", "starting"]
-"""The operator, the provider's headers or bodies, 429s, or slow start, which no 429 has ended yet."""
+"""In this order: the operator; the provider's headers or bodies; 429s; slow start before the first 429."""
 
 
 LaneState = Literal["active", "probing", "blocked", "parked", "paused"]
-"""Whether a lane grants permits: with a known limit, while it detects its limit, or not until what."""
+"""The states of docs/glossary.md."""
 
 
 class AxisView(NamedTuple):
     """One axis of a lane. Rates are a minute's, on the axis ``day`` a day's; ``None``: there is none.
 
     ``allowed`` is the limit in force, from ``source``; ``learned`` is the one without the configuration.
-    ``configured`` is the operator's limit, ``reported`` the headers' one. ``probed`` is the one detected from
-    refusals, with its standard deviation ``uncertainty``. The last two have their times. ``foreign`` is what
-    others use of the same key. ``level`` is what may start now (``from_ms``: then), in requests or tokens;
-    below 0, it is a debt. ``full`` is the most. A ``window`` or a day renews at ``renews_ms``. Of the calls,
-    ``by_chance`` is the share that the provider rejects at any rate.
+    ``configured`` is the operator's limit, ``reported`` that of headers. ``probed`` is detected from 429s,
+    with its standard deviation ``uncertainty``. The last two have their times. ``foreign``: what other
+    clients of the key use. ``level``: what may start now (or at ``from_ms``), in requests or tokens;
+    negative: a debt. ``full``: its maximum. A ``window`` or a day renews at ``renews_ms``. ``by_chance``: the
+    share of calls that the provider rejects at any rate.
     """
 
     configured: float | None = None
@@ -60,9 +60,9 @@ class AxisView(NamedTuple):
 
 
 class Places(NamedTuple):
-    """The most calls in flight at once (``None``: no limit but slots), and who says so.
+    """The most calls in flight at once (``None``: only slots limit them), and the source.
 
-    "search": nobody has, so the lane begins with few, and takes more while it answers more a second.
+    "search": the limit is unknown; the lane begins with few calls, and adds more while answers a second grow.
     """
 
     most: int | None = None
@@ -70,9 +70,9 @@ class Places(NamedTuple):
 
 
 class LateCalls(NamedTuple):
-    """``ended`` calls that a deadline of ``within_ms`` ended in a server's queue, which narrowed the window.
+    """Calls that a deadline of ``within_ms`` ended in a server's queue: ``ended`` is how many.
 
-    ``in_flight`` were in flight when it was narrowed.
+    They narrowed the window; ``in_flight`` calls were in flight then.
     """
 
     ended: int
@@ -88,7 +88,7 @@ class LateCalls(NamedTuple):
 class HeldModels(NamedTuple):
     """The models that a lane's server holds, with the calls of each in flight, and until when others wait.
 
-    ``until_ms`` is ``None`` where no job waits for another.
+    ``until_ms`` is ``None`` if no job waits for another.
     """
 
     in_flight: Mapping[str, int]
@@ -99,7 +99,7 @@ class HeldModels(NamedTuple):
 
 
 class Hold(NamedTuple):
-    """Why nothing starts now, in the words of the granting script; when that ends, if time alone ends it."""
+    """Why no call starts now, as `permit_grant` names it; and when that ends, if time alone ends it."""
 
     reason: str
     until_ms: int | None = None
@@ -109,14 +109,13 @@ class Hold(NamedTuple):
 class LaneView:
     """A lane at ``now_ms``. Times are server milliseconds; ``axes`` has every axis, by its name.
 
-    ``reason`` is what held its jobs when permits were last asked for; ``shut`` what keeps the whole lane
-    shut now. ``asked_to_wait``: the provider named the end of its block. ``ramp`` is the share of its rate
-    that the lane uses after an outage, ``latency_ms`` how long a call takes lately. At ``started_ms`` a call
-    was last granted. ``pending`` of the calls in flight hold no worker's slot. It has answered nobody since
-    ``down_since_ms``; ``last_error`` is the latest failure in the provider's words. A held lane waits until
-    ``held_until_ms``: ``held_named`` where its provider named that time, else as its quota is used up.
-    ``models`` are those that it calls now, where its server holds few at once; ``late`` calls are those that
-    have narrowed its window.
+    ``reason``: what limited its jobs at the last request; ``shut``: what shuts the whole lane now.
+    ``asked_to_wait``: the provider named the end of its block. ``ramp``: the share of its rate that the lane
+    uses after an outage; ``latency_ms``: the recent latency. ``started_ms``: its last grant. ``pending``:
+    calls in flight that hold no worker's slot. No call was answered since ``down_since_ms``; ``last_error``
+    is the latest failure in the provider's words. A held lane waits until ``held_until_ms``, which its
+    provider named (``held_named``) or which is the end of its quota. ``models``: those that its server holds,
+    if it holds few; ``late``: calls that have narrowed its window.
     """
 
     lane: str
@@ -168,16 +167,16 @@ class LaneView:
 
     @property
     def learned_per_minute(self) -> float | None:
-        """The rate of requests by learning alone, slow start's too; ``None`` where nothing is learned."""
+        """The learned rate of requests, also by slow start; ``None`` if nothing is learned."""
         return self.axes["requests"].learned
 
     @property
     def shared(self) -> bool:
-        """Whether somebody else was found to use the same key."""
+        """Whether other clients of the same key were detected."""
         return any(axis.foreign > 0 for axis in self.axes.values())
 
     def hold(self, queued: int) -> Hold | None:
-        """What keeps jobs from starting; ``None`` where nothing does, or nothing waits."""
+        """What keeps queued jobs from starting; ``None`` if nothing does, or none are queued."""
         if self.shut is not None or not queued:
             return self.shut
         if self.reason not in WAITS:
@@ -215,7 +214,7 @@ def read_view(
         blocked_until_ms=_future(_number(state, "blocked_ms"), now_ms),
         asked_to_wait=bool(state.get("again_ms")) and state.get("again_ms") == state.get("blocked_ms"),
         circuit=state.get("circuit", "closed"),
-        parked=state["parked"].rstrip(".") if "parked" in state else None,  # a sentence goes on behind it
+        parked=state["parked"].rstrip(".") if "parked" in state else None,  # callers put it into a sentence
         paused=state.get("paused") == "1",
         ramp=float(view["ramp"]),
         latency_ms=view.get("latency_ms"),
@@ -228,7 +227,7 @@ def read_view(
 
 
 def read_models(state: Mapping[str, str], limits: LaneLimits) -> HeldModels | None:
-    """The held models, as `lib/models/models.lua` keeps them; ``None`` where the lane calls any number."""
+    """The held models, as `lib/models/models.lua` keeps them; ``None`` if the lane calls any number."""
     if limits.models_at_once is None:
         return None
     names = [str(model["name"]) for model in json.loads(state.get("models") or "[]")]
@@ -238,17 +237,17 @@ def read_models(state: Mapping[str, str], limits: LaneLimits) -> HeldModels | No
 
 
 def _late(state: Mapping[str, str]) -> LateCalls | None:
-    """``None`` where no deadline narrows the window (``lib/concurrency/late.lua``)."""
+    """``None`` if no deadline narrows the window (``lib/concurrency/late.lua``)."""
     ended, within_ms, crowd = (_number(state, f"late_{name}") for name in ("calls", "ms", "crowd"))
     if not state.get("window") or state.get("window_by") != "deadline":
         return None
-    if ended is None or within_ms is None or crowd is None:  # an earlier version has narrowed it
+    if ended is None or within_ms is None or crowd is None:  # an earlier version narrowed it
         return None
     return LateCalls(int(ended), int(within_ms), int(crowd))
 
 
 def read_limits(stored: Mapping[str, str]) -> LaneLimits:
-    """Limits as `stored_limit` has written them; fields of another version are passed over."""
+    """Limits as `stored_limit` has written them; fields of other versions are ignored."""
     fields: dict[str, float | str] = {
         name: value for name, value in stored.items() if name in LaneLimits.model_fields
     }
@@ -258,7 +257,7 @@ def read_limits(stored: Mapping[str, str]) -> LaneLimits:
 
 
 def _at_most(name: str, value: float | str) -> float | str:
-    """A stored limit, or the most that `LaneLimits` allows: an earlier version stored numbers beyond it."""
+    """A stored limit, at most what `LaneLimits` allows: an earlier version stored greater numbers."""
     bounds = (getattr(each, "le", None) for each in LaneLimits.model_fields[name].metadata)
     most = next((bound for bound in bounds if bound is not None), None)
     return value if most is None or float(value) <= most else most
@@ -309,7 +308,7 @@ def _places(state: Mapping[str, str], limits: LaneLimits, most: float | None) ->
 
 
 def _number(state: Mapping[str, str], name: str) -> float | None:
-    """A field that is absent or empty where nothing is known."""
+    """A field's number; ``None`` if it is absent or empty."""
     text = state.get(name)
     return float(text) if text else None
 
@@ -319,5 +318,5 @@ def _whole(number: float | None) -> int | None:
 
 
 def _future(at_ms: float | None, now_ms: int) -> int | None:
-    """A time that is still to come."""
+    """The time as an integer, if it is in the future; else ``None``."""
     return int(at_ms) if at_ms is not None and at_ms > now_ms else None

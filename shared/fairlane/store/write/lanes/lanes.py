@@ -30,12 +30,12 @@ _FAILURES = (
 
 
 class LaneFailures(NamedTuple):
-    """How a lane fails its calls, in server milliseconds.
+    """A lane's failures; times are server milliseconds.
 
-    ``down_ms``: since when it has answered nobody, ``None`` while its circuit is closed. ``probe_ms``: until
+    ``down_ms``: since when it has answered no call, ``None`` while its circuit is closed. ``probe_ms``: until
     when it is not probed, ``None`` while a probe is in flight. Its latest failure ended at ``failed_ms``,
     with ``error``. ``answered_n`` is the latest permit whose call succeeded. ``stopped``: paused or parked.
-    ``first_ms``: when the first failure ended that no later call has refuted, whatever its circuit is.
+    ``first_ms``: when the first failure ended that no later answer has followed, in any state of its circuit.
     ``probe_failed_ms``: when its latest probe failed; 0 if none did.
     """
 
@@ -67,7 +67,7 @@ class Lanes(Permits):
     def limit(self, lane: str, limits: Mapping[str, Limit], now_ms: str | int = "") -> bool:
         """Set limits by their names in `LaneLimits`; ``None`` removes one. True if the lane is new.
 
-        Raises `ConfigurationError` for a limit that there is not or that makes no sense; nothing is written.
+        Raises `ConfigurationError` for an unknown or invalid limit; then it writes nothing.
         """
         made = _require_sense(lane, limits)
         fields: dict[str, str | None] = {}
@@ -81,11 +81,11 @@ class Lanes(Permits):
     def configure(self, lane: str, limits: LaneLimits | None) -> bool:
         """Make a lane known, with its configured limits. True if it is new.
 
-        Unchanged configuration has no effect: limits set while running stay until it changes.
+        An unchanged configuration has no effect: limits that were set at run time stay until it changes.
         """
         stated = limits.model_dump(exclude_unset=True) if limits else {}
         said = json.loads(self._redis.hget(self._keys.configured, lane) or "{}")
-        known = LaneLimits.model_fields.keys() & {*said, *stated}  # a later version may have said more
+        known = LaneLimits.model_fields.keys() & {*said, *stated}  # a later version may have written more
         changed = {name: stated.get(name) for name in known if said.get(name) != stated.get(name)}
         new = self.limit(lane, changed)
         if changed:
@@ -93,7 +93,7 @@ class Lanes(Permits):
         return new
 
     def stated(self) -> dict[str, dict[str, Limit]]:
-        """What `configure` has written for each lane last; lanes without any limit are left out."""
+        """The limits that `configure` wrote last, by lane; without lanes that have none."""
         found = self._redis.hgetall(self._keys.configured)
         said = {lane.decode(): json.loads(limits) for lane, limits in found.items()}
         return {lane: limits for lane, limits in said.items() if limits}
@@ -106,7 +106,7 @@ class Lanes(Permits):
         )
 
     def openers(self) -> dict[str, str]:
-        """The teams that have opened lanes which nobody has described, by lane."""
+        """By lane outside the configuration, the team that opened it."""
         found = self._redis.hgetall(self._keys.openers)
         return {lane.decode(): team.decode() for lane, team in found.items()}
 
@@ -120,7 +120,7 @@ class Lanes(Permits):
         return {lane: int(float(asked or 0)) for lane, asked in found}
 
     def forget(self, lane: str, epoch: int, unused_ms: int, now_ms: str | int = "") -> bool | None:
-        """Forget a lane that nobody has used for so long, unless somebody has set its limits or paused it.
+        """Forget a lane that was not used for ``unused_ms``, unless somebody has set its limits or paused it.
 
         ``None`` if this is not the leader.
         """
@@ -139,7 +139,7 @@ class Lanes(Permits):
         return None if forgotten == -1 else bool(forgotten)
 
     def pause(self, lane: str) -> None:
-        """Nothing new starts on the lane until `resume`. Raises `LaneNotFound`."""
+        """Start no call on the lane until `resume`. Raises `LaneNotFound`."""
         audit, keys = self._auditor.entry(Act.PAUSED, lane), named_keys(self._keys, lane=lane)
         call = bound("lane_pause", keys, name=lane, audit=audit)
         if call.run(self._redis) == 0:
@@ -158,9 +158,9 @@ class Lanes(Permits):
         return {lane: _read_failures(values) for lane, values in found}
 
     def inherit(self, lane: str, source: str, since_ms: int, now_ms: str | int = "") -> bool:
-        """Start from what another lane has learned, and from nothing else of it. True if it was done.
+        """Let a lane start with another's learned limits. True if it was done.
 
-        Once for a ``since_ms``; where that is 0, only while the lane was never used.
+        Done once for each ``since_ms``; with 0, only while the lane is unused.
         """
         keys = named_keys(self._keys, lane=lane)
         keys["from"] = self._keys.lane(source)
@@ -168,7 +168,7 @@ class Lanes(Permits):
         return bool(call.run(self._redis) == 1)
 
     def drain(self, lane: str, now_ms: str | int = "") -> None:
-        """Empty the lane's buckets: nothing bursts after Redis came back."""
+        """Empty the lane's buckets, so that no burst follows a restart of Redis."""
         audit, keys = self._auditor.entry(Act.DRAINED, lane), named_keys(self._keys, lane=lane)
         bound("lane_drain", keys, now_ms=now_ms, audit=audit).run(self._redis)
 
@@ -190,7 +190,7 @@ class Lanes(Permits):
         return dict(zip(lanes, map(int, found), strict=True))
 
     def recount(self, lanes: Sequence[str], epoch: int, lease_ms: int, now_ms: str | int = "") -> int:
-        """Count the calls in flight of all ``lanes`` anew where leases disagree; how many were wrong."""
+        """Recount the calls in flight of all ``lanes`` from leases. Returns how many counts were wrong."""
         owned = [key for lane in lanes for key in (self._keys.lane(lane), self._keys.in_flight(lane))]
         call = bound(
             "lanes_recount",
@@ -209,7 +209,7 @@ class Lanes(Permits):
         return self.views([lane], now_ms)[0]
 
     def views(self, lanes: Sequence[str], now_ms: str | int = "") -> list[LaneView]:
-        """The states of these lanes, a hundred at one moment; an unknown lane looks like one never used."""
+        """The states of these lanes, a hundred in one script; an unknown lane looks like an unused one."""
         found = []
         for first in range(0, len(lanes), VIEWED_AT_ONCE):
             some = lanes[first : first + VIEWED_AT_ONCE]
@@ -226,7 +226,7 @@ class Lanes(Permits):
 
 
 def _read_failures(values: Sequence[bytes | None]) -> LaneFailures:
-    """Of the values of `_FAILURES`."""
+    """Parse the values of the fields `_FAILURES`."""
     circuit, down, probe, failed, error, answered_n, paused, parked, probed = values
     return LaneFailures(
         down_ms=int(down) if down and circuit not in (None, b"closed") else None,

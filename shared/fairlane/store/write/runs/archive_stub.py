@@ -15,7 +15,7 @@ AT_ONCE = 1000
 
 
 class StubOutcome(IntEnum):
-    """What became of a run's stub: made now, made before, or not made."""
+    """The outcome of an attempt to stub a run: made now, made before, or not made."""
 
     NOT_FINISHED = -1
     NO_RUN = 0
@@ -31,7 +31,7 @@ class StoredRun(NamedTuple):
 
 
 class ArchiveFields(NamedTuple):
-    """The fields that decide whether a run is archived. ``state`` is ``None`` where it has expired."""
+    """The fields that decide whether a run is archived. ``state`` is ``None`` if it has expired."""
 
     ref: RunRef
     state: str | None
@@ -53,7 +53,7 @@ class ArchiveStubs:
         self._redis, self._keys, self._auditor = redis, keys, auditor
 
     def remains(self, ref: RunRef) -> StoredRun:
-        """A run's state and plan; an empty state where there is no such run."""
+        """A run's state and plan in Redis; the state is empty if there is no such run."""
         pipeline = self._redis.pipeline(transaction=True)
         pipeline.hgetall(self._keys.state(ref))
         pipeline.get(self._keys.plan(ref))
@@ -65,7 +65,7 @@ class ArchiveStubs:
         return [RunRef(team, run.decode()) for run in self._redis.zrange(self._keys.runs(team), 0, -1)]
 
     def briefs(self, refs: Sequence[RunRef]) -> list[ArchiveFields]:
-        """How far these runs are, in that order."""
+        """The fields of these runs that decide on archiving, in that order."""
         states, found = RunStates(self._redis, self._keys), list[ArchiveFields]()
         for first in range(0, len(refs), AT_ONCE):
             some = refs[first : first + AT_ONCE]
@@ -77,7 +77,8 @@ class ArchiveStubs:
         return found
 
     def prolong(self, refs: Sequence[RunRef], least_ms: int, to_ms: int, ended_after_ms: int) -> int | None:
-        """Have runs that expire within ``least_ms`` expire after ``to_ms``, if they ended after that moment.
+        """Let runs that would expire within ``least_ms`` expire in ``to_ms``, if they ended after
+        ``ended_after_ms``.
 
         Returns when the first of all ended (server milliseconds); ``None`` without any.
         """
@@ -111,7 +112,7 @@ class ArchiveStubs:
         return stored[0] if stored else []
 
     def leave(self, ref: RunRef, finished_ms: int, now_ms: str | int = "") -> StubOutcome:
-        """Reduce the run that finished then to a stub; a stub stays as it is."""
+        """Reduce a run that finished at ``finished_ms`` to a stub; a stub stays as it is."""
         audited = self._auditor.entry(Act.ARCHIVED, ref.run, ref.team)
         keys = named_keys(self._keys, ref)
         call = bound("run_archive", keys, now_ms=now_ms, finished_ms=finished_ms, audit=audited)

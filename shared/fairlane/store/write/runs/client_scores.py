@@ -1,6 +1,7 @@
 """Scores that clients compute over a run's records, summed up, for other processes to show.
 
-A client writes below its team's own keys, so readers take them as hostile: people alone look at them.
+Clients write them below their team's own keys, so readers treat them as hostile: they are only shown to
+people.
 """
 
 import json
@@ -22,10 +23,10 @@ MOST_SCORERS = 50
 """Scorers of one run whose scores are kept and shown, the first by name."""
 
 MOST_BYTES = 20_000
-"""How much of the stored text is read: a scorer's name and seven numbers take at most 400 bytes."""
+"""Most bytes of the stored text that are read: a scorer's name and seven numbers take at most 400."""
 
 MOST = 1e300
-"""Greatest number that is shown; a float has room for it."""
+"""Greatest number that is shown; it fits into a float."""
 
 _COUNTS = ("count", "missing", "rows")
 
@@ -44,10 +45,10 @@ def write_client_scores(redis: RedisClient, keys: Keys, ref: RunRef, scores: Map
 
 
 def read_client_scores(redis: RedisClient, keys: Keys, ref: RunRef) -> dict[str, Scores]:
-    """What clients have written, by scorer in the order of names; what is no score is left out.
+    """Valid scores that clients have written, by scorer in the order of names.
 
-    Takes no more than `MOST_BYTES` from Redis, however much a team has put there. A user whose rules are
-    of an older version may not read them, and gets none.
+    Reads at most `MOST_BYTES` from Redis, however much a team has stored. A user with the rules of an older
+    version may not read them, and gets none.
     """
     try:
         text = read_hostile(lambda: redis.getrange(keys.client_scores(ref), 0, MOST_BYTES)) or b"{}"
@@ -66,7 +67,7 @@ def read_client_scores(redis: RedisClient, keys: Keys, ref: RunRef) -> dict[str,
 def _scores(read: object) -> Scores | None:
     if not isinstance(read, dict):
         return None
-    read = {"rows": 0} | read  # which an earlier version did not store
+    read = {"rows": 0} | read  # an earlier version stored no rows
     if read.keys() != {each.name for each in fields(Scores)}:
         return None
     whole = all(type(read[name]) is int and 0 <= read[name] < MOST for name in _COUNTS)

@@ -19,20 +19,20 @@ from fairlane.store.write.runs.run_control import restore_active
 UPLOAD_TTL_S = 24 * 3600  # s: an upload that no scheduler admits expires
 READ_AT_ONCE = 100
 ENTRY_BYTES = 1024  # a longer entry is no request
-BY_CHARS = 100  # of the name in a request
+BY_CHARS = 100  # longest name of a person in a request
 SEARCHED_AT_ONCE = 1000
 NOTED_AT_ONCE = 64
 
 OVERDUE_MS = 1000
-"""A request is read in less time, as a rule. From then on whoever waits for its run announces it again: Redis
-delivers an announcement at most once, and only to a scheduler that listens."""
+"""Milliseconds after which a waiting client announces its request again: Redis delivers an announcement at
+most once, and only to a scheduler that listens."""
 
 SENT_PER_WAITING = 8
-"""While an upload grows, so do its requests: a page waits for others where eight times as many are sent.
-One request for each page of short rows would take as long as all else."""
+"""Sent pages for each page that may wait: longer uploads send more pages together. One request for each page
+of short rows would double the time of an upload."""
 
 MOST_WAITING_BYTES = 64 * 1024
-"""Compressed pages that wait, at most; a larger page is sent at once."""
+"""Most bytes of compressed pages that wait to be sent; a larger page is sent at once."""
 
 
 RELIEVING = frozenset(("cancel", "pause"))
@@ -40,9 +40,9 @@ RELIEVING = frozenset(("cancel", "pause"))
 
 
 class Request(BaseModel):
-    """One entry: submit, cancel, pause, resume or extend a run of the team whose inbox it lies in.
+    """One entry: submit, cancel, pause, resume or extend a run of the team whose inbox it is in.
 
-    To extend: an open run has ``rows`` rows by now, and no more will come after the ``last``. ``by`` is the
+    To extend: the open run has ``rows`` rows now; ``last``: no more will come. ``by`` is the
     person's name as the client gives it: it is shown to the team, and proves nothing.
     """
 
@@ -56,7 +56,7 @@ class Request(BaseModel):
 
 
 def request_of(entry: bytes) -> Request | None:
-    """The request in an entry of an inbox; ``None`` for an entry that is none."""
+    """The request in an entry of an inbox; ``None`` if the entry is invalid."""
     try:
         return Request.model_validate_json(entry)
     except ValidationError:
@@ -64,7 +64,7 @@ def request_of(entry: bytes) -> Request | None:
 
 
 def asked_for(op: str, entries: Iterable[bytes]) -> list[str]:
-    """Ids of the runs for which entries of an inbox ask ``op``, in their order."""
+    """Ids of the runs for which entries of an inbox request ``op``, in their order."""
     requests = map(request_of, entries)
     return [request.run for request in requests if request is not None and request.op == op]
 
@@ -75,7 +75,7 @@ class Outbox(Stored):
     def upload(self, ref: RunRef, pages: Iterable[list[dict[str, Any]]]) -> int:
         """Write pages of rows as they come; returns the number of rows. Leaves nothing behind if it fails.
 
-        A page that is full with fewer rows than those before has these cut to its size.
+        A page that is full with fewer rows than earlier ones makes them be cut to its size.
         """
         key, rows, sent, number, full = self._keys.rows(ref), 0, 0, 0, None
         waiting, waiting_bytes = dict[str, bytes](), 0
@@ -103,8 +103,8 @@ class Outbox(Stored):
     def _cut(self, key: str, pages: int, by: int) -> int:
         """Cut so many full pages of an upload into ``by`` pages each; returns how many there are then.
 
-        From the last to the first, so that none is overwritten before it is read. Of a page that Redis has
-        lost all parts are missing.
+        It cuts from the last to the first, so that none is overwritten before it is read. All parts of a page
+        that Redis has lost are missing.
         """
         for number in reversed(range(pages)):
             stored = self._redis.hget(key, str(number))
@@ -118,7 +118,7 @@ class Outbox(Stored):
         return pages * by
 
     def note(self, ref: RunRef, fields: Iterable[tuple[str, bytes]]) -> None:
-        """Write fields beside the rows of an upload. Leaves nothing behind if it fails."""
+        """Write fields next to the rows of an upload. Leaves nothing behind if it fails."""
         key = self._keys.rows(ref)
         noted = iter(fields)
         try:
@@ -129,7 +129,7 @@ class Outbox(Stored):
             raise
 
     def _add(self, key: str, fields: dict[str, bytes]) -> None:
-        """Write fields of an upload, which expires some time after the last."""
+        """Write fields of an upload, which expires `UPLOAD_TTL_S` after the last write."""
         if not fields:
             return
         pipeline = self._redis.pipeline(transaction=True)
@@ -169,9 +169,9 @@ class Outbox(Stored):
         self._ask(ref, "submit")
 
     def announce(self, team: str) -> None:
-        """Publish once more that a team's inbox has requests, in case no scheduler heard it.
+        """Publish once more that a team's inbox has requests, in case no scheduler received it.
 
-        Does nothing where this user only reads.
+        Does nothing if this user only reads.
         """
         with suppress(NoPermissionError):
             self._redis.publish(self._keys.wake, _announcement(team))
@@ -200,11 +200,11 @@ class Outbox(Stored):
         try:
             pipeline.execute()
         except OutOfMemoryError:
-            if op not in RELIEVING or not self._ask_though_full(ref, entry, announced):
+            if op not in RELIEVING or not self._send_though_full(ref, entry, announced):
                 raise
 
-    def _ask_though_full(self, ref: RunRef, entry: str, announced: str) -> bool:
-        """Ask for what frees memory; false where this user may run no scripts, or much is asked already."""
+    def _send_though_full(self, ref: RunRef, entry: str, announced: str) -> bool:
+        """Send a request that frees memory; false if this user may run no scripts, or the inbox is full."""
         values = {"entry": entry, "channel": self._keys.wake, "message": announced}
         call = script("inbox_ask").bind({"inbox": self._keys.inbox(ref.team)}, values)
         try:
@@ -214,7 +214,7 @@ class Outbox(Stored):
 
 
 def _announcement(team: str) -> str:
-    """What the scheduler hears of a request."""
+    """The message that tells the scheduler of a team's request."""
     return f"inbox:{team}"
 
 
@@ -227,7 +227,7 @@ class Inbox(Stored):
     """The scheduler's side: reads requests, a bounded number a team at a time."""
 
     def teams(self) -> list[str]:
-        """Teams that have ever asked for something, and those that the operator has made."""
+        """Teams that have ever sent a request, and those that the operator has added."""
         pipeline = self._redis.pipeline(transaction=False)
         pipeline.smembers(self._keys.teams)
         pipeline.hkeys(self._keys.registry)
@@ -248,7 +248,7 @@ class Inbox(Stored):
         return int(cursor), names
 
     def tidy(self, cursor: int) -> int:
-        """Search a part of all keys for what teams have written, and have it expire where no run owns it.
+        """Search a part of all keys for keys that teams have written, and let those expire that no run owns.
 
         Returns the next cursor; 0: the end. The server must know the scripts.
         """
@@ -269,7 +269,7 @@ class Inbox(Stored):
         """Remove expired runs among ``count`` of the team's index from ``first`` on, and add those that have
         not ended to the active ones, which Redis may have lost. Returns how many runs it read and removed.
 
-        A run whose state has another type stays as it is.
+        A run whose state has a wrong type stays as it is.
         """
         index = self._keys.runs(team)
         runs = [run.decode() for run in self._redis.zrange(index, first, first + count - 1)]
@@ -290,9 +290,9 @@ class Inbox(Stored):
         self._redis.sadd(self._keys.teams, team)
 
     def peek(self, team: str) -> Iterator[Request | None]:
-        """The first requests in order; ``None`` for an entry that is none. They stay until `drop`.
+        """The first requests in order; ``None`` for an invalid entry. They stay until `drop`.
 
-        What is no list goes away: nothing could ever be asked for again.
+        A key that is no list is deleted: it would block all further requests.
         """
         bounds = {"first": 0, "most": READ_AT_ONCE, "entry_bytes": ENTRY_BYTES}
         call = script("inbox_peek").bind({"inbox": self._keys.inbox(team)}, bounds)

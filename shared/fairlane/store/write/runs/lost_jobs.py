@@ -13,7 +13,7 @@ from fairlane.store.write.runs.uncalled_jobs import Spent
 
 
 class LostJobs(Stored):
-    """For the leader: fenced by its epoch."""
+    """Finds and fails a stranded run's jobs, for the leader: fenced by its epoch."""
 
     def is_stranded(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> bool:
         """Whether none of a run's jobs is queued on ``lanes``, leased or delayed."""
@@ -22,14 +22,14 @@ class LostJobs(Stored):
         return bool(call.run(self._redis) == 1)
 
     def mend(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> int:
-        """Rebuild which jobs of a stranded run have ended, from their records. 1: mended, 2: and the run has
-        ended, 0: there was nothing to mend.
+        """Rebuild the bitmap of a stranded run's ended jobs from their records. 1: mended; 2: and the run has
+        ended; 0: nothing to mend.
         """
         call = bound("run_mend", named_keys(self._keys, ref), now_ms=now_ms, epoch=epoch)
         return int(call.run(self._redis))
 
     def recount(self, refs: Sequence[RunRef], epoch: int, now_ms: str | int = "") -> int:
-        """Count the calls in flight of all active runs anew where leases disagree; how many were wrong."""
+        """Recount the calls in flight of all active runs from leases. Returns how many counts were wrong."""
         keys = named_keys(self._keys, states=[self._keys.state(ref) for ref in refs])
         names = json.dumps([str(ref) for ref in refs])
         call = bound("runs_recount", keys, now_ms=now_ms, epoch=epoch, refs=names)
@@ -52,7 +52,7 @@ class LostJobs(Stored):
             yield from self._unrecorded_of_sessions(ref, spec, done)
 
     def _unrecorded_of_sessions(self, ref: RunRef, spec: RunSpec, done: bytes | None) -> Iterator[int]:
-        """As many as are left: incomplete sessions end without a record, with the last item."""
+        """As many as have not ended; evaluations of incomplete sessions end without a record."""
         counts = self._redis.hmget(self._keys.state(ref), "items", "items_done", "jobs", "jobs_done")
         items, ended, jobs, over = (int(count or 0) for count in counts)
         if ended >= items:

@@ -20,7 +20,7 @@ RESTORED_AT_ONCE = 500
 
 
 def restore_active(redis: RedisClient, keys: Keys, refs: Sequence[RunRef]) -> list[RunRef]:
-    """Those of ``refs`` that have not ended, which the set of active runs has from now on."""
+    """Add those of ``refs`` that have not ended to the set of active runs. Returns them."""
     found: list[RunRef] = []
     for first in range(0, len(refs), RESTORED_AT_ONCE):
         some = refs[first : first + RESTORED_AT_ONCE]
@@ -38,13 +38,13 @@ class RunControl(RunQueries):
         self._auditor = auditor
 
     def pause(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
-        """Pause a running run; false where it is not running, or paused already."""
+        """Pause a running run; false if it is not running, or is already paused."""
         audit, keys = self._asked(Act.RUN_PAUSED, ref, by), named_keys(self.keys, ref)
         call = bound("run_pause", keys, now_ms=now_ms, epoch=epoch, by=by, audit=audit)
         return bool(call.run(self.redis) == 1)
 
     def resume(self, ref: RunRef, by: str, epoch: int, now_ms: str | int = "") -> bool:
-        """Resume a paused run and wake its lanes; false where it is not paused."""
+        """Resume a paused run and wake its lanes; false if it is not paused."""
         audit, keys = self._asked(Act.RUN_RESUMED, ref, by), named_keys(self.keys, ref)
         call = bound("run_resume", keys, now_ms=now_ms, epoch=epoch, audit=audit)
         return bool(call.run(self.redis) == 1)
@@ -52,7 +52,7 @@ class RunControl(RunQueries):
     def end(
         self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""
     ) -> int:
-        """End a run early; ``lanes`` are all there are. Returns jobs that were not over, -1 if it is not
+        """End a run early; ``lanes``: all lanes. Returns how many jobs had not ended, -1 if it is not
         running.
         """
         known = set(lanes)
@@ -87,7 +87,7 @@ class RunControl(RunQueries):
         return self._auditor.of_team(act, ref.team, ref.run, **({"by": by} if by else {}))
 
     def _ended(self, ref: RunRef, ending: Ending) -> str:
-        """Teams cancel; all else that ends a run early is the scheduler's doing."""
+        """The audit entry: a team cancels a run; the scheduler ends one early for any other reason."""
         if ending.state is RunState.CANCELLED:
             return self._auditor.of_team(Act.CANCELLED, ref.team, ref.run)
         details = {"state": ending.state, "reason": ending.reason}

@@ -22,7 +22,7 @@ from fairlane.store.write.runs.run_control import RunControl
 Fields = dict[str, int | float | str]
 
 PACE_SLACK_MS = 100
-"""As in ``lib/run/bounds.lua``: how much lost time a pace may make up for."""
+"""Milliseconds of late starts that later starts may catch up on, as in ``lib/run/bounds.lua``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Delayed:
 
     @classmethod
     def parse(cls, member: str) -> Delayed:
-        """The job of a member of the index of delayed jobs."""
+        """Parse a member of the index of delayed jobs."""
         ref, entry, lane = member.split("|", 2)
         return cls(member, RunRef.parse(ref), entry, lane)
 
@@ -51,7 +51,7 @@ class ReadPage:
 
 
 class Turn(NamedTuple):
-    """An item to feed, and the one ``before`` it in its conversation; -1 where that has long ended, or there
+    """An item to feed, and the one ``before`` it in its conversation; -1 if that ended long ago, or there
     is none.
     """
 
@@ -77,7 +77,7 @@ class Runs(RunControl):
         *,
         bounds: Fields | None = None,
     ) -> int:
-        """1: running. 2: it had no items and is completed. 0: not admitted (again), or not the leader.
+        """Admit a run. 1: running; 2: completed, as it had no items; 0: already admitted, or not the leader.
 
         ``bounds``: see `bounds_of`.
         """
@@ -111,7 +111,7 @@ class Runs(RunControl):
         return int(call.run(self.redis))
 
     def refuse(self, ref: RunRef, reason: str, submitted_ms: int, epoch: int, now_ms: str | int = "") -> bool:
-        """Reject a submitted run for this reason; false where it was admitted or this is not the leader."""
+        """Reject a submitted run for this reason; false if it was admitted or this is not the leader."""
         call = bound(
             "run_refuse",
             named_keys(self.keys, ref),
@@ -125,7 +125,7 @@ class Runs(RunControl):
         return bool(call.run(self.redis) == 1)
 
     def forget_refused(self, ref: RunRef, epoch: int, now_ms: str | int = "") -> bool:
-        """Delete a rejected run before it expires; false where it was not rejected."""
+        """Delete a rejected run before it expires; false if it was not rejected."""
         call = bound("run_forget", named_keys(self.keys, ref), now_ms=now_ms, epoch=epoch, run=ref.run)
         return bool(call.run(self.redis) == 1)
 
@@ -146,8 +146,8 @@ class Runs(RunControl):
     ) -> int:
         """Queue ``entries`` (by lane), record ``over``. 1: fed, 2: fed and the run has ended, 0: stale.
 
-        ``handed``: items that this hands out; left out, as many as it looks at. ``joined``: the sessions of
-        items that may be over with it. ``memory``: what later items read of these. ``turns``: the items,
+        ``handed``: how many items it feeds; without it, as many as it scans. ``joined``: the sessions of
+        items that may end with it. ``memory``: values that later items read. ``turns``: the items,
         where conversations go side by side; ``start`` and ``upto`` then count items.
         """
         lanes = list(entries)
@@ -172,9 +172,10 @@ class Runs(RunControl):
         return int(call.run(self.redis))
 
     def refind(self, ref: RunRef, lanes: Sequence[str], epoch: int, now_ms: str | int = "") -> int | None:
-        """Rebuild which items of a run are fed, where conversations go side by side; how many are.
+        """Rebuild the bitmap of fed items of a run whose conversations go side by side. Returns how many are
+        fed.
 
-        ``None``: Redis has lost nothing of that. ``lanes``: all that may have its jobs.
+        ``None``: Redis has lost none of it. ``lanes``: all that may have its jobs.
         """
         queues = [queue(ref, lane) for lane in lanes for queue in (self.keys.hot, self.keys.fresh)]
         call = bound("run_refind", named_keys(self.keys, ref, queues=queues), now_ms=now_ms, epoch=epoch)
@@ -195,8 +196,8 @@ class Runs(RunControl):
         """Extend an open run to ``rows`` rows. 1: extended, 2: it has ended with that, 0: stale, or nothing
         new.
 
-        After the ``last`` its plan says how many there are. ``page`` has the new rows, where the scheduler
-        reads them: it is stored and counted at once, or neither.
+        ``last``: no more rows will come. ``page``: the new rows, if the scheduler reads them; it is stored
+        and counted in one script.
         """
         spec = plan.spec.model_copy(update={"rows": rows, "open": False})
         whole = Plan.model_validate(plan.model_dump() | {"spec": spec.model_dump()})
@@ -222,7 +223,7 @@ class Runs(RunControl):
         return [Delayed.parse(member.decode()) for member in due]
 
     def postpone(self, job: Delayed, until_ms: int) -> None:
-        """Let a job wait until then (server time), unless it waits no more."""
+        """Delay a waiting job until ``until_ms`` (server time)."""
         self.redis.zadd(self.keys.delayed, {job.member: until_ms}, xx=True)
 
     def promote(self, job: Delayed, now_ms: str | int = "") -> bool:
@@ -247,7 +248,7 @@ class Runs(RunControl):
         return bool(call.run(self.redis) == 1)
 
     def drop_page(self, ref: RunRef, number: int) -> None:
-        """Forget a page of rows that can be read again where it came from."""
+        """Delete a page of rows that can be read again from its dataset."""
         self.redis.hdel(self.keys.rows(ref), str(number))
 
     def _submitted(self, plan: Plan) -> str:
@@ -292,11 +293,11 @@ def bounds_of(plan: Plan, prices: Mapping[str, Price], max_concurrent: int | Non
 
 
 def _start(start_ms: int | None, rates: Mapping[str, float | None]) -> Fields:
-    """The moment before which no role starts; a gap of 0 paces nothing after it."""
+    """The time before which no task or evaluation starts; a gap of 0 does not pace calls after it."""
     if start_ms is None:
         return {}
     gaps: Fields = {name: 0 for name, rate in rates.items() if rate is None}
-    first = start_ms + PACE_SLACK_MS  # a pace may be that much early
+    first = start_ms + PACE_SLACK_MS  # paced calls may start that much early
     return gaps | {"task_next_ms": first, "eval_next_ms": first}
 
 
@@ -306,7 +307,7 @@ def _gap_ms(rate: float | None) -> float | None:
 
 def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, str]]:
     """Prices by call kind, in millionths of a dollar per token: ``"input output"``."""
-    for kind, model in enumerate(_called(spec)):
+    for kind, model in enumerate(_model_templates(spec)):
         price = price_of(model, prices)
         if price is not None:
             yield f"price:{kind}", f"{price.input:.9g} {price.output:.9g}"
@@ -314,11 +315,11 @@ def _prices(spec: RunSpec, prices: Mapping[str, Price]) -> Iterator[tuple[str, s
 
 def _models(spec: RunSpec) -> Fields:
     """Models by call kind, as their server names them: ``lib/models/fitting.lua``."""
-    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_called(spec))}
+    named = {f"model:{kind}": model.partition(":")[2] for kind, model in enumerate(_model_templates(spec))}
     return {field: model for field, model in named.items() if model}
 
 
-def _called(spec: RunSpec) -> list[str]:
+def _model_templates(spec: RunSpec) -> list[str]:
     """The model, or its template, of each call kind."""
     steps = (*spec.evals, *spec.session_evals)
     return [*(spec.models or ("",)), *(step.model for step in steps)]
@@ -328,7 +329,7 @@ def check_prices(spec: RunSpec, prices: Mapping[str, Price]) -> None:
     """Raise `ConfigurationError` if a run has a budget in dollars and calls a model without a price."""
     if spec.bounds.budget_usd is None:
         return
-    for model in _called(spec):
+    for model in _model_templates(spec):
         if model and not model.startswith(f"{FUNCTIONS}:") and price_of(model, prices) is None:
             raise ConfigurationError(
                 "budget_usd",

@@ -1,4 +1,4 @@
-"""Fails jobs without a call: their lane answers nobody, or refusals hold the run's jobs for their model."""
+"""Fails jobs without a call: their lane answers no call, or their model rejected the run's first calls."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ Cause: TypeAlias = Literal["outage", "unanswered", "refusals"]
 
 
 class Spent(NamedTuple):
-    """What a job has spent: ``attempts``, and the answers that were not kept.
+    """A job's used attempts, and its paid answers that were not kept (``unkept``).
 
-    ``failures`` of it may be the lane's fault: the first ended at ``failed_ms`` (server time; 0: unknown),
-    and the last had the permit ``last_n``.
+    ``failures`` may be the lane's fault: the first ended at ``failed_ms`` (server time; 0: unknown), and the
+    last had the permit ``last_n``.
     """
 
     attempts: int = 0
@@ -34,7 +34,7 @@ class Spent(NamedTuple):
 
     @classmethod
     def parse(cls, counts: bytes | None) -> Spent:
-        """Of a job's counts (``lib/job/attempt_counts.lua``); nothing where it has none."""
+        """Of a job's counts (``lib/job/attempt_counts.lua``); nothing if it has none."""
         fields = (counts or b"0:0:0").decode().split(":")
         missing = [0] * (14 - max(4, len(fields)))
         further = [*map(int, fields[4:14]), *missing]
@@ -52,10 +52,10 @@ class QueuedJob(NamedTuple):
 
 
 class UncalledJobs(Stored):
-    """For the leader: fenced by its epoch."""
+    """Fails jobs without a call, for the leader: fenced by its epoch."""
 
     def first_queued(self, ref: RunRef, lane: str, most: int) -> list[QueuedJob]:
-        """The first jobs of the run's queue on a lane that has any; none for a ``most`` of 0 or less."""
+        """Up to ``most`` first jobs of the run's retries on a lane, or if it has none, of its fresh jobs."""
         if most <= 0:  # a range to -1 would be the whole queue
             return []
         for queue in (self._keys.hot(ref, lane), self._keys.fresh(ref, lane)):
@@ -98,8 +98,8 @@ class UncalledJobs(Stored):
     ) -> int:
         """Fail a queue's first job while ``cause`` lasts; ``down_ms`` is since when the lane is down.
 
-        ``member``: the job's in the index of delayed jobs, where it waits for its retry instead. 1: failed,
-        2: and the run has ended, 0: not.
+        ``member``: the job's in the index of delayed jobs, if it waits for its retry. Returns 1: failed; 2:
+        and the run has ended; 0: not failed.
         """
         hot = following_queues(self._keys, ref, completion)
         call = bound(

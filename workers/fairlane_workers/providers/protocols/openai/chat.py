@@ -209,7 +209,7 @@ def _take(message: Mapping[str, Any], answer: Answer, *, whole: bool = False) ->
     content = message.get("content")
     parts = [content] if isinstance(content, str | dict) else as_list(content or [], "content")
     texts = [text for part in parts if (text := _text_of_part(part, answer)) is not None]
-    texts += _spoken(message.get("audio"), answer, beside=any(texts))
+    texts += _transcripts(message.get("audio"), answer, beside=any(texts))
     if message.get("images"):  # OpenRouter's
         answer.hold("images")
     declined = [
@@ -222,7 +222,7 @@ def _take(message: Mapping[str, Any], answer: Answer, *, whole: bool = False) ->
     return add("".join(texts)) if texts else ""
 
 
-def _spoken(audio: object, answer: Answer, *, beside: bool) -> list[str]:
+def _transcripts(audio: object, answer: Answer, *, beside: bool) -> list[str]:
     """What a recording says, in words, where the message itself (``beside``) has none."""
     if not isinstance(audio, dict):
         return []

@@ -49,7 +49,7 @@ def read_error(body: bytes) -> ErrorBody:
 
 def error_in(document: Mapping[str, Any]) -> object:
     """An error in place of an answer: under its own key, or (vLLM, Mistral) as the whole document."""
-    error = document.get("error") or within(document, "x_groq", "error")  # Groq's, beside the choices
+    error = document.get("error") or within(document, "x_groq", "error")  # Groq's, next to the choices
     if not error and document.get("object") == "error":
         error = document
     base = document.get("base_resp")  # MiniMax sends it with every answer; 0 is success
@@ -70,7 +70,7 @@ def unwrapped(document: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _explained(error: Mapping[str, Any]) -> dict[str, Any]:
-    """The error with details that some servers send beside message and type.
+    """The error with details that some servers send besides message and type.
 
     OpenRouter's moderation declines an input with the status of a bad key. Its ``message`` often says no more
     than that there was an error; ``raw`` is what the provider behind it said.

@@ -30,7 +30,7 @@ class OpenAIResponses(Dialect):
 
     protocol = "openai_responses"
     path = "/responses"
-    embeddings = OpenAIEmbeddings  # servers of responses have them beside
+    embeddings = OpenAIEmbeddings  # servers of responses have them, too
     late_statuses: ClassVar[Mapping[str, int]] = LATE_STATUSES
 
     def body(self, request: Request) -> dict[str, Any]:

@@ -32,7 +32,7 @@ def request_body(request: Request) -> dict[str, Any]:
     as it is and before what is translated. ``instructions`` come before the messages.
     """
     params = request.params
-    _refuse_what_cannot_be_said(params)
+    _reject_unsupported(params)
     given = Parameters.of({name: value for name, value in params.items() if name not in _MOVED})
     translated = {
         "max_output_tokens": given.max_tokens,
@@ -53,7 +53,7 @@ def request_body(request: Request) -> dict[str, Any]:
     return {**body, **fixed}
 
 
-def _refuse_what_cannot_be_said(params: Mapping[str, Any]) -> None:
+def _reject_unsupported(params: Mapping[str, Any]) -> None:
     for name in _UNKNOWN:
         value = params.get(name)
         if value is not None and not (name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]):

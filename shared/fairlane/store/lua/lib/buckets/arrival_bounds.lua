@@ -1,20 +1,20 @@
--- How far late claims may exceed a lane's rate (lib/buckets/arrivals.lua): of a configured burst, permits use a part,
--- and the rest is for calls that are claimed late or sent late. In a lane's hash, for claims:
+-- Bounds by which late claims may exceed a lane's rate (lib/buckets/arrivals.lua). Permits may use a part of a
+-- configured burst; the rest is for calls that are claimed or sent late. In a lane's hash, for claims:
 --   <axis>_pace, <axis>_depth      what a bucket of arrivals earns a millisecond and holds, as of the latest permits
 --   good_ms                        for how long after its claim a call may still be sent
--- GIVES: burst_of note_arrival_bounds
+-- GIVES: permit_burst_ms note_arrival_bounds
 -- USES: buckets/arrival_constants lane/state
 
 local function part_of(limits, most_ms)
   return math.floor(math.min(most_ms, (limits.burst_ms or 1000) / PART_OF_BURST))
 end
 
--- What permits may use of a configured burst, in ms: the rest is for calls that are claimed late or sent late.
-function burst_of(limits)
+-- The part of a configured burst, in ms, that permits may use.
+function permit_burst_ms(limits)
   return (limits.burst_ms or 1000) - part_of(limits, CLAIM_JITTER_MS) - part_of(limits, GOOD_MS)
 end
 
--- Notes how claims are to be held, as of the buckets that grant permits now.
+-- Notes the bounds for claims, from the buckets that grant permits now.
 function note_arrival_bounds(lane, limits, buckets, change)
   local limited = {}
   for _, bucket in ipairs(buckets) do

@@ -1,7 +1,7 @@
--- Constants of buckets/arrivals: what of a lane's burst is kept for calls that take long from permit to provider.
+-- Constants of buckets/arrivals: parts of a lane's burst, kept for calls that take long from permit to provider.
 -- GIVES: CLAIM_JITTER_MS GOOD_MS LEAST_GOOD_MS PART_OF_BURST
 
 CLAIM_JITTER_MS = 50 -- ms by which the time from permit to claim may vary: a tick of the scheduler and a busy worker
 GOOD_MS = 400 -- ms from its claim in which a call may leave its worker, unless its connection is usually slower
-LEAST_GOOD_MS = 50 -- ms: the same for the shortest bursts; below it a worker would send nothing
-PART_OF_BURST = 4 -- of shorter bursts, a quarter is kept for each of the two
+LEAST_GOOD_MS = 50 -- ms: the same for the shortest bursts; with less, a worker could send nothing
+PART_OF_BURST = 4 -- divisor: each of the two takes at most a quarter of a short burst

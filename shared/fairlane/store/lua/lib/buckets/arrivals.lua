@@ -1,9 +1,9 @@
--- Holds the calls that reach a provider to the lane's rate and burst, however late workers claim their permits.
--- Permits come from one bucket of each axis (lib/buckets/buckets.lua); claims are charged to another, somewhat deeper,
--- whose pace and depth lib/buckets/arrival_bounds.lua keeps:
+-- Keeps the calls that reach a provider within the lane's rate and burst, however late workers claim their permits.
+-- Permits come from one bucket of each axis (lib/buckets/buckets.lua). Claims are charged to another, somewhat deeper
+-- one, whose pace and depth lib/buckets/arrival_bounds.lua notes:
 --   <axis>_sent, <axis>_sent_ms    its level in units, and when that was
 -- Permits that piled up behind a stall are claimed at once: those beyond the depth are late and are never sent.
--- GIVES: arrive
+-- GIVES: charge_arrival
 -- USES: buckets/arrival_constants buckets/token_bucket
 
 -- The charged axes of a lease: {axis, units}, requests first.
@@ -16,10 +16,10 @@ local function charges_of(lease)
   return found
 end
 
--- Charges a claimed call to the buckets of arrivals. Returns whether it may be sent, for how long from now, in ms, and
--- whether it may not because its lane is paused; 0 ms is for ever, where nothing limits the lane. A call larger than a
--- bucket may be sent when the bucket is full, and leaves a debt.
-function arrive(key, lease, now)
+-- Charges a claimed call to the buckets of arrivals. Returns whether it may be sent; for how many ms from now (0: no
+-- limit); and whether a pause of the lane forbids it. A call larger than a bucket may be sent when the bucket is full,
+-- and leaves a debt.
+function charge_arrival(key, lease, now)
   local levels, good = {}, nil
   for _, charge in ipairs(charges_of(lease)) do
     local axis, units = charge[1], charge[2]

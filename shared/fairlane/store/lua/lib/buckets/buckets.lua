@@ -1,14 +1,13 @@
 -- The token buckets of a lane, one for each limited axis:
 --   <axis>_level, <axis>_ms   what was earned and not spent, in units, and when that was
---   <axis>_spilled            on token axes, what was earned beyond full since the latest charge: calls in flight that
---                             prove to have used more than expected are paid from it first
+--   <axis>_spilled            on token axes, what was earned beyond full since the latest charge. It pays first for
+--                             calls in flight that use more than expected
 -- GIVES: buckets_of raise_level lower_level empty_buckets
 -- USES: buckets/arrival_bounds buckets/depth buckets/token_bucket lane/limits lane/state rate/rate
 
 -- The buckets that limit a lane, in the order of AXES and brought up to now: {axis, pace, full, level, spilled,
--- from_ms}, in units and units a millisecond. `burst_ms` is what a bucket may save, and `configured` whether an
--- operator decides on that; `shown`: headers show it. `spare_ms` is half of what a configured burst keeps for late
--- calls.
+-- from_ms}, in units and units a millisecond. `burst_ms`: what a bucket may save; `configured`: an operator set it;
+-- `shown`: headers show it. `spare_ms`: half of what a configured burst keeps for late calls.
 function buckets_of(lane, limits, now)
   local found, share = {}, ramp(lane, now)
   for _, axis in ipairs(AXES) do
@@ -16,7 +15,7 @@ function buckets_of(lane, limits, now)
     if per_minute then
       local earns = pace_of(axis == 'requests' and per_minute * share or per_minute)
       configured = share == 1 and configured
-      local burst, first_ms, shown = burst_of(limits), nil, nil
+      local burst, first_ms, shown = permit_burst_ms(limits), nil, nil
       if not configured then
         local deep_ms, most_ms = nil, limits[CONFIGURED[axis]] and burst or math.huge
         deep_ms, first_ms, shown = learned_depth(lane, limits, axis, per_minute)
@@ -36,9 +35,9 @@ function buckets_of(lane, limits, now)
   return found
 end
 
--- The one function that raises the level of a bucket of `buckets_of`, other than time: by `units` that were charged
--- and not used (negative: used and not charged), up to full. What has spilled pays first. Returns by how much the level
--- has risen.
+-- Raises the level of a bucket of `buckets_of` by `units` that were charged and not used (negative: used and not
+-- charged), up to full. What has spilled pays first. Returns by how much the level has risen. Nothing else but time
+-- raises it.
 function raise_level(change, bucket, units, now)
   local axis, sum = bucket.axis, bucket.level + bucket.spilled + units
   local level = math.min(bucket.full, sum)
@@ -47,14 +46,14 @@ function raise_level(change, bucket, units, now)
   return level - bucket.level
 end
 
--- Brings the level of a bucket of `buckets_of` down to `most`, where it is higher. It earns again from `at_ms` on.
+-- Lowers the level of a bucket of `buckets_of` to `most`, if it is higher. The bucket earns again from `at_ms` on.
 function lower_level(change, bucket, most, at_ms)
   local axis = bucket.axis
   change[axis .. '_level'], change[axis .. '_ms'] = math.min(bucket.level, most), at_ms
   if axis ~= 'requests' then change[axis .. '_spilled'] = most < bucket.level and 0 or bucket.spilled or 0 end
 end
 
--- Empties all buckets in `change`, so that nothing bursts; debts stay.
+-- Empties all buckets in `change`, so that no burst follows; debts stay.
 function empty_buckets(lane, limits, change, now)
   local found = {}
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do found[bucket.axis] = bucket end

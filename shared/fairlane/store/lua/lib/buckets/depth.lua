@@ -1,9 +1,9 @@
--- Learns how deep the bucket of an axis is whose limit nobody has configured: <axis>_deep, as a multiple of the depth
--- that it has at first. It grows with every call that is answered while the axis limits jobs; a refusal halves it.
+-- Learns the depth of a bucket whose limit nobody has configured: <axis>_deep, a multiple of its first depth. It grows
+-- with every call that is answered while the axis limits jobs; a 429 halves it.
 -- GIVES: learned_depth deepen flatten
 -- USES: buckets/depth_constants rate/constants rate/lift
 
--- A bucket that holds no call is never of use: at least so long does the rate take for one.
+-- Milliseconds that the rate needs for one average call: a bucket that holds less is of no use.
 local function one_call_ms(lane, axis, per_minute)
   local tokens = 0
   if axis ~= 'requests' and axis ~= 'input' then tokens = lane.answer_mean or 0 end
@@ -17,8 +17,8 @@ local function shown_at(lane, axis, per_minute)
   return (lane[axis .. '_fullest'] or 0) / per_minute * 60000 - SPREAD_MS
 end
 
--- Whether headers show how deep the bucket is: less than a configured burst. Those that show a minute's view show more.
--- While a lane is lifted, the burst is one of the reported rate.
+-- Whether headers show the depth of the bucket: less than a configured burst. Headers that count a minute show more.
+-- While a lane is lifted, the burst is measured by the reported rate.
 local function shows_depth(lane, limits, axis, per_minute)
   local reported = lane[axis .. '_reported']
   local lifting = reported and reported ~= '' and lifted(lane, axis, reported) < reported
@@ -26,8 +26,8 @@ local function shows_depth(lane, limits, axis, per_minute)
   return shown_ms > 0 and shown_ms <= (limits.burst_ms or 1000)
 end
 
--- What an axis may save of a learned rate, in ms, and what it might at first: no more than a configured burst, or than
--- headers show. The third result says whether headers show how deep it is.
+-- The depth of an axis with a learned rate, in ms, and its first depth: no more than a configured burst, or than
+-- headers show. Also returns whether headers show the depth.
 function learned_depth(lane, limits, axis, per_minute)
   local shown_ms = shown_at(lane, axis, per_minute)
   local call_ms, burst_ms = one_call_ms(lane, axis, per_minute), limits.burst_ms or 1000
@@ -39,7 +39,7 @@ function learned_depth(lane, limits, axis, per_minute)
   return math.ceil(math.min(math.max(burst_ms, shown_ms), deep_ms)), first_ms, shows
 end
 
--- After an answered call, and after a refusal. `bucket` is one of lib/buckets/buckets.lua.
+-- Deepens a bucket of lib/buckets/buckets.lua after an answered call; `flatten` halves it after a 429.
 function deepen(change, bucket)
   change[bucket.axis .. '_deep'] = bucket.burst_ms / bucket.first_ms * DEEPER
 end

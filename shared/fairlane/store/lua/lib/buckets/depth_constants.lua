@@ -1,8 +1,8 @@
--- Constants of the depth that buckets of learned limits have. Each line has its unit, then the reason for its value.
+-- Constants of the depth of buckets with learned limits. Each line has its unit, then the reason for its value.
 -- GIVES: CALLS_DEEP CALLS_SHOWN DEEPER FLATTER LEAST_DEPTH_MS
 
-CALLS_DEEP = 3 -- calls that a bucket of tokens holds at first: fewer, and the spread of their lengths costs rate
-CALLS_SHOWN = 8 -- the same where headers show as much: from there on that spread costs next to nothing
-DEEPER = 1.003 -- factor with each answered call: as deep again after 230, about the refusals that probing may cost
-FLATTER = 0.5 -- factor with a refusal
+CALLS_DEEP = 3 -- calls that a token bucket holds at first: with fewer, calls of different lengths cost rate
+CALLS_SHOWN = 8 -- calls: the same where headers show as much; with more, different lengths cost next to nothing
+DEEPER = 1.003 -- factor for each answered call: doubled after 230, about as many as probing takes for a 429
+FLATTER = 0.5 -- factor for a 429: it grows slowly and is cut fast (AIMD)
 LEAST_DEPTH_MS = 100 -- ms: calls that leave at once reach the provider spread over about this long

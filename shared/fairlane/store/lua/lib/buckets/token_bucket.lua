@@ -14,7 +14,7 @@ function capacity(pace, burst_ms)
   return math.max(pace * burst_ms, UNIT)
 end
 
--- The level now, and what was earned since beyond a full bucket, and is lost. A bucket that was never used is full.
+-- The level now, and what was earned beyond a full bucket since `at_ms`. A bucket that was never used is full.
 function refill(level, at_ms, pace, burst_ms, now)
   local full = capacity(pace, burst_ms)
   if not level then return full, 0 end

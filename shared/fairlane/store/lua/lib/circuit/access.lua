@@ -1,9 +1,9 @@
 -- Denied access: a key that the provider does not accept, an account without money, or one call that a firewall stops.
--- A lane that answers others has access, so a denied call is a failure like others, and opens the circuit where it
--- meets every call. It parks the lane that has answered nobody yet, and the one whose probe is denied, too: that one
--- asks again by itself (circuit/hold). In a lane's hash:
+-- On a lane that answers others, a denied call is a failure like any other, and opens the circuit if all calls fail so.
+-- It parks a lane that has answered no call yet. It also parks a lane whose probe is denied, which asks again by itself
+-- (circuit/hold). In a lane's hash:
 --   parked, parked_n    the provider's words, and the permit of the call that parked the lane
---   denials, denied     denied calls since the last that succeeded, and their job: MANY where there are several
+--   denials, denied     denied calls since the last success, and their job (MANY: several)
 -- GIVES: judge_access denied_alone
 -- USES: core/time lane/state
 -- NEEDS: KEY.lane
@@ -14,9 +14,8 @@ local function job_of(lease)
   return lease.ref .. '|' .. whole(lease.job)
 end
 
--- A call that started after the one that parked the lane has succeeded: so that one's own request was denied, or the
--- provider erred. So it is with the lane's first answer, although its call may have started before: a lane that had
--- answered would not have been parked.
+-- Reopens a parked lane: a call that started after the one that parked it has succeeded. Its first answer does so, too,
+-- although its call may have started before: a lane that had answered would not have been parked.
 local function reopen(row, lane, lease)
   if not lane.parked or known(lane.answered_n) and lease.n <= (row.parked_n or math.huge) then return nil end
   redis.call('HDEL', KEY.lane, 'parked', 'parked_ms', 'retry_ms')
@@ -24,8 +23,8 @@ local function reopen(row, lane, lease)
   return 'reopened'
 end
 
--- What the end of a call shows of the lane's access: whether it counts as a failure, and the lane's news, if any. Calls
--- that were granted before an operator resumed the lane show nothing new.
+-- Judges the lane's access by the end of a call. Returns whether that is a failure, and the lane's news, if any. Calls
+-- that were granted before an operator resumed the lane count for nothing.
 function judge_access(row, lane, lease, signal, reason)
   if signal == 'ok' then
     if (row.denials or 0) > 0 then row.denials, row.denied = 0, '' end

@@ -1,20 +1,20 @@
--- Rejections alike on a lane that has answered the run before. A 4xx is its row's own, unless the provider rejects all
--- calls in these words: a spent budget, a key's cap, a model that was taken away. Whose it is, the next answer shows:
--- until then it costs its job nothing, and enough jobs that are rejected alike open the circuit. In a lane's hash:
---   alike, alike_jobs      status and words of most of the latest rejections, without digits, and the jobs that met
---                          them at their first call, less those that met others
---   alike_from, alike_all  the permit of the first of all rejections, which ended where a call that started later was
---                          answered, and how many jobs met one at their first call
---   alike_opened           the latest permit when they opened the circuit: until a later call is answered they cost
---                          no job anything
---   rows_own, rows_own_n   words after which others were answered, and how often: these are of their rows
+-- Rejections in the same words, on a lane that has answered the run before. A 4xx is its row's own fault, unless the
+-- provider rejects all calls so: a spent budget, a key's cap, a model that was removed. The next answer shows which.
+-- Until then it costs its job no attempt, and enough jobs that are rejected alike open the circuit. In a lane's hash:
+--   alike, alike_jobs      status and words, without digits, of most of the latest rejections; jobs whose first call
+--                          met them, less jobs whose first call met others
+--   alike_from, alike_all  the permit of the first rejection since a later call was answered, and how many jobs met a
+--                          rejection at their first call since
+--   alike_opened           the latest permit when they opened the circuit: until a later call is answered they cost no
+--                          job an attempt
+--   rows_own, rows_own_n   words that are their rows' fault, as other calls were answered after them, and how often
 -- GIVES: weigh_rejection
 -- USES: circuit/control circuit/row_constants run/first_constants run/proven
 -- NEEDS: KEY.lane
 
-local LONGEST = 200 -- bytes of a rejection's words: what follows is mostly of the row
-local MOST_CALLS = 3 -- of a job: the last rows of a run may be rejected, and no answer shows whose fault that is
-local DOUBTED = 3 -- jobs, mostly rejected, until words that are their rows' own are doubted again
+local LONGEST = 200 -- bytes of a rejection's words that are compared: what follows mostly quotes the row
+local MOST_CALLS = 3 -- calls of a job: if a run's last rows are rejected, no later answer shows whose fault that is
+local DOUBTED = 3 -- jobs rejected in words of rows, most calls among them, until these words are doubted again
 
 local function without_digits(refusal)
   return string.sub(refusal, 1, 3) .. string.gsub(string.sub(refusal, 4, LONGEST), '%d+', '#')
@@ -32,7 +32,7 @@ local function read_past()
   }
 end
 
--- How often these words have been their rows' own; once more if `again`.
+-- How many times these words were their rows' fault; counts one more if `again`.
 local function own_times(past, words, again)
   if past.own ~= words then past.own_n, past.controls = 0, 0 end
   if not again then return past.own_n end
@@ -40,9 +40,9 @@ local function own_times(past, words, again)
   return past.own_n + 1
 end
 
--- Counts a rejection, of a job's `first` call (1) or not (0). The words that most have are found by a majority vote
--- (Boyer and Moore, 1981): each rejection in other words takes a vote. Returns the votes for these words, and whether
--- most calls since the first rejection were rejected: those that are still out had as much time.
+-- Counts a rejection, of a job's `first` call (1) or a later one (0). A majority vote finds the most frequent words
+-- (Boyer and Moore, 1981): each rejection in other words takes away a vote. Returns the votes for these words, and
+-- whether most calls since the first rejection were rejected; calls in flight count as not rejected.
 local function vote(past, words, same, going_on, lease, first)
   local from, votes, all = lease.n, 0, 0
   if going_on then from, votes, all = past.from, past.jobs, past.all end
@@ -55,8 +55,8 @@ local function vote(past, words, same, going_on, lease, first)
   return others and 0 or votes, most
 end
 
--- Weighs the rejection of a lease's call, whose job has `spent` so much before: an 'attempt' where it is the row's own,
--- else 'unproven'. Where it shows that the lane rejects all calls, `lease.alike` is `alike_opened`.
+-- Judges the rejection of a lease's call, whose job has `spent` attempts before. Returns 'attempt' if it is the row's
+-- fault, else 'unproven'. If it shows that the lane rejects all calls, sets `lease.alike` to `alike_opened`.
 function weigh_rejection(lease, spent, refusal)
   local words, past = without_digits(refusal), read_past()
   local same, going_on = past.alike == words, past.from > past.answered_n
@@ -72,7 +72,7 @@ function weigh_rejection(lease, spent, refusal)
   local before = spent.attempts + spent.unproven
   if before + 1 >= MOST_CALLS then return 'attempt' end
   local jobs, most = vote(past, words, same, going_on, lease, before == 0 and 1 or 0)
-  local trusted = trust(past.controls)
+  local trusted = doubt_factor(past.controls)
   if jobs >= ENOUGH_REFUSALS * trusted and most then
     lease.alike = past.granted
     redis.call('HSET', KEY.lane, 'alike_opened', past.granted)

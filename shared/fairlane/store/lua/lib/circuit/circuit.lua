@@ -3,21 +3,21 @@
 --   fails, failures, failed_ms      failures since the first that no later call has refuted, those of them that started
 --                                   apart in time, and when the last of these started
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
---   answered_size                   tokens that the call was expected to have which did so last
+--   answered_size                   expected tokens of the call that succeeded last
 --   usual_ms                        how long calls usually take
--- GIVES: too_short count_end count_answer
+-- GIVES: deadline_too_short count_end count_answer
 -- USES: circuit/access circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe
 --       circuit/shut_out circuit/unanswered concurrency/detector_constants lane/state team/in_flight
 
--- Whether only a run's own deadline ended a call, which says nothing of the lane: it was too short for an answer.
-function too_short(row, deadline_ms)
+-- Whether a run's deadline was too short for an answer, so that a call which it ended says nothing about the lane.
+function deadline_too_short(row, deadline_ms)
   if deadline_ms <= 0 then return false end
   local usual = known(row.usual_ms)
   return deadline_ms < (usual and PATIENCE * usual or PATIENCE_MS)
 end
 
--- A failure of a team that is shut out says nothing of the lane, unless nobody else was answered since its call before:
--- then the lane may be down after all, and its circuit opens.
+-- A failure of a team that is shut out says nothing about the lane. But if nobody else was answered since that team's
+-- previous call, the lane may be down: its circuit opens.
 local function fail_shut(row, limits, lease, now)
   if not lease.alone or (row.circuit or 'closed') ~= 'closed' then return end
   readmit(row, lease)
@@ -26,7 +26,7 @@ local function fail_shut(row, limits, lease, now)
   open_circuit(row, limits, now)
 end
 
--- Counts a failure that no call which started later has refuted. Failures that started together count as one: a
+-- Counts a failure, unless a call that started later was answered. Failures that started together count as one: a
 -- dropped link breaks fifty calls at once. The circuit opens after enough of them, unless most calls between the
 -- first and this one, which had as much time, have not failed.
 local function count_failure(row, limits, lease, answered_then, now)
@@ -49,7 +49,7 @@ local function count_failure(row, limits, lease, answered_then, now)
   end
 end
 
--- Counts the end of a call. Returns whether it has failed, and news of the lane's access. `lane` is what `row` edits.
+-- Counts the end of a call. Returns whether it failed, and news of the lane's access. `row` is an edit of `lane`.
 function count_end(row, lane, limits, lease, signal, reason, now)
   local denied, news = judge_access(row, lane, lease, signal, reason)
   local failed = denied or signal == 'overloaded' or signal == 'server_error' or signal == 'broken'
@@ -65,7 +65,7 @@ function count_answer(row, lease, signal, now)
   if known(row.first_n) and lease.n > row.first_n then
     local blamed = blamed_team(row)
     if blamed and blamed ~= team_of(lease.ref) then unblock(row) end
-    acquit(row, lease, now)
+    shut_out_suspect(row, lease, now)
     forget_failures(row)
   end
   if signal ~= 'ok' then return end

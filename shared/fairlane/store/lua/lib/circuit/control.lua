@@ -1,17 +1,17 @@
--- Controls. Where rejections alike have opened a lane's circuit, its probes repeat a request that the lane has answered
--- before, if their worker knows one. An answer shows that the rejections are of their rows, which end then: no other
--- answer would show it where only such rows are left. A rejection shows that they are the lane's. In a lane's hash:
+-- Controls. If rejections alike have opened a lane's circuit, its probes repeat a request that the lane answered
+-- before, if their worker knows one. An answer shows that the rows are at fault, even if only such rows are left; a
+-- rejection shows that the lane rejects all calls. In a lane's hash:
 --   own_controls   how many controls in a row were answered after rejections in the words of `rows_own`
--- GIVES: trust wants_control write_own note_control
+-- GIVES: doubt_factor wants_control write_own note_control
 -- USES: circuit/row_constants
 -- NEEDS: KEY.lane
 
--- The factor on how many rows have to be rejected alike until words are doubted: each control costs a whole answer.
-function trust(controls)
+-- The factor on how many rows must be rejected alike until the lane is doubted: each control costs a whole answer.
+function doubt_factor(controls)
   return 2 ^ math.min(controls, CONTROL_DOUBLINGS)
 end
 
--- Whether a lease's call may be a control. Nil where it may not.
+-- True if a lease's call may be a control, else nil.
 function wants_control(lease)
   if not lease.probe then return nil end
   local opened, answered_n = unpack(redis.call('HMGET', KEY.lane, 'alike_opened', 'answered_n'))

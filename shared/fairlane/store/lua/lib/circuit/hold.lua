@@ -1,10 +1,10 @@
--- Holds: waits that a provider asks for and that are too long to be believed, used-up days of which nobody says when
--- they end, and denied access of a lane that has answered with its key (circuit/access). Such a lane asks again with
--- one probe at a time, by its circuit; an operator's resume ends the hold.
---   held_until_ms   until when the provider asked to wait, or when its day has ended at the latest
---   held_from_ms    since when it is held; held_named is 1 where its provider asked for it
---   resumed_ms      when an operator resumed the lane: reports of earlier calls hold it no more
---   parked_ms       since when it is parked, and retry_ms when its next probe goes; empty where none does
+-- Holds: a provider asks for a wait that is too long to be believed, a day's limit is used up and nobody names its end,
+-- or access is denied to a lane that has answered with its key (circuit/access). A held lane sends one probe at a time,
+-- by its circuit; an operator's resume ends the hold.
+--   held_until_ms   until when the provider asked to wait, or the latest end of its day
+--   held_from_ms    since when it is held; held_named is 1 if its provider named the wait
+--   resumed_ms      when an operator resumed the lane: reports of earlier calls do not hold it again
+--   parked_ms       since when it is parked; retry_ms: when its next probe goes; empty if none does
 --   key_ms          when its credential last changed while it was parked
 -- GIVES: longest_wait hold end_waits
 -- USES: buckets/buckets circuit/circuit_constants lane/state
@@ -13,13 +13,13 @@ function longest_wait(limits)
   return (limits.longest_wait_seconds or LONGEST_WAIT_S) * 1000
 end
 
--- Until the next probe: with each in vain the time since `from_ms` doubles, up to the longest wait.
+-- Milliseconds until the next probe: as long as the hold since `from_ms`, so that it doubles, up to the longest wait.
 local function probe_ms(from_ms, limits, now)
   return math.min(math.max(DAY_FIRST_MS, now - from_ms), longest_wait(limits))
 end
 
--- Lets a lane that is parked ask again: at the time that its provider states, or soon. One that was never answered with
--- its key stays parked: the key is wrong, and somebody has to change it.
+-- Schedules the next probe of a parked lane: when its provider says, or soon. A lane that never answered with its key
+-- stays parked: somebody must change the key.
 local function ask_again(row, limits, lease, asked_ms, now)
   if not lease.probe and not rawget(row, 'parked') then return end
   if not row.answered_ms or row.answered_ms < (row.key_ms or 0) then
@@ -32,7 +32,7 @@ local function ask_again(row, limits, lease, asked_ms, now)
   row.circuit, row.open_ms, row.held_until_ms = 'open', row.retry_ms, ''
 end
 
--- Holds the lane until `until_ms`, which the provider has `named` or not; `from_ms` is since when it is held already.
+-- Holds the lane until `until_ms`, which the provider has `named` or not; `from_ms`: since when it has been held.
 local function shut(row, limits, until_ms, named, from_ms, now)
   row.held_from_ms, row.held_named = from_ms or now, named and 1 or 0
   row.circuit, row.open_ms = 'open', math.min(now + probe_ms(row.held_from_ms, limits, now), until_ms)
@@ -42,8 +42,8 @@ local function shut(row, limits, until_ms, named, from_ms, now)
   empty_buckets(row, limits, row, now) -- they earn from now on: the probe does not wait for the named end
 end
 
--- Holds a lane whose provider asks to wait for too long, or whose limit a day is used up while nobody says when the day
--- ends; not after calls from before an operator resumed it. `held_until_ms` is the end of the hold so far, if any.
+-- Holds a lane whose provider asks for too long a wait, or whose daily limit is used up and has no named end. Calls
+-- from before an operator resumed the lane do not hold it. `held_until_ms`: the end of the present hold, if any.
 function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
   if lease.granted_ms < (row.resumed_ms or 0) or lease.reopened or lease.withdrawn then return end
   if row.parked then return ask_again(row, limits, lease, asked_ms, now) end
@@ -54,8 +54,8 @@ function hold(row, limits, lease, hints, asked_ms, held_until_ms, now)
   shut(row, limits, until_ms, false, from_ms, now)
 end
 
--- Ends every wait of the lane at `key`; only its pause, where it is paused and not held: a block outlasts a pause. A
--- lane that was shut starts with empty buckets and a ramp, a `probing` one with the single call of its circuit.
+-- Ends every wait of the lane at `key`. If it is paused and not held, ends only its pause: a block outlasts a pause. A
+-- lane that was shut starts with empty buckets and a ramp, a `probing` one with a single probe.
 function end_waits(key, limits, probing, now)
   local lane, change = read_hash(key), { resumed_ms = now }
   for _, field in ipairs({ 'fail_team', 'shut_teams', 'first_n', 'trial_n', 'suspect', 'refused_teams' }) do

@@ -1,5 +1,5 @@
--- What a lane has learned of its provider's limits, as fields of its hash: kept before 429s that may be of one team
--- alone, and restored where they were.
+-- The fields of a lane's hash with what it has learned of its provider's limits. They are saved at a 429 that may be
+-- one team's fault, and restored if it was.
 -- GIVES: learned_fields restore_learned
 -- USES: lane/counts lane/state
 
@@ -42,8 +42,8 @@ function learned_fields(lane)
   return cjson.encode(kept)
 end
 
--- Restores the fields in `text` of the lane at `key`. Its buckets have earned since `from_ms`, unless calls started
--- later. Counting starts anew: what the lane admitted since then measures nothing.
+-- Restores the lane's fields from `text`. Its buckets earn from `from_ms` on, unless calls started later. Counting
+-- starts anew: calls that the lane admitted since then measure nothing.
 function restore_learned(key, text, from_ms, now)
   local lane, kept, gone = read_hash(key), cjson.decode(text), {}
   each_field(function(field)

@@ -1,8 +1,8 @@
 -- How a lane's circuit opens and closes. In the lane's hash:
 --   circuit, open_ms    closed | open | half-open, and when the next probe may start
 --   first_n, down_ms    the first failure that no later call has refuted, and since when the lane is down
---   probes, failed_for  how many probes have failed or were overdue since, and how many ms the slowest failure took
--- GIVES: begin_failures forget_failures acquit open_circuit probe_delay_ms
+--   probes, failed_for  how many probes failed or were overdue since, and how many ms the slowest failure took
+-- GIVES: begin_failures forget_failures shut_out_suspect open_circuit probe_delay_ms
 -- USES: circuit/blame circuit/circuit_constants circuit/shut_out lane/state team/in_flight
 
 function begin_failures(row, lease, now)
@@ -13,13 +13,13 @@ end
 -- Forgets failures: a call that started later was answered.
 function forget_failures(row)
   row.first_n, row.fails, row.failures, row.doubt_for, row.probes = '', 0, 0, '', 0
-  -- A circuit that is open stays so until a probe, and keeps whose calls opened it and since when the lane is down.
+  -- An open circuit stays open until a probe. The lane keeps whose calls opened it, and since when it is down.
   if (row.circuit or 'closed') == 'closed' then row.fail_team, row.down_ms = '', '' end
 end
 
--- Shuts the team out whose calls alone have failed, now that a later call of another team was answered: the lane is up.
--- Returns whether it did. Others go on as before: they need no probe and no ramp.
-function acquit(row, lease, now)
+-- Shuts out the team whose calls alone have failed, after a later call of another team was answered: the lane is up.
+-- Returns whether it did. Other teams continue without a probe or a ramp.
+function shut_out_suspect(row, lease, now)
   local team = blamed_team(row)
   if not team or team == team_of(lease.ref) or known(row.held_until_ms) then return false end
   if (row.circuit or 'closed') == 'closed' then return false end
@@ -28,7 +28,7 @@ function acquit(row, lease, now)
   return true
 end
 
--- Milliseconds until the next probe, after so many that were in vain.
+-- Milliseconds until the next probe, after so many `probes` that failed.
 function probe_delay_ms(limits, probes)
   local first, longest = limits.outage_delay or OUTAGE_DELAY_S, limits.outage_longest_delay or OUTAGE_LONGEST_S
   local delay = first * (limits.outage_growth or OUTAGE_GROWTH) ^ math.min(probes, 64)

@@ -1,11 +1,11 @@
--- Finds out whether failures are of their own jobs where a lane answers nobody: rows that no server can answer, which
--- are what is left of a run, fail as in an outage. But an outage meets jobs as they come, and most have never failed
--- before, while such rows have failed before, each time that others were answered. Each job that fails is weighed by
--- how probable it is in either case, as in Wald's sequential test. In a lane's hash:
---   own_odds            log of how much more probable an outage is than OUTAGE_BY_CHANCE times such rows, by the
---                       failures since a call was answered: at 0 and below they are of their own jobs
+-- Finds, on a lane that answers no call, whether its jobs are at fault. At the end of a run, rows that no server can
+-- answer may be all that is left, and fail as in an outage. But most jobs that an outage meets never failed before;
+-- such rows have, while others were answered. Wald's sequential test weighs each failure by its probability in either
+-- case. In a lane's hash:
+--   own_odds            log of the odds of an outage to such rows, divided by OUTAGE_BY_CHANCE, from the failures
+--                       since a call was answered: at 0 and below the jobs are at fault
 --   own_n               the lane's latest permit when it last answered a call
---   flawed, flawed_ok   jobs that failed while others were answered, of about the last FLAWED_OF; answers at that time
+--   flawed, flawed_ok   jobs of about the last FLAWED_OF that failed while others were answered; answers at that time
 -- GIVES: recent_flawed weigh_failure note_flawed fails_of_its_own
 -- USES: circuit/row_constants
 -- NEEDS: KEY.lane
@@ -21,15 +21,15 @@ local function read_numbers(...)
   return unpack(numbers, 1, select('#', ...))
 end
 
--- A job's failure has turned out to be its own, for the first time.
+-- Counts a job whose failure has proved to be its own, for the first time.
 function note_flawed()
   local flawed, flawed_ok, ok = read_numbers('flawed', 'flawed_ok', 'seen_ok')
   local flaws = recent_flawed(flawed, flawed_ok, ok or 0)
   redis.call('HSET', KEY.lane, 'flawed', tostring(flaws + 1), 'flawed_ok', ok or 0)
 end
 
--- Weighs a job that fails for the first time since the lane answered somebody: its failure before had the permit
--- `before` (0: there was none). `again`: it failed while others were answered, too.
+-- Weighs a job that fails for the first time since the lane answered somebody. `before`: the permit of its previous
+-- failure (0: none). `again`: it has failed before, while others were answered.
 function weigh_failure(again, before)
   local odds, own_n, flawed, flawed_ok, ok = read_numbers('own_odds', 'own_n', 'flawed', 'flawed_ok', 'seen_ok')
   if before > (own_n or 0) then return end
@@ -41,7 +41,7 @@ function weigh_failure(again, before)
   redis.call('HSET', KEY.lane, 'own_odds', tostring(odds))
 end
 
--- Whether a failure that ends now is its own job's.
+-- Whether a failure now is its own job's fault.
 function fails_of_its_own(now)
   local odds, answered_ms = read_numbers('own_odds', 'answered_ms')
   return odds and odds <= 0 and answered_ms and now - answered_ms >= QUIET_MS

@@ -1,5 +1,5 @@
--- Finds out whose limit rejections are of: the lane's, one job's (job/rejections), or one team's (circuit/suspect).
--- A team's are of a model that serves none of its calls, and the lane forgets what it learned from them.
+-- Finds out whose limit a rejection shows: the lane's, one job's (job/rejections), or one team's (circuit/suspect).
+-- A model may serve none of one team's calls: the lane then forgets what it learned from that team's 429s.
 -- GIVES: is_own_limit suspect_team write_judged
 -- USES: circuit/circuit_constants circuit/learned_fields circuit/own_rejections circuit/refused_teams circuit/suspect
 --       job/rejections lane/state run/model_refusals team/in_flight
@@ -14,7 +14,7 @@ local function forget_suspect(row, suspect)
   row.suspect, row.suspect_before, row.suspect_trial, row.suspect_n = suspect, '', '', row.granted
 end
 
--- Whether a rejection says nothing of the lane: it is of a job, or a 429 of a team, whose calls alone are rejected.
+-- Whether a rejection says nothing about the lane: only this job's, or only this team's calls are rejected.
 function is_own_limit(row, limits, lease, signal, retry_after_ms, now)
   local rejected = is_rejection(signal)
   local judged = rejected or signal == 'ok' or signal == 'answered'
@@ -24,11 +24,11 @@ function is_own_limit(row, limits, lease, signal, retry_after_ms, now)
     return true
   end
   if signal ~= 'limited' or not is_refused(row, team_of(lease.ref)) or not is_unproved(lease) then return false end
-  put_off(row, lease, retry_after_ms, now)
+  delay_team(row, lease, retry_after_ms, now)
   return true
 end
 
--- Notes a 429: that of one team alone as far as the lane knows, or the lane's. `lane` is as before it.
+-- Notes a 429: of the suspect, as far as the lane knows, or of the lane. `lane` is the lane before it.
 function suspect_team(row, lane, lease, retry_after_ms, now)
   local team, suspect, size = team_of(lease.ref), known(row.suspect), size_of(lease)
   if not is_unproved(lease) or suspect and suspect ~= '/' .. team then
@@ -45,7 +45,7 @@ function suspect_team(row, lane, lease, retry_after_ms, now)
   row.suspect_wait_ms = math.max(row.suspect_wait_ms, now + retry_after_ms)
 end
 
--- Counts an attempt of a team that is no suspect. Returns whether it proves that the suspect's 429s are its own.
+-- Counts an attempt of a team other than the suspect. Returns whether it proves that only the suspect has a limit.
 local function acquits_lane(row, lease, signal, retry_after_ms, now)
   if lease.n == row.suspect_trial then row.suspect_trial = '' end
   if retry_after_ms > 0 then row.suspect_until_ms = math.max(row.suspect_until_ms, now + retry_after_ms) end
@@ -55,8 +55,8 @@ local function acquits_lane(row, lease, signal, retry_after_ms, now)
   return row.suspect_open <= 0 and calls >= REFUSED_LEAST and calls + row.suspect_others >= ENOUGH_ENDED
 end
 
--- Judges the suspect by an attempt that has ended: an answer to one of its calls refutes it. Where the attempt proves
--- it, what its 429s have blocked is open again. Returns what the lane had learned before, or nil.
+-- Judges the suspect by an attempt that has ended; an answer to one of its calls clears it. If the attempt proves it,
+-- ends the block by its 429s. Returns what the lane had learned before these, or nil.
 local function judge_suspect(row, lease, signal, retry_after_ms, now)
   local answered, suspect = signal == 'ok' or signal == 'answered', suspect_of(row)
   if answered then admit_refused(row, lease) end
@@ -75,7 +75,7 @@ local function judge_suspect(row, lease, signal, retry_after_ms, now)
   return nil
 end
 
--- Writes the lane after an attempt, and what it restores. Returns whether another team's call may start now.
+-- Writes the lane after an attempt, and restores what is to be restored. Returns whether another team's call may start.
 function write_judged(row, lease, signal, retry_after_ms, now)
   local tried = known(row.suspect_trial) == lease.n
   local before = judge_suspect(row, lease, signal, retry_after_ms, now)

@@ -1,13 +1,13 @@
--- Finds out whether a lane's provider rejects certain rows or any calls. At its limit, the retry of a rejected job is
--- answered as often as the first call of another job is, if which of them goes first is drawn (lane/retries). Rows that
--- it always rejects are not. Each retry that was drawn is weighed by how probable its end is in either case (Wald's
--- sequential test, as in circuit/own_failures). In a lane's hash:
---   row_odds                        log of how much more probable a limit is than LIMIT_BY_CHANCE times such rows: at
---                                   0 and below, the lane rejects rows
+-- Finds out whether a lane's provider rejects certain rows, or any calls. A random draw decides whether a rejected
+-- job's retry or another job's first call goes next (lane/retries). At a limit, both are answered equally often; rows
+-- that are always rejected are not. Wald's sequential test weighs each drawn retry by its probability in either case,
+-- as in circuit/own_failures. In a lane's hash:
+--   row_odds                        log of the odds of a limit to such rows, divided by LIMIT_BY_CHANCE: at 0 and
+--                                   below, the lane rejects rows
 --   fresh_rejected, fresh_answered  first calls drawn that were rejected and answered, of about the last FRESH_RECENT
---   fresh_n, fresh_size             of the last of them that was answered: its permit, and tokens that it was to have
+--   fresh_n, fresh_size             permit and expected tokens of the last of them that was answered
 --   weighed_n                       permit of the last retry whose rejection counted
---   spared                          first calls that may be rejected now for their rows' sake
+--   spared                          how many rejections of first calls may still be explained by their rows
 -- GIVES: rejects_rows judge_rejection
 -- USES: circuit/blame circuit/row_constants rate/slow_start
 
@@ -29,16 +29,16 @@ local function count_fresh(row, _, lease, rejected)
   end
 end
 
--- Rejections of rows were taken for the lane's limit: what they blocked and lowered is open again.
-local function begin_anew(row, limits)
+-- Undoes what the lane learned from rejections of rows that it took for a limit.
+local function start_over(row, limits)
   unblock(row)
   forget_rate(row, limits)
   row.check_rate, row.early = '', 0
   if row.window_by == 'refusals' then row.window = '' end
 end
 
--- Weighs a retry of a job that was rejected. A rejection counts if another job's first call, at least half as large,
--- was answered since that and since the last one that counted: many calls at once meet a limit together.
+-- Weighs a retry of a rejected job. A rejection counts only if another job's first call, at least half as large, was
+-- answered since the job's last rejection and since the last that counted: many calls at once meet a limit together.
 local function weigh_retry(row, limits, lease, rejected)
   if not row.fresh_n then return end
   local share, firm, before = fresh_share(row), -math.log(LIMIT_BY_CHANCE), rejects_rows(row)
@@ -49,11 +49,11 @@ local function weigh_retry(row, limits, lease, rejected)
   end
   local odds = (row.row_odds or firm) + math.log(rejected and share or (1 - share) / RETRY_ANSWERED)
   row.row_odds = math.max(math.log(LIMIT_LEAST / LIMIT_BY_CHANCE), math.min(firm, odds))
-  if rejects_rows(row) and not before then begin_anew(row, limits) end
+  if rejects_rows(row) and not before then start_over(row, limits) end
 end
 
--- Whether a call that was answered or rejected met its row's own rejection. Of first calls, as many may as the share of
--- late lets expect.
+-- Whether a call was rejected because of its row. First calls may be rejected so only as often as their recent share of
+-- rejections explains.
 function judge_rejection(row, limits, lease, rejected)
   if lease.drawn then (lease.rejected_n and weigh_retry or count_fresh)(row, limits, lease, rejected) end
   if not rejects_rows(row) or lease.rejected_n then return rejected and rejects_rows(row) end

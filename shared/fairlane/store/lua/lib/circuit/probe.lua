@@ -1,20 +1,20 @@
--- Probes: while the circuit is not closed, one call at a time shows whether the lane answers again. A probe that takes
--- longer than calls ever did, or far longer than the outage's calls took to fail, is overdue: another one starts, and
--- an answer to any of them closes the circuit. In a lane's hash:
---   overdue_ms    when the latest probe is overdue; empty where nobody knows how long calls take
+-- Probes: while the circuit is not closed, one call at a time tests whether the lane answers again. A probe is overdue
+-- if it takes longer than calls ever did, or far longer than the outage's calls took to fail. Then another one starts,
+-- and an answer to any of them closes the circuit. In a lane's hash:
+--   overdue_ms    from when on the latest probe is overdue; empty if the time of calls is unknown
 --   probe_ended_ms   when the latest probe failed, also one that was overdue
---   overdue_n     permits up to this one that have not ended are overdue; their failures are counted already
+--   overdue_n     calls in flight up to this permit are overdue; their failures are counted already
 -- GIVES: begin_probe end_probe
 -- USES: buckets/buckets circuit/blame circuit/circuit_constants circuit/openings circuit/unanswered
 --       concurrency/overload lane/state rate/constants
 
--- After how long a probe is no failure like those of its outage, as it may have been admitted.
+-- After how many ms a probe is not failing like the outage's calls: it may have been admitted.
 local function outlived_ms(row)
   return math.max(SILENT_LEAST_MS, OUTLIVED * (row.failed_for or math.huge))
 end
 
--- Notes that the call just admitted is a probe. One of a team that is not blamed is a trial. The wait for a probe grows
--- with each that was in vain, so a hang swallows no more of them than failures would. A held lane waits for its own.
+-- Notes that the call just admitted is a probe; of a team that is not blamed, a trial. Each overdue probe lengthens the
+-- wait for the next, so that a hang takes no more of them than failures do. A held lane has no overdue probes.
 function begin_probe(row, limits, team, now)
   local blamed, silent, probes = blamed_team(row), silent_ms(row), row.probes or 0
   if silent then silent = math.min(silent, outlived_ms(row)) end
@@ -50,7 +50,7 @@ function end_probe(row, limits, lease, signal, failed, now)
   elseif signal == 'none' or signal == 'unsent' then
     if not overdue then row.circuit, row.open_ms = 'open', now end
   else
-    if not acquit(row, lease, now) then close_circuit(row, limits, now) end
+    if not shut_out_suspect(row, lease, now) then close_circuit(row, limits, now) end
     forget_failures(row)
   end
 end

@@ -1,12 +1,12 @@
--- Teams whose calls alone a lane's provider rejects with 429s (circuit/own_limits). Those of their calls whose run had
--- no answer of that kind start one at a time, and time alone lets the next one go: 429s use up no attempts, so with
--- each answer to others they would go on for ever. In a lane's hash:
---   refused_teams   "<team>:<n>:<due_ms>:<429s>,…": the permit of a team's latest such call, when its next one may
---                   start, and how many in a row met a 429
--- GIVES: hold_refused is_refused refused_until start_refused put_off admit_refused
+-- Teams whose calls alone a lane's provider rejects with 429s (circuit/own_limits). Their calls start one at a time, if
+-- their run has had no answer of that kind. Only time lets the next one go: 429s use up no attempts, so if answers to
+-- other teams did, such calls would go on for ever. In a lane's hash:
+--   refused_teams   "<team>:<n>:<due_ms>:<429s>,…": the permit of a team's latest such call, when the next may start,
+--                   and how many in a row met a 429
+-- GIVES: hold_refused is_refused refused_until start_refused delay_team admit_refused
 -- USES: circuit/circuit_constants core/time lane/state team/in_flight
 
--- The entry of a team: {n, due_ms, count}; nil where it has none.
+-- The entry of a team: {n, due_ms, count}; nil if it has none.
 local function entry_of(row, team)
   if not known(row.refused_teams) then return nil end
   for each, n, due_ms, count in string.gmatch(row.refused_teams, '([^:,]+):(%d+):(%d+):(%d+)') do
@@ -15,7 +15,7 @@ local function entry_of(row, team)
   return nil
 end
 
--- Writes the entry of a team last, or drops it where `entry` is nil; of too many the first is dropped.
+-- Writes a team's entry at the end, or drops it if `entry` is nil; if there are too many, drops the first.
 local function save_entry(row, team, entry)
   local kept = {}
   for text, each in string.gmatch(row.refused_teams or '', '(([^:,]+):[%d:]+)') do
@@ -37,13 +37,13 @@ function is_refused(row, team)
   return entry_of(row, team) ~= nil
 end
 
--- Until when a team starts no call; nil where it may start one. `learns` as in the call's lease.
+-- Until when a team may start no call; nil if it may. `learns` as in the call's lease.
 function refused_until(row, team, learns, now)
   local entry = learns and entry_of(row, team)
   return entry and now < entry.due_ms and entry.due_ms or nil
 end
 
--- Notes a call of a team that is held: the next one waits for its end, or for long enough.
+-- Notes a call of a held team: the next one waits for its end, at most for REFUSED_LONGEST_MS.
 function start_refused(row, team, learns, now)
   local entry = learns and entry_of(row, team)
   if not entry then return end
@@ -52,7 +52,7 @@ function start_refused(row, team, learns, now)
 end
 
 -- Puts off the next call of a team that is held after one more 429.
-function put_off(row, lease, retry_after_ms, now)
+function delay_team(row, lease, retry_after_ms, now)
   local team = team_of(lease.ref)
   local entry = entry_of(row, team)
   if lease.n < entry.n then return end
@@ -62,7 +62,7 @@ function put_off(row, lease, retry_after_ms, now)
   save_entry(row, team, entry)
 end
 
--- Holds a team no more: one of the calls in question was answered.
+-- Ends the hold of a team: one of the held calls was answered.
 function admit_refused(row, lease)
   local team = team_of(lease.ref)
   if lease.learns and entry_of(row, team) then save_entry(row, team) end

@@ -1,7 +1,7 @@
--- Teams that are shut out of a lane: their calls alone failed while others were answered, so the lane is up for others
--- and asks these with one call at a time. In a lane's hash:
---   shut_teams   "<team>:<n>:<due_ms>,…": n is the permit of a team's latest such call, and at due_ms its next one goes
---                although nobody was answered since
+-- Teams that are shut out of a lane: only their calls failed while others were answered. So the lane is up for others,
+-- and sends one call of such a team at a time. In a lane's hash:
+--   shut_teams   "<team>:<n>:<due_ms>,…": n is the permit of a team's latest such call; at due_ms the next one goes,
+--                even if nobody was answered since
 -- GIVES: shut_out is_shut shut_bound start_shut readmit
 -- USES: circuit/circuit_constants core/time lane/state team/in_flight
 -- NEEDS: KEY.in_flight
@@ -22,7 +22,7 @@ local function entry_of(row, team)
   return nil
 end
 
--- Writes the entry of a team last, or drops it where `n` is nil; of too many the first is dropped.
+-- Writes a team's entry at the end, or drops it if `n` is nil; if there are too many, drops the first.
 local function save_entry(row, team, n, due_ms)
   local kept = {}
   for _, each in ipairs(shut_teams(row)) do
@@ -34,7 +34,7 @@ local function save_entry(row, team, n, due_ms)
   row.shut_teams = table.concat(kept, ',')
 end
 
--- Shuts a team out of a lane that answers others: failures from permit `n` on were its own.
+-- Shuts a team out of a lane that answers others: failures from permit `n` on were its own fault.
 function shut_out(row, team, n, now)
   save_entry(row, team, n, now)
 end
@@ -43,8 +43,8 @@ function is_shut(row, lease)
   return entry_of(row, team_of(lease.ref)) ~= nil
 end
 
--- Until when a team that is shut out starts no call (0: when woken); nil where it may start one. Each answer to another
--- team lets one go: the lane is up, so what fails is the team's, and uses up attempts.
+-- Until when a team that is shut out may start no call (0: when woken); nil if it may. Each answer to another team lets
+-- one go: the lane is up, so failures are the team's own fault, and use up attempts.
 function shut_bound(row, team, now)
   local entry = entry_of(row, team)
   if not entry then return nil end
@@ -53,7 +53,7 @@ function shut_bound(row, team, now)
   return entry.due_ms
 end
 
--- Notes a call of a team that is shut out. Returns whether nobody was answered since the one before it.
+-- Notes a call of a team that is shut out. Returns whether nobody was answered since its previous one.
 function start_shut(row, limits, team, now)
   local entry = entry_of(row, team)
   if not entry then return false end
@@ -62,7 +62,7 @@ function start_shut(row, limits, team, now)
   return (row.answered_n or 0) <= entry.n
 end
 
--- Lets a team in again whose latest such call shows that it need not be shut out.
+-- Ends the exclusion of a team, whose latest such call shows that it is not at fault.
 function readmit(row, lease)
   local team = team_of(lease.ref)
   local entry = entry_of(row, team)

@@ -3,7 +3,7 @@
 -- kind (lib/run/model_refusals.lua). In a lane's hash:
 --   suspect            '/' and the team of all 429s since suspect_n permits were granted, which are unproved; LANE if
 --                      others were rejected, too, until a later call is answered
---   suspect_calls      how many such 429s, and how many calls of others that started since are answered (_others)
+--   suspect_calls      how many such 429s; suspect_others: how many calls of others that started since were answered
 --   suspect_wait_ms    until when they ask the team to wait
 --   suspect_open       the team's calls that were in flight at the first of them and have not ended
 --   suspect_size       the tokens of the smallest call among them
@@ -15,13 +15,13 @@
 
 LANE = '*' -- no name of a team
 
--- The team; nil where there is none.
+-- The team; nil if there is none.
 function suspect_of(row)
   local suspect = known(row.suspect)
   return suspect and suspect ~= LANE and string.sub(suspect, 2) or nil
 end
 
--- The same, with as many 429s as it takes to let others pass.
+-- The same, once it has met enough 429s to let calls of other teams start.
 function clear_suspect_of(row)
   local suspect = suspect_of(row)
   return suspect and row.suspect_calls >= REFUSED_LEAST and suspect or nil
@@ -36,7 +36,7 @@ function leave_suspect(key, lease)
   end
 end
 
--- Whether a call of `team` may start although another team's 429s shut the lane: it shows whether the lane is.
+-- Whether a call of `team` may start although another team's 429s shut the lane: it shows whose limit that is.
 function may_try(row, team, now)
   local suspect = clear_suspect_of(row)
   return suspect ~= nil and suspect ~= team and not known(row.suspect_trial) and now >= row.suspect_until_ms

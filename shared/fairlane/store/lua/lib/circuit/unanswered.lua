@@ -1,11 +1,10 @@
--- A lane whose provider has fallen silent: calls are out for longer than its calls ever take, and none has ended. Then
--- few further ones start, since a hang would swallow as many as the rate allows until the first time-out. In a lane's
--- hash:
+-- A lane whose provider is silent: calls have been in flight for longer than its calls ever take, and none has ended.
+-- Then few further ones start. Otherwise a hang would take as many as the rate allows, until the first time-out. In a
+-- lane's hash:
 --   slowest_ms       how long slow calls take: falls slowly towards usual_ms
---   ended            calls that had ended by any signal but `broken` at the latest look: workers of any version count
---                    them
---   unanswered       calls that have started since then, without those of a run that was never answered
---   unanswered_ms, unanswered_for   when as many as open the circuit had, and for how long after that none starts
+--   ended            calls that had ended at the latest look, with any signal but `broken`
+--   unanswered       calls that started since then, without those of runs that were never answered
+--   unanswered_ms, unanswered_for   when as many had started as open the circuit, and how many ms later one may start
 -- GIVES: note_took silent_ms note_unanswered unanswered_until
 -- USES: circuit/circuit_constants lane/state
 
@@ -17,14 +16,14 @@ function note_took(row, took)
   row.slowest_ms = math.max(took, slowest - (slowest - row.usual_ms) / SLOWEST_CALLS)
 end
 
--- For how long calls are out before their lane counts as silent, in ms; nil where it has not answered yet.
+-- After how many ms without an end of a call a lane counts as silent; nil if it has not answered yet.
 function silent_ms(row)
   local slowest = known(row.slowest_ms)
   return slowest and math.max(SILENT_LEAST_MS, SILENT * slowest)
 end
 
--- Begins anew where a call has ended: looked at once a script, as only reports end calls. One that broke says nothing:
--- its time was up, or its connection did not hold.
+-- Starts over if a call has ended. Checked once a script, as only reports end calls. A `broken` call shows nothing: its
+-- time was up, or its connection broke.
 local function catch_up(row)
   if CALL.caught_up == row then return end
   CALL.caught_up = row
@@ -35,8 +34,8 @@ local function catch_up(row)
   if known(row.unanswered_ms) then row.unanswered_ms, row.unanswered_for = '', '' end
 end
 
--- Counts a call that starts. The run of a call that `learns` was never answered, and may be slower than all others.
--- Where one starts on a silent lane, the next waits for a quarter of the silence, or the longest between two probes.
+-- Counts a call that starts, unless it `learns`: its run was never answered, and may be slower than all others. After a
+-- call that starts on a silent lane, the next waits for a quarter of the silence, at most for the longest probe delay.
 function note_unanswered(row, limits, learns, now)
   catch_up(row)
   local from_ms = known(row.unanswered_ms)
@@ -51,7 +50,7 @@ function note_unanswered(row, limits, learns, now)
   end
 end
 
--- Until when a silent lane starts no further call; nil where one may. An open circuit has probes of its own.
+-- Until when a silent lane starts no further call; nil if one may start. An open circuit has probes of its own.
 function unanswered_until(row, now)
   catch_up(row)
   local from_ms, silent = known(row.unanswered_ms), silent_ms(row)

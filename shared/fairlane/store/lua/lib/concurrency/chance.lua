@@ -1,15 +1,15 @@
--- Whether overloads (503, 529) come by chance, or show what is too much at once. In a lane's hash:
+-- Decides whether overloads (503, 529) come by chance, or from too many calls in flight. In a lane's hash:
 --   calm, overload_n   the answers since the last overload, and the latest permit that met one
---   overload_odds      logarithm of the odds that half of the calls meet an overload, and not only `random_share`
+--   overload_odds      log of the odds that half of the calls meet an overload, and not only `random_share`
 --   random_share       share of calls that meet one at random
---   random_below       such overloads that met no more calls than `through` (concurrency/overload), less those that
---                      met more
+--   random_below       overloads that met at most `through` calls in flight (concurrency/overload), less those that met
+--                      more
 -- GIVES: too_many_overloads measures_limit
 -- USES: concurrency/detector_constants lane/state
 
--- Whether too many calls meet an overload for chance (Page's test: E. S. Page, "Continuous inspection schemes", 1954).
--- Two overloads are as far apart as the calls that were answered between them, or those that started: an overload may
--- come sooner than an answer. Where it is chance, the share of such calls is measured.
+-- Whether more calls meet an overload than chance explains (E. S. Page, "Continuous inspection schemes", 1954). The
+-- distance of two overloads is the number of calls that were answered, or that started, between them, whichever is
+-- greater: an overload may come sooner than an answer. If it is chance, measures the share of such calls.
 function too_many_overloads(row, lease)
   local apart = math.max(row.calm or 0, lease.n - (row.overload_n or lease.n) - 1)
   local share = math.max(LEAST_RANDOM, math.min(MOST_RANDOM, row.random_share or 0))
@@ -21,8 +21,8 @@ function too_many_overloads(row, lease)
   return false
 end
 
--- Whether an overload measures a limit: it met more calls than many that were answered. Each overload that met no more
--- is a reason against a limit, and outweighs one that did. Where several did not, the window is too narrow.
+-- Whether an overload measures a limit: it met more calls in flight than many answered calls did. An overload that met
+-- no more speaks against a limit, and outweighs one that did. After several of these the window is too narrow.
 function measures_limit(row, lease, through)
   local below = row.random_below or 0
   if lease.inflight > through then

@@ -1,13 +1,13 @@
--- The most calls of a lane in flight at once: configured, reported, or detected, and where nobody has said so, those of
--- search_window.lua. What is detected is the window, which concurrency_trial.lua, late.lua and overload.lua of this
--- folder narrow. In a lane's hash:
+-- The most concurrent calls of a lane: configured, reported or detected; if none of these is known, search_window.lua
+-- decides. The detected limit is the window, which concurrency_trial.lua, late.lua and overload.lua narrow. In a lane's
+-- hash:
 --   window, window_by              the window, and what narrowed it: refusals | overload | deadline
 --   window_age_ms, window_from     for how long it has limited jobs, and the permits granted before
---   window_step, window_base       by how much it is widened next, and what it was before it was widened
+--   window_step, window_base       by how many calls it is widened next, and what it was before it was widened
 --   fitted, beyond                 the latest window that was widened, and the calls that went through beyond it since
---   window_top                     up to where successes widen it after an overload
+--   window_top                     the most to which successes widen it after an overload
 --   at_once_named                  the limit that the latest 429 for it named, if any
---   widen_ms                       for how long it limits jobs after an overload, or such a 429, until it is widened
+--   widen_ms                       for how many ms it limits jobs after an overload, or such a 429, until it is widened
 -- GIVES: climb_window narrow_window widened_at widen_window concurrency_limit
 -- USES: concurrency/deadline_window concurrency/detector_constants concurrency/lasting_429s concurrency/search_window
 --       lane/state rate/constants
@@ -17,8 +17,8 @@ function narrow_window(row, limit, by)
   row.window_from, row.window_base = row.granted or 0, ''
 end
 
--- Notes from where a window is widened. Calls that went through beyond the same window before still count, less as many
--- as may have done so because answers were on their way.
+-- Notes the window before it is widened. Earlier calls that went through beyond the same window still count, less those
+-- that answers on their way may explain.
 local function note_widening(row)
   local again = row.fitted == row.window and row.beyond or 0
   row.beyond = math.max(0, again - STRAGGLERS)
@@ -36,8 +36,8 @@ function widened_at(row, now)
   return now + math.max(0, widened_after_ms(row) - (row.window_age_ms or 0))
 end
 
--- Widens a window that has limited jobs for a while: it may be too narrow by now. The refusal budget pays for a 429
--- every 1 / budget calls, except for one that names the limit again.
+-- Widens a window that has limited jobs for a while: the limit may have risen. The refusal budget pays for a 429 every
+-- 1 / budget calls, unless 429s name the limit.
 function widen_window(row, limits, elapsed_ms)
   if not known(row.window) or too_late_to_widen(row) then return end
   local granted, age_ms = row.granted or 0, (row.window_age_ms or 0) + elapsed_ms
@@ -50,21 +50,21 @@ function widen_window(row, limits, elapsed_ms)
   row.window_step = math.min(2 * row.window_step, row.window)
 end
 
--- The learned window. A probe needs no room in one that overloads narrowed: a call from before an outage may take long.
+-- The learned window. A window that overloads narrowed does not bound a probe: a call from before an outage may hang.
 local function learned_window(row)
   local probing = (row.circuit or 'closed') ~= 'closed'
   return not (probing and row.window_by == 'overload') and known(row.window) or math.huge
 end
 
--- The most calls in flight at once by what is configured, reported, or detected.
+-- The most concurrent calls that are configured, reported or detected.
 local function known_limit(row, limits)
   local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
   if limits.exact == 1 and limits.max_concurrency then return most end
   return math.min(most, learned_window(row), most_while_rejected(row))
 end
 
--- Widens the window by each call that goes through beyond what it was before it was widened, as slow start does
--- (RFC 5681): the limit has risen. After overloads, so does each call up to where the first of them was.
+-- Widens the window by one for each call that goes through beyond its former size, as slow start does (RFC 5681): the
+-- limit has risen. After overloads, each call widens it up to `window_top`.
 function climb_window(row, limits, lease, now)
   climb_search_window(row, limits, known_limit(row, limits), lease, now)
   if not known(row.window) then return end
@@ -79,7 +79,7 @@ function climb_window(row, limits, lease, now)
   end
 end
 
--- The most calls in flight at once; infinite without a limit.
+-- The most concurrent calls; infinite without a limit.
 function concurrency_limit(row, limits)
   return math.min(known_limit(row, limits), searched_window(row, limits))
 end

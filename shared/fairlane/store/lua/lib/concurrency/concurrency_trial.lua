@@ -1,12 +1,12 @@
--- The trial of a concurrency limit: so many calls at once, at any rate, until 429s narrow the window or refute it. In a
--- lane's hash:
+-- The trial of a concurrency limit: a window, and no rate limit, until 429s narrow the window or refute it. In a lane's
+-- hash:
 --   unprovoked   429s at a window that was not widened
 --   given_up, given_up_usual_ms   the estimate of the rate before the trial, and the usual time of a call then
 -- GIVES: try_concurrency met_the_window count_beyond concurrency_refused refutes_concurrency end_poor_trial
 -- USES: concurrency/concurrency_floor concurrency/concurrency_limit concurrency/detector_constants
 --       estimate/estimate_filter lane/state
 
--- Begins a trial: so many calls at once, at any rate.
+-- Begins a trial, with one call fewer at once than the floor.
 function try_concurrency(row)
   narrow_window(row, row.floor - 1, 'refusals')
   row.unprovoked, row.fitted, row.given_up = 0, '', known(row.requests_est) or ''
@@ -18,21 +18,21 @@ local function concurrency_limited(row)
   return known(row.window) ~= nil and row.window_by == 'refusals'
 end
 
--- Whether a 429 may be for too many calls at once: a limit of those admits a call that is alone.
+-- Whether too many concurrent calls may be the cause of a 429: such a limit admits a call that is alone.
 function met_the_window(row, lease)
   return concurrency_limited(row) and (lease.inflight > 1 or (row.inflight or 0) > 1)
 end
 
--- Counts a call that went through although more were in flight than the window had let through before it was widened.
--- Calls on their way explain some.
+-- Counts a call that went through with more in flight than the window held before it was widened, and than calls on
+-- their way explain.
 function count_beyond(row, lease)
   if not concurrency_limited(row) or not known(row.fitted) then return end
-  if lease.inflight > row.fitted + in_flight_blur(row) - 1 then row.beyond = row.beyond + 1 end
+  if lease.inflight > row.fitted + in_flight_error(row) - 1 then row.beyond = row.beyond + 1 end
 end
 
--- A 429 because too many calls were in flight. Calls overtake each other on their way: where a widened window is
--- rejected, as many as fitted before still do; no more than `named`, where the 429 names its limit. That is no reported
--- limit, which only an answer could raise: it is tried ever more rarely. Returns whether it began an epoch.
+-- Narrows the window after a 429 for too many concurrent calls. Calls overtake each other, so a widened window goes
+-- back to its former size, at most to `named`, if the 429 names its limit. That is not treated as a reported limit,
+-- which only an answer could raise: it is tested at growing intervals. Returns whether the 429 began an epoch.
 function concurrency_refused(row, lease, named)
   if lease.n <= (row.sign or 0) then return false end
   row.sign = row.granted
@@ -48,7 +48,7 @@ function concurrency_refused(row, lease, named)
   return true
 end
 
--- The learned rate counts again, and the next trial needs twice the evidence.
+-- Ends a trial: the learned rate counts again, and the next trial needs twice the evidence.
 local function end_trial(row, now)
   row.window, row.fitted, row.unprovoked, row.floors_wanted = '', '', 0, 2 * (row.floors_wanted or FLOORS)
   forget_floor(row)
@@ -59,11 +59,10 @@ local function end_trial(row, now)
   end
 end
 
--- Whether a 429 refutes the concurrency limit: one well within the window, or one more than it takes to measure the
--- limit while the window was not widened. Or one that takes back what the window was widened by, though many calls
--- went through there.
+-- Whether a 429 refutes the concurrency limit. It does well within the window, or after UNPROVOKED others at a window
+-- that was not widened. It also does if it takes back a widening through which many calls went.
 function refutes_concurrency(row, lease, now)
-  local blur = in_flight_blur(row)
+  local blur = in_flight_error(row)
   local within = lease.inflight < math.min(row.window, known(row.floor) or row.window) - blur
   local unprovoked = not known(row.window_base) and (row.unprovoked or 0) >= UNPROVOKED + math.floor(blur / 2)
   local back = known(row.fitted) and math.min(row.window, lease.inflight - 1) <= row.fitted and row.beyond >= BEYOND
@@ -72,8 +71,8 @@ function refutes_concurrency(row, lease, now)
   return true
 end
 
--- Ends the trial of a window that serves less than the rate before it did. The window is what limits jobs, and calls
--- take no longer: more calls at once went through then, so their number was not the limit.
+-- Ends the trial of a window that serves less than the rate before it, although calls take no longer. More concurrent
+-- calls went through then, so their number was not the limit.
 function end_poor_trial(row, now)
   local rate, calls = known(row.given_up), (row.granted or 0) - (row.window_from or 0)
   if not concurrency_limited(row) or not rate or calls < UNDER then return end

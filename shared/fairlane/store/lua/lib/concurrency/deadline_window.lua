@@ -1,9 +1,9 @@
--- How the window grows that deadlines have narrowed (concurrency/late).
+-- Widens the window after deadlines have narrowed it (concurrency/late).
 -- GIVES: climb_in_time too_late_to_widen
 -- USES: concurrency/detector_constants lane/state
 
--- An answer in a window that deadlines have narrowed: the first one ends the wait for calls that nobody awaits, and
--- each that is early widens it.
+-- Notes an answer: the first shows that the server has finished abandoned calls, and sets the window to `late_to`. Each
+-- answer well within the deadline widens it.
 function climb_in_time(row, lease, now)
   if lease.n <= (row.late_n or 0) then return end
   if known(row.late_to) then
@@ -14,7 +14,7 @@ function climb_in_time(row, lease, now)
   if row.stop == 'window' and took_ms <= LATE_CLIMB * (row.late_ms or math.huge) then row.window = row.window + 1 end
 end
 
--- Whether the window stays as it is however long it has limited jobs: its calls take long, or one at a time starts.
+-- Whether the window must not be widened: its calls take long, or the server may still work on abandoned calls.
 function too_late_to_widen(row)
   if row.window_by ~= 'deadline' then return false end
   return known(row.late_to) or (row.usual_ms or 0) > LATE_WIDEN * (row.late_ms or math.huge)

@@ -1,10 +1,10 @@
--- The most calls of a lane in flight at once while its 429s last. In a lane's hash:
+-- The most concurrent calls of a lane while its 429s last. In a lane's hash:
 --   shut, refusals, crowd   429s that last (refusal/refusal): how many tries, and the calls in flight then
 -- GIVES: most_while_rejected
 -- USES: circuit/circuit_constants concurrency/detector_constants lane/state
 
--- Where waiting does not end 429s that few calls in flight meet, the next try meets one fewer: an answer ends those of
--- a limit of concurrency. It is awaited for some usual latencies, as a single long call must not hold the lane.
+-- If waiting does not end 429s with few calls in flight, the next try waits until one fewer is in flight: that ends the
+-- 429s of a concurrency limit. It waits for a few usual latencies, as a single long call must not hold the lane.
 function most_while_rejected(row)
   local crowd, enough = row.crowd or 0, known(row.again_ms) and FEW_TRIES or MANY_TRIES
   if row.shut ~= 'requests' or row.refusals < enough or crowd < 2 or crowd >= LEAST_FIRST then return math.huge end

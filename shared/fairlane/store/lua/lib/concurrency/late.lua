@@ -1,11 +1,11 @@
--- Calls that their run's deadline or a proxy's (504) ended since the provider has more in flight than it can answer in
--- time: a server that queues. By Little's law it has, where it answered fewer meanwhile than were in flight when the
--- call started. The lane then has a window, in which calls are answered in half of that time. In a lane's hash:
+-- Late calls: their run's deadline or a proxy's (504) ended them because the server queues more than it can answer in
+-- time. By Little's law it does, if it answered fewer calls meanwhile than were in flight when the call started. The
+-- lane then gets a window in which calls are answered in half of that time. In a lane's hash:
 --   late_ms, late_n   the deadline, and the latest permit when the window was narrowed
---   late_to           the window once a call that started later is answered: many servers go on with calls that nobody
---                     awaits any more, so one call at a time shows when they are done
---   late_left         such calls that may be late until the window goes: then they did not queue
---   late_calls        calls that deadlines have ended so since the window was narrowed
+--   late_to           the window once a call that started later is answered. Many servers continue abandoned calls,
+--                     so one call at a time shows when these are done
+--   late_left         how many more calls may be late alone, until the window is removed: they do not queue
+--   late_calls        late calls since the window was narrowed
 --   late_crowd        calls in flight at that time
 --   late_off_ms       until when it is not narrowed again
 -- GIVES: is_late
@@ -18,7 +18,7 @@ local function read_lane(...)
   return unpack(found, 1, select('#', ...))
 end
 
--- One call at a time, and then as many as were answered in half of the time.
+-- Narrows the window to one call at a time, and then to as many as were answered in half of the time.
 local function narrow(deadline_ms, answered, granted, in_flight)
   redis.call('HSET', KEY.lane, 'window', 1, 'window_by', 'deadline', 'window_age_ms', 0, 'window_step', 1,
     'window_from', granted, 'window_base', '', 'late_ms', deadline_ms, 'late_n', granted,
@@ -26,9 +26,9 @@ local function narrow(deadline_ms, answered, granted, in_flight)
     'late_left', LATE_MORE + math.ceil(in_flight / answered), 'late_calls', 1, 'late_crowd', in_flight)
 end
 
--- Counts a call that was late alone. Returns whether the server may still work on calls that have ended: where it
--- cannot, calls do not queue, and the window goes. A proxy says the same where its server is down, so its word counts
--- as a failure, and is believed again.
+-- Counts a call that was late alone. Returns whether the server may still work on abandoned calls. If it cannot, calls
+-- do not queue, and the window is removed. A proxy's 504 also counts as a failure, since it sends one if its server is
+-- down; it may narrow the window again at once.
 local function awaits_dead_calls(left, by_proxy, now)
   redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
   if left > 1 then
@@ -39,8 +39,8 @@ local function awaits_dead_calls(left, by_proxy, now)
   return false
 end
 
--- Whether its lane's queue made a call late that a deadline ended, and not its row or that deadline. `by_proxy`: the
--- deadline is not the run's.
+-- Whether the server's queue made a call late, and not its row or too short a deadline. `by_proxy`: the deadline is not
+-- the run's.
 function is_late(lease, deadline_ms, by_proxy, now)
   local ok, usual_ms, granted, in_flight, last, to, left, off_ms = read_lane(
     'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')

@@ -1,17 +1,17 @@
--- How much slower a call was than those of its run and call kind, since models and prompts differ in speed, whatever
--- the lane. A run keeps 'pace:<kind>': the number of calls, their latency per token, and how many count as its first.
--- In a lane's hash:
---   token_ms   its latest latency per token
--- GIVES: slowness
+-- Compares a call's speed with that of its run's calls of the same kind, since models and prompts differ in speed. A
+-- run keeps 'pace:<kind>': the number of calls, their latency per token in ms, and how many count as its first. In a
+-- lane's hash:
+--   token_ms   the average latency per token of its latest calls
+-- GIVES: slowness_of
 -- USES: concurrency/detector_constants run/state_fields
 -- NEEDS: KEY.state
 
--- How much slower a call was than its kind, per token of output, since long answers take long. The worker measures the
--- call: the time between two scripts also holds that in which Redis or the worker's connection stood still.
--- nil for the first calls of its kind, which say what is usual: as many as were in flight when the first one ended. Of
--- calls that start together the quick ones end first, so fewer would make all others look slow. After them, calls that
--- `queue` do not become usual.
-function slowness(row, lease, used, now, queue)
+-- The factor by which a call was slower than its kind, per output token, since long answers take long. The worker's own
+-- measurement counts: the time between two scripts includes stalls of Redis or of the worker's connection.
+-- nil for the first calls of its kind, which show what is usual: as many as were in flight when the first one ended.
+-- Quick calls end first, so fewer of them would make all others look slow. Later calls that `queue` do not become
+-- usual.
+function slowness_of(row, lease, used, now, queue)
   local took_ms = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   local token_ms = math.max(1, took_ms) / (FIRST_TOKEN + math.max(0, used and used.output or 0))
   row.token_ms = (row.token_ms or token_ms) + (token_ms - (row.token_ms or token_ms)) / SAMPLES

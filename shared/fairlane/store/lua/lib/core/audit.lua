@@ -1,5 +1,5 @@
--- The audit log: who has changed what, written in the same step as the change. It is written after the change, which
--- Redis may refuse.
+-- The audit log: who has changed what. The script that makes a change writes its entry last, as Redis may refuse the
+-- change.
 -- GIVES: audit
 -- USES: core/time
 -- NEEDS: KEY.audit ARG.audit

@@ -1,5 +1,5 @@
--- A `redis` whose commands on hashes work on held values (lib/core/held_values.lua). Calls that share one script call
--- run with it in place of the server's: their preludes call it as always.
+-- A `redis` whose hash commands work on held values (lib/core/held_values.lua). Several calls that share one script
+-- call use it in place of the server's `redis`; their preludes need not know.
 -- GIVES: redis
 -- USES: core/held_values core/held_writes
 
@@ -72,7 +72,8 @@ local function change_row(key, row)
   end
 end
 
--- Any other command reads or changes its one key itself, its first argument.
+-- Any other command goes to the server. Its first argument is its one key, so the held hash of that key is written
+-- first.
 local function call(command, ...)
   local held = commands[command]
   if held then return held(...) end

@@ -2,8 +2,8 @@
 -- GIVES: held_at held_value hold_value held_row
 -- USES: core/held_writes
 
--- CALL.hashes, by key: `values` of fields (false: none); `row`, once all were read, has them all with numbers as
--- numbers. `changed` are fields to write. `added` is what to add to fields whose values Lua's numbers cannot hold
+-- The held hash at `key`, from CALL.hashes. `values`: by field (false: none). `row`: all fields, with numbers as
+-- numbers, once all were read. `changed`: fields to write. `added`: amounts to add to values that Lua cannot hold
 -- exactly.
 function held_at(key)
   local hashes = CALL.hashes
@@ -31,8 +31,8 @@ function held_value(key, hash, field)
   return value
 end
 
--- Notes a value (false: none). The first change of a script call goes to Redis at once: a server that takes no writes
--- refuses it, as it would without this file, before anything has changed.
+-- Holds a new value (false: none). The first change of a script call goes to Redis at once, so that a server that takes
+-- no writes refuses it before anything has changed.
 function hold_value(key, hash, field, value)
   if hash.added[field] then write_added(key, hash) end
   local values, row = hash.values, hash.row
@@ -48,7 +48,7 @@ function hold_value(key, hash, field, value)
   if row then row[field] = value and (tonumber(value) or value) or nil end
 end
 
--- The whole hash as a table, its numbers as numbers. It shows later changes; the caller changes nothing in it.
+-- The whole hash as a table, its numbers as numbers. It shows later changes; the caller must not change it.
 function held_row(key)
   local hash = held_at(key)
   if next(hash.added) then write_added(key, hash) end

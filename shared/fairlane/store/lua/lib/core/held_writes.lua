@@ -10,7 +10,7 @@ function text_of(value)
   return string.format(value % 1 == 0 and math.abs(value) < EXACT and '%.0f' or '%.14g', value)
 end
 
--- The whole number that a text is; nil where Lua does not hold it exactly, or Redis does not add to it.
+-- A text as a whole number; nil if Lua cannot hold it exactly, or if Redis cannot add to it.
 function exact_number(text)
   local number = string.find(text, '^%-?%d+$') and tonumber(text)
   return number and math.abs(number) < EXACT and number or nil
@@ -45,7 +45,7 @@ function add_in_redis(key, hash, field, value, amount)
   return tonumber(value) + amount
 end
 
--- Writes a hash that others will read or change in Redis.
+-- Writes a held hash and drops it, before another command reads or changes it in Redis.
 function forget_held(key)
   local hashes = CALL.hashes
   local hash = hashes and hashes[key]

@@ -1,7 +1,7 @@
 -- Bounds the keys of a verb that a team may run, so that it cannot keep the server busy.
 -- GIVES: refuse_keys
 
--- An error where there are more than `most` keys, or one comes twice; nil where they may be read.
+-- An error if there are more than `most` keys, or one comes twice; else nil.
 function refuse_keys(keys, most)
   if #keys > most then return redis.error_reply('ERR at most ' .. most .. ' keys at once') end
   local seen = {}

@@ -1,12 +1,13 @@
--- The deployment's time in ms, which never goes back, whatever Redis's TIME does. Each bid for leadership writes the
--- hash `clock`, which fairlane.core.clock reads, too:
+-- The deployment's time in ms, which never goes back, even if Redis' TIME does. Each bid for leadership writes the hash
+-- `clock`, which fairlane.core.clock reads, too:
 --   seen_ms              the time at the latest bid; it is never earlier than that
 --   ahead_ms, from_ms    how far it was ahead of TIME right after TIME's latest step back, and TIME then
 -- GIVES: clock ahead_ms note_time whole argument_of
 
-local CATCH_UP = 100 -- while it is ahead it runs 1 % slow, until it is TIME again: rates stay below their limits
+local CATCH_UP = 100 -- divisor: while it is ahead of TIME it runs 1 % slower, so that rates stay below their limits
 
--- TIME, read once a script, the deployment's time by how far it is ahead, and that of the latest bid.
+-- Returns TIME (read once a script), the deployment's time as TIME and its lead give it, and the time of the latest
+-- bid.
 local function read_time(now_ms, key)
   local ms = tonumber(now_ms) or CALL.redis_ms
   if not ms then
@@ -33,13 +34,13 @@ function ahead_ms()
   return CALL.ahead_ms or 0
 end
 
--- Whole numbers beyond 10^14 lose digits in Lua's own conversion.
+-- A whole number as text: Lua's own conversion loses digits beyond 10^14.
 function whole(n)
   return string.format('%.0f', n)
 end
 
--- A value as an argument of a command. Redis itself writes whole numbers below 10^15 in full: the text that a script
--- makes of one costs more than half of the time that it takes to store it.
+-- A value as an argument of a command. Redis writes whole numbers below 10^15 in full by itself. Converting one in the
+-- script takes more than half as long as storing it.
 function argument_of(value)
   if type(value) ~= 'number' then return value end
   if value % 1 ~= 0 then return value .. '' end

@@ -1,4 +1,4 @@
--- Marks a lane, a run or the workers for the scheduler's next tick; it publishes once until the scheduler has looked.
+-- Marks a lane, a run or the workers for the scheduler's next tick. The first mark since its last look wakes it.
 -- GIVES: wake wakes
 
 function wake(dirty, channel, what)
@@ -8,7 +8,7 @@ function wake(dirty, channel, what)
   end
 end
 
--- How often this script has marked anything.
+-- How many marks this script has made.
 function wakes()
   return CALL.wakes or 0
 end

@@ -1,4 +1,4 @@
--- The estimate of a limit, and a Kalman filter for one number that weighs the measurements of it.
+-- The estimate of a limit, and the one-dimensional Kalman filter that updates it from measurements.
 --   <axis>_est_ms   when the estimate was last set
 --   <axis>_steady   1 once an estimate was sure
 -- GIVES: set_estimate filter_estimate
@@ -10,9 +10,9 @@ function set_estimate(row, axis, est, var, now)
   row[axis .. '_est_ms'] = now
 end
 
--- Updates the estimate after a 429 on new ground, which lies well above it. Where the measurement is greater too, the
--- limit rose at some time in the span that was measured. It lies between the count of the span and the rejected rate.
--- Where it is not, a slow probe was rejected by a provider that saves nothing: the limit is just below the probe.
+-- Updates the estimate after a 429 on new ground, well above it. If the measurement is above it, too (`risen`), the
+-- limit rose within the measured span: it lies between the span's count and the rejected rate. If not, a provider that
+-- saves nothing rejected a slow probe: the limit is just below the probe.
 local function estimate_on_new_ground(row, axis, seen, risen, now)
   local least, most = seen.least, math.max(seen.rate, row.pace_then)
   local est = risen and math.sqrt(least * most) or math.max(seen.rate, KEPT_OF_PROBE * most)
@@ -21,9 +21,9 @@ local function estimate_on_new_ground(row, axis, seen, risen, now)
   set_estimate(row, axis, est, risen and ((most - least) / 4) ^ 2 + seen.noise or (0.1 * est) ^ 2, now)
 end
 
--- The filter: updates the estimate, whose variance has grown to `var` by now, by a measurement {rate, noise, least}
--- (estimate/measurement). A rise that was proved before the 429 counts, however little of the span it had. Returns
--- whether the measurement was precise enough for a new one to begin here.
+-- Updates the estimate, whose variance has grown to `var` by now, by a measurement {rate, noise, least}
+-- (estimate/measurement). A rise that was proved before the 429 counts, however late in the span it came. Returns
+-- whether the measurement was precise enough, so that the next one begins here.
 function filter_estimate(row, axis, seen, var, long, now)
   local est, noise = row[axis .. '_est'], seen.noise
   local off, sure = seen.rate - est, not is_unsure(row, axis)
@@ -42,7 +42,7 @@ function filter_estimate(row, axis, seen, var, long, now)
     if moved then probe_often(row, axis) elseif var < (SURE * est) ^ 2 then put_probe_off(row, axis) end
     local gain = var / (var + noise)
     set_estimate(row, axis, est + gain * off, var * (1 - gain), now)
-    local from = strayed_from(row, axis, est, sure)
+    local from = estimate_before_stray(row, axis, est, sure)
     if from then set_estimate(row, axis, from, (STRAY_DOUBT * from) ^ 2, now) end
     if row[axis .. '_var'] < (SURE * row[axis .. '_est']) ^ 2 then row[axis .. '_steady'] = 1 end
     adjust_slope(row, axis, now)

@@ -1,10 +1,10 @@
--- Estimates a limit from 429s. An opening of a lane is the end of its 429s. From one to the next, the provider has
--- let through exactly what it allows, whatever the shape of its limit: at both openings its bucket was empty, or its
--- window new. So the count admitted in between, over the time in between, measures the limit, and a filter weighs the
--- measurements (lib/estimate/estimate_filter.lua).
---   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis, when the first
---            and the last rejected call started, the counts at those moments, when the provider said to come back
---   first_refused_n, refused_n                       the numbers of those calls
+-- Estimates a limit from 429s. An opening of a lane is the end of its 429s. Between two openings, the provider lets
+-- through exactly what it allows, whatever the shape of its limit: at both, its bucket was empty, or its window new. So
+-- the calls admitted in between, divided by the time, measure the limit. A filter weighs the measurements
+-- (lib/estimate/estimate_filter.lua).
+--   shut, first_ms, first, last_ms, last, again_ms   the 429s that the lane still meets: their axis; when the first
+--            and the last rejected call started, and the counts then; when the provider said to come back
+--   first_refused_n, refused_n                       the permits of those calls
 --   <axis>_open_ms, _open, _open_n                   the last opening, the count at it, and the last call in that count
 -- GIVES: learn_opening
 -- USES: estimate/estimate_filter estimate/measurement lane/counts lane/state rate/constants rate/rate
@@ -26,9 +26,9 @@ local function learn_count(row, axis, count, span_ms, unsure_ms, long, now)
   return filter_estimate(row, axis, { rate = seen, noise = noise, least = least }, var, long, now)
 end
 
--- Whether the lane came back at `high` long after it might have, as jobs were scarce or its Redis stood still. When the
--- provider let calls through again is then unknown. Twice the time between calls, on a ramp ten times that, is its own.
-local function came_late(row, axis, high, now)
+-- Whether the lane came back at `high` much later than it could have, as jobs were scarce or Redis stood still. Then
+-- nobody knows when the provider let calls through again. Twice the time between calls (on a ramp longer) is normal.
+local function returned_late(row, axis, high, now)
   local between_ms = 2 * 60000 / math.max(LEAST_PER_MINUTE, calls_a_minute(row, axis)) / ramp(row, now)
   return high - math.max(row.last_ms, known(row.blocked_ms) or 0) > SLACK_MS + between_ms
 end
@@ -40,12 +40,12 @@ function learn_opening(row, limits, now)
   row.shut = ''
   local low, high = again or row.last_ms, again or math.max(known(row.after_ms) or now, row.last_ms)
   local lasted, est, call_ms = low - row.first_ms, row[axis .. '_est'], 60000 / calls_a_minute(row, axis)
-  local late = not again and came_late(row, axis, high, now)
+  local late = not again and returned_late(row, axis, high, now)
   local shut_long = (late and low or high) - row.first_ms > math.max(LONG_REFUSAL_MS, 10 * call_ms)
   if shut_long and not late then note_boundary(row, axis, low, high, now) end
   local long = shut_long or row.last_ms - row.first_ms >= 1000
 
-  local shown = row.shown_then == 1 -- the report says what the limit is
+  local shown = row.shown_then == 1 -- headers report the limit
   local opened_ms, in_window = lasted < 1000 and low or (low + high) / 2, known(row.in_window)
   if in_window then
     set_estimate(row, axis, in_window * 60000 / WINDOW_MS, (0.02 * est) ^ 2, now)

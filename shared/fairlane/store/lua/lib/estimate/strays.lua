@@ -1,14 +1,14 @@
--- Detects 429s that come whatever the rate is. Where they come again and again before a lane is back at its estimate,
--- an ever lower rate may not end them. Then they have another cause than the rate. The first of them must meet a lane
--- that knew its limit: while it searches, an estimate that falls and falls was too high.
+-- Detects 429s that do not depend on the rate (strays). They come again and again before a lane is back at its
+-- estimate, however low the rate is. The first of them must meet a lane that knew its limit: while a lane still
+-- searches, an estimate that keeps falling was too high.
 --   <axis>_strays, _stray_from   429s in a row before the lane was back, and the estimate before the first of them
 --   <axis>_strays_wanted         how many it takes: each time twice as many
--- GIVES: strayed_from
+-- GIVES: estimate_before_stray
 -- USES: rate/constants
 
--- The estimate to return to after a measurement that followed the estimate `before`, which was `sure`; nil where it
--- stands.
-function strayed_from(row, axis, before, sure)
+-- The estimate to return to after a measurement; nil if the new one stays. `before`: the estimate before it; `sure`: it
+-- was sure.
+function estimate_before_stray(row, axis, before, sure)
   local strays = row.stray == 1 and (row[axis .. '_strays'] or 0) + 1 or 0
   if strays == 1 and not sure then strays = 0 end
   local wanted = row[axis .. '_strays_wanted'] or STRAYS

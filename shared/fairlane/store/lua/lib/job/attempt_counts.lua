@@ -1,17 +1,17 @@
 -- A job's counts, kept from its first dispatch to its end, as text: "dispatches:attempts:rate limits". More fields may
--- follow: the handle of an asynchronous call that its provider still makes (attempt_await; it has no colons), the
--- failures that may be the lane's fault, the last permit among those failures (lib/run/blame.lua), and of its
--- rejections how many there were, the permit of the last, and how many the job met alone (lib/job/rejections.lua).
--- Then the answers that were not kept and whose provider counted their tokens: how many, and their input, output and
--- cached tokens. Then when the first of the failures ended that may be the lane's fault (ms, server time; absent where
--- there is none). Later versions may append fields.
+-- follow, in this order:
+--   the handle of an asynchronous call in flight (attempt_await; it has no colons)
+--   failures that may be the lane's fault, and the last permit among them (lib/run/blame.lua)
+--   rejections: how many, the permit of the last, how many the job met alone (lib/job/rejections.lua)
+--   paid answers that were not kept: how many, and their input, output and cached tokens
+--   when the first failure ended that may be the lane's fault (ms, server time; absent without one)
 -- GIVES: attempt_counts save_attempt_counts
 -- USES: core/time
 
 local FURTHER = { 'unproven', 'last', 'rejected', 'rejected_n', 'alone' }
 
 -- {number, attempts, limited, handle, unproven, last, rejected, rejected_n, alone, unkept, failed_ms}; `handle` may be
--- nil, `unkept` is {answers, input, output, cached}, and `failed_ms` is 0 where unknown.
+-- nil, `unkept` is {answers, input, output, cached}, and `failed_ms` is 0 if unknown.
 function attempt_counts(jobs, job)
   local record = redis.call('HGET', jobs, job) or '0:0:0'
   local number, attempts, limited, handle, rest = string.match(record, '^(%d+):(%d+):(%d+):?([^:]*)(.*)')

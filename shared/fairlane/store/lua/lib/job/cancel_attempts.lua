@@ -1,11 +1,11 @@
--- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams get back what the
--- calls held. A job whose answers were not kept gets a record of their tokens.
+-- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams are credited with
+-- what the calls held. A job with answers that were not kept gets a record of their tokens.
 -- GIVES: cancel_attempts
 -- USES: circuit/suspect core/time core/wake job/attempt_counts lane/starved models/model_calls team/budget_true_up
 --       team/in_flight
 -- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results ARG.channel
 
--- Drops the probe of a lane that awaits it; another may start at once.
+-- Drops a lane's probe, if it is still awaited; another may start at once.
 local function drop_probe(lane, lease, now)
   local circuit, overdue_n = unpack(redis.call('HMGET', lane, 'circuit', 'overdue_n'))
   if circuit ~= 'half-open' or lease.n <= (tonumber(overdue_n) or 0) then return end

@@ -1,13 +1,13 @@
--- Ends an attempt: what every end has in common, whatever becomes of its job.
+-- Ends an attempt: the steps that all ends have in common.
 -- In the lane's hash, of its last outage:
---   outage_after, outage_until   the latest permit whose call succeeded before it, and the last that was granted until
---                                a probe ended it
+--   outage_after, outage_until   the latest permit whose call succeeded before it, and the last permit granted before a
+--                                probe ended it
 -- GIVES: end_attempt
 -- USES: lane/lease outcome/feedback run/blame team/budget_true_up
 -- NEEDS: KEY.budget KEY.lane
 
--- Notes the outage that a probe has ended: all calls that started until now did so while the lane was down. Where the
--- failures were of bad rows (circuit/own_failures), there was none.
+-- Notes the outage that a probe has ended: all calls so far started while the lane was down. If bad rows were at fault
+-- (circuit/own_failures), there was none.
 local function note_outage(answered_n, odds)
   if tonumber(odds or '') and tonumber(odds) <= 0 then return end
   local circuit, granted = unpack(redis.call('HMGET', KEY.lane, 'circuit', 'granted'))

@@ -3,9 +3,9 @@
 -- USES: job/follow_up job/job_record run/role_times run/sessions
 -- NEEDS: KEY.finished KEY.run_lanes
 
--- `follow` and `joined` are JSON as attempt_finish describes them; `queues` has one queue for each ready
--- evaluation, and then one for each evaluation in `joined`. Returns whether the run has ended with it. A key of another
--- type fails it before anything is recorded.
+-- `follow` and `joined` are JSON as attempt_finish describes them; `queues` has one queue for each ready evaluation,
+-- and then one for each evaluation in `joined`. Returns whether the run has ended, too. A key of a wrong type raises an
+-- error before anything is recorded.
 function finish_job(lease, state, payload, follow, joined, queues, now)
   redis.call('LLEN', KEY.finished)
   if #queues > 0 then redis.call('SCARD', KEY.run_lanes) end

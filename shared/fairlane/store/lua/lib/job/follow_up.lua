@@ -1,5 +1,5 @@
--- Continues with an ended job's evaluations: queues those that are ready, each into the next of `queues`, and records
--- those that ended with the job. Returns how many queues it used.
+-- Handles the evaluations of an ended job: queues each ready one in the next of `queues`, and records those that ended
+-- with the job. Returns how many queues it used.
 -- GIVES: follow_up
 -- USES: core/wake job/job_record run/role_times
 -- NEEDS: KEY.dirty KEY.run_lanes ARG.channel

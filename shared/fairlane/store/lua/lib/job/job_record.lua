@@ -3,8 +3,8 @@
 -- USES: core/time core/wake run/state_fields
 -- NEEDS: KEY.dirty KEY.done KEY.finished KEY.jobs KEY.results KEY.state ARG.channel
 
--- Writes a job's record; returns false if it already has one. The state 'given' does not count as a job. A key of
--- another type fails it before anything is written.
+-- Writes a job's record. Returns false if it already has one. The state 'given' does not count as a job. A key of a
+-- wrong type raises an error before anything is written.
 function record_job(job, state, payload, lane)
   if redis.call('GETBIT', KEY.done, job) == 1 then return false end
   redis.call('HDEL', KEY.jobs, job)
@@ -17,8 +17,8 @@ function record_job(job, state, payload, lane)
   return true
 end
 
--- Ends the item of `job`, which has its record, if that was its last job; returns whether it was. An item whose task
--- has ended and which has evaluations left is 'pending' (lib/run/bounds.lua); a 'serial' run's next item waits for it.
+-- Ends the item of `job`, which has its record, if that was its last job. Returns whether it was. An item whose task
+-- has ended, but not its evaluations, is 'pending' (lib/run/bounds.lua); a 'serial' run's next item waits for it.
 function end_item(ref, job, steps)
   local step = job % steps
   for each = 0, steps - 1 do

@@ -1,4 +1,4 @@
--- Ends an attempt of which nobody reports: its lease has lapsed, or its worker is silent.
+-- Ends an attempt without a report: its lease has lapsed, or its worker is silent.
 -- GIVES: end_lapsed is_lost
 -- USES: job/end_attempt job/silence run/note_answer run/release_bounds run/role_times
 --       run/state_fields
@@ -11,8 +11,8 @@ function is_lost(lease, worker, timeout_ms, now)
   return is_silent(worker, timeout_ms, now)
 end
 
--- What a claimed call has used is unknown; an attempt that no worker claimed was never sent. Returns whether its run
--- still exists; where it does not, nothing but the lane and the team's budgets has changed.
+-- Ends it with unknown usage if a worker claimed it, else as never sent. Returns whether its run still exists; if not,
+-- only the lane and the team's budgets have changed.
 function end_lapsed(lease, id, now)
   local used = lease.worker and { input = -1, output = -1, cached = -1 } or nil
   local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }

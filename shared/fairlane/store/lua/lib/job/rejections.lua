@@ -1,8 +1,8 @@
--- Calls that are rejected by 429s, 503s or 529s. Each costs its job nothing, since they are its lane's affair, unless
--- the lane answers others between two of them: then the job meets them alone (run/blame), as a prompt too long for its
--- server does. Once it has met more of them alone than by chance, they teach the lane nothing (circuit/own_limits), and
--- the job waits longer after each (fairlane.model.decision). In a lane's hash:
---   own_rejected   rejections that taught it nothing
+-- Calls that are rejected by 429s, 503s or 529s. They cost their job no attempt, since their lane is the cause. But if
+-- the lane answers others between two of them, the job meets them alone (run/blame), as a prompt does that is too long
+-- for its server. Once it has met more alone than chance explains, the lane learns nothing from them
+-- (circuit/own_limits), and the job waits longer after each (fairlane.model.decision). In a lane's hash:
+--   own_rejected   rejections from which it learned nothing
 -- GIVES: size_of is_rejection
 
 -- Tokens that a lease's call was expected to have.

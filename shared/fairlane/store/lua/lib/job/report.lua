@@ -1,13 +1,13 @@
--- A worker's report of an attempt, as the arguments of attempt_finish and attempt_defer: the lease that it is of, its
--- outcome, and what it changes whatever becomes of the job.
--- GIVES: reported end_reported reply_of
+-- A worker's report of an attempt, from the arguments of attempt_finish and attempt_defer: its lease, its outcome, and
+-- the changes that do not depend on what becomes of the job.
+-- GIVES: reported end_reported report_reply
 -- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease lane/state run/note_answer
 --       run/release_bounds run/role_times run/state_fields
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.proxy_ms ARG.reason ARG.refusal
 --       ARG.retry_after_ms ARG.sent ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
 
 -- {signal, used, retry_after_ms, hints, reason, too_short, late, undecided}; `used` is {input, output, cached} in
--- tokens, -1 where unknown, and nil where the call was never sent. `too_short`: the run's own short deadline ended the
+-- tokens, -1 if unknown, and nil if the call was never sent. `too_short`: the run's own short deadline ended the
 -- call, so the lane learns nothing from it; `late`: its lane's queue did. An 'absent' API is a server error of a lane
 -- that has answered before, else the wrong address. `undecided`, which a script may set: the call says nothing about
 -- whether the model rejects the run's calls.
@@ -21,7 +21,7 @@ local function outcome_of(lease, now)
   end
   if ARG.deadline_ms ~= '0' then
     local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'usual_ms') or '')
-    short = too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
+    short = deadline_too_short({ usual_ms = usual_ms }, tonumber(ARG.deadline_ms))
     late = short and is_late(lease, tonumber(ARG.deadline_ms), false, now)
   elseif ARG.proxy_ms ~= '0' then
     late = is_late(lease, tonumber(ARG.proxy_ms), true, now)
@@ -40,9 +40,9 @@ local function read_reported(lease)
     'calls:' .. role, 'calling_ms:' .. role, 'open:' .. role, 'over:' .. lease.lane)
 end
 
--- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost it: that is counted and
--- changes nothing else. Where Redis has lost the run's state, the call has ended all the same: its lease, lane and team
--- hear of it, and the report is late.
+-- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost the lease: that is counted
+-- and changes nothing else. If Redis has lost the run's state, the report ends the call for its lease, lane and team,
+-- and then counts as late.
 function reported(now)
   CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
@@ -51,7 +51,7 @@ function reported(now)
     local outcome = outcome_of(lease, now)
     if field_of(KEY.state, 'steps') then return lease, outcome end
     end_attempt(lease, ARG.attempt, outcome, outcome.used, now)
-    CALL.states = nil -- as drop_fields (lib/run/state_fields.lua): what the lane has learned is not written there
+    CALL.states = nil -- as drop_fields (lib/run/state_fields.lua): the run's state must not be written again
     return nil
   end
   if redis.call('EXISTS', KEY.state) == 1 then redis.call('HINCRBY', KEY.state, 'late', 1) end
@@ -59,7 +59,7 @@ end
 
 -- Applies the outcome to the lane and the team's budgets (lib/job/end_attempt.lua), and to the run: refunds its bounds,
 -- and notes the model's answer and the call's time. `used` is what the team's budgets and the run's bounds count, as
--- outcome.used; nil where another attempt counts it. Returns the lane's news.
+-- outcome.used; nil if another attempt counts it. Returns the lane's news.
 function end_reported(lease, outcome, used, now)
   local news = end_attempt(lease, ARG.attempt, outcome, used, now)
   release_bounds(lease, outcome.signal, used)
@@ -72,9 +72,9 @@ function end_reported(lease, outcome, used, now)
   return news
 end
 
--- The reply to a report: JSON {in_flight, news, finished}, `exhausted` where that is not nil, and `unawaited` where the
--- report woke nobody and the lane's next call waits for its rate of requests alone.
-function reply_of(news, finished, exhausted)
+-- The reply to a report: JSON {in_flight, news, finished}, `exhausted` unless nil, and `unawaited` if the report woke
+-- nobody and the lane's next call waits only for its rate of requests.
+function report_reply(news, finished, exhausted)
   local lane = CALL.left or read_hash(KEY.lane)
   local unawaited = lane.stop == 'requests' and wakes() == CALL.wakes_before or nil
   return cjson.encode({

@@ -1,11 +1,11 @@
--- The way of a job whose attempt ended without it back to its queue, at once or later.
+-- Requeues a job whose attempt has ended, at once or later.
 -- GIVES: requeue
 -- USES: core/wake job/attempt_counts job/entry
 -- NEEDS: KEY.dirty KEY.jobs ARG.channel
 
--- Puts a lease's job, whose counts are saved, back at the head of `queue`, its run's retries on the lane, or behind the
--- others there if it was rejected repeatedly. With `due_ms` it waits in the index `delayed`, and the scheduler wakes up
--- if no other job is due before.
+-- Saves the counts of a lease's job, and puts it at the head of `queue`, its run's retries on the lane; at the end if
+-- it was rejected repeatedly. With `due_ms` the job waits in the index `delayed`. If no other job is due before, this
+-- wakes the scheduler.
 function requeue(lease, spent, queue, delayed, due_ms)
   save_attempt_counts(KEY.jobs, lease.job, spent)
   if not due_ms then

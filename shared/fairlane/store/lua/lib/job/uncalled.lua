@@ -1,8 +1,8 @@
 -- Jobs that fail without a call, each for a cause that still lasts:
 --   refusals     refusals hold the run's jobs for its model (lib/run/held_models.lua)
 --   outage       the lane is down since `down_ms`, without a break
---   unanswered   the job's own failures may be the lane's fault, as nobody was answered who started later: its circuit
---                may be closed, where so few jobs are left that they do not open it
+--   unanswered   the job's own failures may be the lane's fault, as no later call was answered. Its circuit may be
+--                closed, if too few jobs are left to open it
 -- GIVES: cause_lasts take_uncalled
 -- USES: job/attempt_counts run/held_models
 -- NEEDS: KEY.delayed KEY.jobs KEY.lane KEY.queue KEY.state ARG.cause ARG.down_ms ARG.entry ARG.member ARG.name
@@ -18,7 +18,7 @@ function cause_lasts(entry)
   return spent.unproven > 0 and spent.last > tonumber(answered_n or 0)
 end
 
--- Takes the job from where it waits: the index of delayed jobs, or the head of its queue. False where it is not there.
+-- Removes the job from the index of delayed jobs, or from the head of its queue. False if it is not there.
 function take_uncalled()
   if ARG.member ~= '' then return redis.call('ZREM', KEY.delayed, ARG.member) == 1 end
   if redis.call('LINDEX', KEY.queue, 0) ~= ARG.entry then return false end

@@ -1,4 +1,4 @@
--- Admission to a lane while it grants permits: everything that may block a job, and what a permit takes.
+-- Admission to a lane while it grants permits: what blocks a job, and what a permit costs.
 -- GIVES: admission_of blocked_by gathering_ms admit
 -- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect concurrency/concurrency_limit
 --       lane/advance lane/limits rate/constants refusal/reopening tokens/amounts tokens/token_charges
@@ -15,7 +15,7 @@ function admission_of(row, limits, room, most, now)
   }
 end
 
--- What blocks a job, as `blocked_by` says; a `trial` waits only for what no 429 has changed, a probe for no place.
+-- What blocks a job, as in `blocked_by`. A `trial` ignores what 429s have changed; a probe ignores the window.
 local function limit_reached(admission, reserved, margins, trial)
   local row, now, gap = admission.row, admission.now, admission.limits.min_gap_ms or 0
   if admission.shut and not trial then return admission.shut, admission.shut_at end
@@ -41,8 +41,8 @@ local function limit_reached(admission, reserved, margins, trial)
 end
 
 -- What blocks a job that is charged `reserved` now, and when that may end (0: when woken); nil if nothing does. Of
--- several buckets the slowest counts. `margins` are to be left in buckets, by axis. A job larger than a bucket starts
--- when the bucket is full, and leaves a debt. It may be a trial where 429s of another team, or a named wait block it.
+-- several buckets the slowest counts. `margins`: by axis, what must stay in the bucket. A job larger than a bucket
+-- starts when the bucket is full, and leaves a debt. It may be a trial if another team's 429s or a named wait block it.
 function blocked_by(admission, reserved, margins)
   local reason, at = limit_reached(admission, reserved, margins, false)
   local tries = admission.tries or reason and may_try(admission.row, admission.team, admission.now)
@@ -50,9 +50,9 @@ function blocked_by(admission, reserved, margins)
   admission.trial = true
 end
 
--- Milliseconds that a lane which waits for its request rate gathers before it is worth asking again, with `queued`
--- jobs of each offer: whoever asks for each permit alone asks as often as the lane makes calls. Its bucket stays below
--- half of full, so nothing overflows, and gathers no more permits than there are jobs.
+-- For how many ms a lane that waits for its request rate gathers permits; `queued`: jobs by offer. Without it, the
+-- scheduler would ask once for each call. The bucket stays at most half full, so that nothing overflows, and gathers no
+-- more permits than there are jobs.
 function gathering_ms(admission, queued)
   local jobs = 0
   for _, count in ipairs(queued) do jobs = jobs + count end
@@ -67,7 +67,7 @@ function gathering_ms(admission, queued)
   return 0
 end
 
--- Takes what a permit costs. Returns the numbers of its charges, by token axis.
+-- Charges the lane for a permit. Returns the numbers of its charges, by token axis.
 function admit(admission, reserved)
   local row = admission.row
   row.inflight, row.granted, row.started_ms = (row.inflight or 0) + 1, (row.granted or 0) + 1, admission.now

@@ -1,11 +1,11 @@
--- Brings a lane up to now: applies what time alone has changed since permits were last requested.
---   stop, stop_until_ms   what has blocked jobs then, and until when (0: until woken)
+-- Brings a lane up to now: applies what has changed with time since permits were last requested.
+--   stop, stop_until_ms   what blocked jobs then, and until when (0: until woken)
 -- GIVES: advance_to_now note_grant
 -- USES: concurrency/concurrency_limit concurrency/concurrency_trial estimate/limit_estimator estimate/measurement
 --       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/quota
 --       reported/window_detector
 
--- Counting starts anew where jobs, not the limit, were scarce for a while: what the provider has saved is unknown.
+-- Starts counting again if jobs, not the limit, were scarce for SLACK_MS: what the provider has saved is unknown.
 local function keep_slack(row, axis, count, elapsed_ms, now)
   if known(row.shut) then return end
   row[axis .. '_slack_ms'] = (row[axis .. '_slack_ms'] or SLACK_MS) + elapsed_ms
@@ -14,15 +14,15 @@ local function keep_slack(row, axis, count, elapsed_ms, now)
   row[axis .. '_slack_ms'], row[axis .. '_saved'] = 0, 1
 end
 
--- For how long nobody requested permits although the lane was open again: its leader or its Redis stood still. What is
--- shorter than SLACK_MS is how long a request takes.
+-- For how many ms nobody requested permits although the lane was open again: the leader or Redis stood still. Less than
+-- SLACK_MS is the time of a request, and counts as 0.
 local function unasked_ms(row, now)
   if (row.stop_until_ms or 0) <= 0 then return 0 end
   local ms = now - math.max(row.stop_until_ms, row.asked_ms or now)
   return ms >= SLACK_MS and ms or 0
 end
 
--- Ages rates, turns windows, and ends 429s that were silent for long enough.
+-- Ages rates, rolls windows, and ends a series of 429s once none has come for long enough.
 function advance_to_now(row, limits, now)
   local since = now - (row.asked_ms or now)
   local elapsed, unasked = math.min(60000, since), unasked_ms(row, now)
@@ -53,8 +53,8 @@ function advance_to_now(row, limits, now)
   if refusals_ended(row, now) then learn_opening(row, limits, now) end
 end
 
--- Notes a granted permit: the first since a 429 shows whether the lane is open, one beyond a quota whether that holds.
--- One that `tries` a named wait shows whether that is the lane's, and nothing else (refusal/wait_tries).
+-- Notes a granted permit. The first since a 429 tests whether the lane is open, and one beyond a quota tests the quota.
+-- A call that `tries` a named wait tests only whether the whole lane must wait (refusal/wait_tries).
 function note_grant(row, tries, now)
   if tries then
     row.wait_try_ms, row.wait_tried_ms, row.wait_tried_n, row.sign = '', now, row.granted, row.granted

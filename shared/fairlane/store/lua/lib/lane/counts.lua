@@ -1,8 +1,8 @@
--- Counts what a lane has admitted, on each axis: the estimator measures limits by them.
+-- Counts what a lane has admitted, on each axis. The limit estimator measures limits by these counts.
 -- GIVES: admitted admitted_by admitted_before corrections started_for mark_opening one_call calls_a_minute
 -- USES: lane/state tokens/amounts
 
--- Calls that come back at once: those that the provider rejected, and those that were never sent.
+-- Calls that do not count: those that the provider rejected with 429s, and those that were never sent.
 local function uncounted(row)
   return (row.seen_limited or 0) + (row.seen_unsent or 0)
 end
@@ -24,15 +24,15 @@ function corrections(row)
   return { input = row.corrected_input or 0, output = row.corrected_output or 0 }
 end
 
--- The same count for a call that was just rejected, corrected by what the calls before it are known to have taken. A
--- 429 comes back at once, so nearly all corrections since its permit are theirs.
+-- The same count for a call that was just rejected, corrected by the actual usage of earlier calls. A 429 comes back at
+-- once, so nearly all corrections since its permit are of earlier calls.
 function admitted_before(row, axis, lease)
   local count = admitted_by(row, axis, lease)
   if axis == 'requests' or not lease.corrected then return count end
   return count + amount_on(axis, corrections(row)) - amount_on(axis, lease.corrected) - amount_on(axis, lease.off)
 end
 
--- How many calls started for so many admitted, where others were rejected by chance (lib/refusal/by_chance.lua): the
+-- How many calls started for `count` admitted ones, if others were rejected by chance (lib/refusal/by_chance.lua): the
 -- rate counts each call that starts.
 function started_for(row, axis, count)
   return axis == 'requests' and known(row.chance) and count / (1 - row.chance) or count
@@ -44,7 +44,7 @@ function mark_opening(row, axis, at_ms, count, n)
   row[axis .. '_idle_ms'], row[axis .. '_wait_ms'] = 0, 0
 end
 
--- What an admitted call has taken of an axis on average: one request, or so many tokens.
+-- The average usage of an admitted call on an axis: one request, or a number of tokens.
 function one_call(row, axis)
   if axis == 'requests' then return 1 end
   return math.max(1, admitted(row, axis) / math.max(1, admitted(row, 'requests')))

@@ -1,10 +1,10 @@
--- What of its run or its team delays a job of an offer (lane/offer), and what the scheduler is told of it.
+-- Constraints of its run or its team that delay a job of an offer (lane/offer), and their report to the scheduler.
 -- GIVES: delayed_by note_delay
 -- USES: circuit/refused_teams circuit/shut_out run/bounds run/first_calls run/held_models team/budget_charge
 --       team/reserved_shares
 -- NEEDS: KEY.starved
 
--- What of its run or its team delays a job, and until when (0: when woken); nil where nothing does.
+-- The constraint of its run or its team that delays a job, and until when (0: when woken); nil if none does.
 function delayed_by(offer, job, admission)
   if job.held_until then return job.bound or HELD_BOUND, job.held_until end
   local entry, fresh = job.entry, job.queue == offer.fresh
@@ -21,8 +21,8 @@ function delayed_by(offer, job, admission)
   return reason, until_ms
 end
 
--- Notes why an offer gets no further permit, and arranges that the lane is woken when that ends. `delays` is {runs,
--- reserved_until}: what is reserved for others may be free with every call, so a run that waits for it is not listed.
+-- Notes why an offer gets no further permit, and has the lane woken when that ends. `delays` is {runs, reserved_until}:
+-- a reserved share may become free with every call, so a run that waits for one is not listed in `runs`.
 function note_delay(delays, offer, bound, until_ms, row)
   if bound == 'reserved' then
     local ends = until_ms > 0 and until_ms or math.huge
@@ -34,7 +34,7 @@ function note_delay(delays, offer, bound, until_ms, row)
   if bound == 'cap' then
     redis.call('SADD', KEY.starved, offer.lane)
   elseif bound == 'team_share' or bound == 'circuit' then
-    -- A team that is shut out may go on with each call that ends on the lane.
+    -- A team that is shut out may start one with each call that ends on the lane.
     row.teams_wait = (until_ms == 0 or bound == 'circuit') and 1 or row.teams_wait
   elseif until_ms == 0 or bound == FIRST_BOUND then
     wake_when_released(offer.bounds)

@@ -1,14 +1,14 @@
--- A call's dominant share of a lane (dominant resource fairness; Ghodsi et al., NSDI 2011): the largest of its
--- shares of the lane's axes and of its concurrency, in minutes of the lane. So the price of a permit does not jump
--- when now the rate and now the window limits jobs. Teams are charged by it.
+-- A call's dominant share of a lane (dominant resource fairness; Ghodsi et al., NSDI 2011): the largest of its shares
+-- of the lane's axes and of its concurrency, in minutes of the lane. Teams are charged by it. So the price of a permit
+-- does not jump when the limiting constraint changes between rate and window.
 -- GIVES: lane_minutes dominant_share true_up_share take_owed
 -- USES: concurrency/concurrency_limit core/time lane/limits lane/state run/state_fields team/in_flight
 --       tokens/amounts
 -- NEEDS: KEY.owed
 
-local MOST_MINUTES = 1e6 -- minutes: what a provider reports may be nonsense
+local MOST_MINUTES = 1e6 -- minutes: a bound, as a provider may report nonsense
 local UNKNOWN_PER_MINUTE = 600 -- calls a minute: a lane without any limit counts calls; only their ratios matter
-local HELD_OVER, HELD_OVER_OWN = 64, 16 -- calls over which that time is averaged: a lane's; one call kind of a run
+local HELD_OVER, HELD_OVER_OWN = 64, 16 -- calls over which the time in flight is averaged: of a lane; of a run's kind
 
 -- What the lane allows now: its axes by rate, a minute, and its calls in flight at once as `window`.
 local function allowance(row, limits)
@@ -34,7 +34,7 @@ local function share_of(lane, tokens, held_ms)
   return share > 0 and share or 1 / UNKNOWN_PER_MINUTE
 end
 
--- The minutes of the lane that such a call uses up; nil where no rate is known.
+-- The minutes of the lane that a call of `tokens` uses up; nil if no rate is known.
 function lane_minutes(row, limits, tokens)
   return minutes_of(allowance(row, limits), tokens)
 end
@@ -52,8 +52,8 @@ end
 
 -- Corrects a team's charge for a call that took `tokens` in the end: KEY.owed counts billionths of lane minutes
 -- that the team was charged too little (negative: too much), which the scheduler reads with the next grant. `state`
--- is the run's hash. A rejected call has taken nothing. What is corrected is how much the call took, at the price of
--- its permit: that the lane's limit has moved since is no use of the team's.
+-- is the run's hash. A rejected call has taken nothing. The correction is for the call's usage at its permit's price:
+-- if the lane's limit has moved since, the team does not pay for that.
 function true_up_share(row, limits, lease, tokens, state, now)
   if not lease.share then return end
   local off = -lease.share
@@ -69,7 +69,7 @@ function true_up_share(row, limits, lease, tokens, state, now)
   end
 end
 
--- The corrections since the last grant, by team; reading them ends them.
+-- Reads and deletes the corrections since the last grant, by team.
 function take_owed(key)
   local flat, owed = redis.call('HGETALL', key), {}
   for i = 1, #flat, 2 do owed[flat[i]] = tonumber(flat[i + 1]) end

@@ -4,10 +4,9 @@
 --       lane/dominant_share lane/limits lane/state team/in_flight team/reserved_shares tokens/token_charges
 -- NEEDS: KEY.lane KEY.limits KEY.owed
 
--- The lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane. Then what shuts the
--- whole lane, and when to request permits again (0: when woken), or nil. `shares` is a text as in
--- lib/team/reserved_shares.lua. `room` is how many calls the workers have slots for, and `most` how many of all lanes
--- may be in flight.
+-- Returns the lane's admission (lib/lane/admission.lua) as of now, with the teams' shares of the lane; what shuts the
+-- whole lane, or nil; and when to request permits again (0: when woken). `shares` is a text as in
+-- lib/team/reserved_shares.lua; `room`: free slots of the workers; `most`: most calls in flight over all lanes.
 function open_lane(shares, room, most, now)
   local lane, limits = read_hash(KEY.lane), read_hash(KEY.limits)
   local row = edited(lane)
@@ -19,10 +18,10 @@ function open_lane(shares, room, most, now)
   return admission, reason, try_ms and now < try_ms and try_ms or at
 end
 
--- The order in which offers get permits, as their indices: where one team's calls alone have failed or met 429s, the
--- others' go first, and in a doubt its own once the others' have had their turn. `reason` shuts the lane until `at`.
--- Where that is because of these failures, the others' calls do not wait for it: then only they are in the order, and
--- `passing` is true. So is it where a call may try a named wait. Returns order, passing, reason, at.
+-- Returns order, passing, reason, at. `order`: indices of offers in the order of their permits. If one team's calls
+-- alone have failed or met 429s, other teams go first; in a doubt that team goes first once the others have had their
+-- calls. `reason` shuts the lane until `at`. If that team's failures are why, only the others are in the order, and
+-- `passing` is true: their calls do not wait. `passing` is also true if a call may try a named wait.
 function turn_of_offers(offers, admission, reason, at)
   local row = admission.row
   local suspect = clear_suspect_of(row)
@@ -36,29 +35,29 @@ function turn_of_offers(offers, admission, reason, at)
     return order, true
   end
   if blamed and reason and #order > 0 then
-    local passing, other, until_ms = passes(row, reason, admission.now)
+    local passing, other, until_ms = open_to_guests(row, reason, admission.now)
     if passing then
       admission.probing = reason ~= 'blocked'
       return order, true, other, until_ms
     end
   end
-  if guests_done(row, admission.limits) then order, after = after, order end
+  if no_more_guests(row, admission.limits) then order, after = after, order end
   for _, i in ipairs(after) do order[#order + 1] = i end
   if not admission.tries then return order, false, reason, at end
   admission.shut, admission.shut_at = reason, at
   return order, true
 end
 
--- Corrects the teams' shares by what the teams were charged too little, and saves them. Returns that by team, in
--- billionths of lane minutes. The rate's shares stay as they are where only the window limited jobs.
+-- Corrects the teams' shares by what each was charged too little, and saves them. Returns the corrections by team, in
+-- billionths of lane minutes. If only the window limited jobs, shares of the rate stay as they are.
 function true_up_shares(admission)
   local owed = take_owed(KEY.owed)
   save_shares(admission.shares, admission.row.stop ~= 'window' and owed or {})
   return owed
 end
 
--- Writes the lane, whose jobs `reason` has blocked in the end until `until_ms` (nil: nothing has; 0: until woken).
--- Returns whether that may be because of one team's 429s.
+-- Writes the lane. `reason` blocks its further jobs until `until_ms` (nil: nothing does; 0: until woken). Returns
+-- whether one team's 429s may be why.
 function close_lane(admission, reason, until_ms)
   local lane, row = admission.lane, admission.row
   row.stop, row.stop_until_ms = reason or '', until_ms or 0

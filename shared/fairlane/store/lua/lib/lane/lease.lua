@@ -3,8 +3,8 @@
 -- USES: core/wake lane/starved models/model_calls team/in_flight
 -- NEEDS: KEY.dirty KEY.in_flight KEY.lane KEY.leased KEY.leases ARG.channel
 
--- Ends a lease, whose call has left the window of its lane, `row`, and wakes the lane where a call is `awaited`.
--- `pending` counts the lane's calls in flight that hold no slot; where nothing is in flight it is reset.
+-- Ends a lease whose call is out of the window of its lane, `row`; wakes the lane if a call is `awaited`. `pending`
+-- counts the lane's calls in flight that hold no slot; it is reset if nothing is in flight.
 function release_lease(lease, id, row, awaited)
   redis.call('ZREM', KEY.leases, id)
   redis.call('HDEL', KEY.leased, id)

@@ -1,11 +1,11 @@
--- What a lane allows now, and what shuts the whole lane.
+-- The limits in force of a lane, and what shuts the whole lane.
 -- GIVES: allowed day_use shut_reason
 -- USES: lane/state rate/rate
 
 local DAY_MS = 86400000
 
--- What an axis allows a minute ('day': a day); nil is no limit. The configured limit is an upper bound (0: never
--- limited) that learning lowers, unless it is exact. The second result says whether the configured limit decides.
+-- The limit in force of an axis, a minute ('day': a day); nil without a limit. A configured limit is an upper bound (0:
+-- never limited) which a learned one lowers, unless it is exact. Also returns whether the configured limit is in force.
 function allowed(lane, limits, axis)
   local configured = limits[CONFIGURED[axis]]
   if configured == 0 then return nil end
@@ -15,8 +15,8 @@ function allowed(lane, limits, axis)
   return learned or nil, false
 end
 
--- Requests started in the present day, and when it ends: at midnight UTC, or at the time of every day to which a hint
--- has moved `day_until_ms`. Where the provider's own day is used up, the third result is when that ends.
+-- Returns the requests started in the present day, and when it ends: at midnight UTC, or at the time of day that a hint
+-- has set in `day_until_ms`. If the provider's own day is used up, also returns when that ends.
 function day_use(lane, now)
   local ends, shut_ms = lane.day_until_ms or 0, lane.day_shut_ms or 0
   shut_ms = now < shut_ms and shut_ms or nil
@@ -24,7 +24,7 @@ function day_use(lane, now)
   return 0, ends + (math.floor((now - ends) / DAY_MS) + 1) * DAY_MS, shut_ms
 end
 
--- When a call may try whether the lane must wait as long as its provider named (refusal/wait_tries); nil: none may.
+-- When a call may try whether the lane must wait as long as a 429 named (refusal/wait_tries); nil if none may.
 local function next_try(lane)
   local try_ms = known(lane.wait_try_ms)
   if not try_ms or not known(lane.answered_n) then return nil end
@@ -32,8 +32,8 @@ local function next_try(lane)
   return try_ms < lane.blocked_ms and try_ms or nil
 end
 
--- What shuts the whole lane, and when to request permits again (0: not before the lane is woken). The third result is
--- when a call may try it, if one may.
+-- Returns what shuts the whole lane, when to request permits again (0: when woken), and when a call may try the wait,
+-- if one may.
 function shut_reason(lane, now)
   if lane.paused == 1 then return 'paused', 0 end
   if lane.parked and lane.circuit ~= 'half-open' then

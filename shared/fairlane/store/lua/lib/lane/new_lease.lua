@@ -3,7 +3,7 @@
 -- USES: core/time job/attempt_counts lane/retries team/in_flight
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
--- Writes the lease under a number greater than any before it, which fences those out.
+-- Writes the lease with a dispatch number above all earlier ones, whose leases it so fences off.
 function write_lease(row, lease, jobs, until_ms)
   local spent = attempt_counts(jobs, lease.job)
   spent.number = spent.number + 1

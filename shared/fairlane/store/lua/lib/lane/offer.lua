@@ -1,4 +1,4 @@
--- Offers: the runs that a lane may grant permits to, and their next jobs.
+-- Offers: the runs to which a lane may grant permits, and their next jobs.
 -- GIVES: open_offer queued_jobs next_job
 -- USES: lane/delays lane/dominant_share lane/retries models/fitting run/bounds run/next_allowed team/budget
 --       team/in_flight tokens/reserve tokens/token_margins
@@ -19,9 +19,8 @@ function queued_jobs(i)
   return redis.call('LLEN', KEY.queues[i * 4 - 3]) + redis.call('LLEN', KEY.queues[i * 4 - 2])
 end
 
--- The first job of the run in `queues`. `reserved` is its charge in tokens, `minutes` what it takes of the lane; nil
--- where they are empty. Where refusals hold all of them, or all wait for their models, `held_until` says until when
--- (0: when woken).
+-- The run's first job in `queues`, nil if they are empty. `reserved`: its charge in tokens; `minutes`: its share of the
+-- lane. If refusals hold all jobs, or all wait for their models, only `held_until` is set (0: when woken).
 local function first_job(offer, admission, queues)
   local entry, queue, learns, held_until = next_allowed(offer, queues, admission.now, fitting(offer, admission))
   if not entry and offer.model_until then return { held_until = offer.model_until, bound = 'model' } end
@@ -36,9 +35,9 @@ local function first_job(offer, admission, queues)
   }
 end
 
--- The run's next job: ready evaluations and due retries (hot) before items never called (fresh). It is nil where there
--- is none, or where something delays it, which is noted in `delays` (lane/delays). Retries may let fresh ones go first
--- (lane/retries), unless these are delayed.
+-- The run's next job: ready evaluations and due retries (hot) go before items that were never called (fresh). nil if
+-- there is none, or if something delays it, which is noted in `delays` (lane/delays). Fresh jobs may go before retries
+-- (lane/retries), unless they are delayed.
 function next_job(offer, admission, delays)
   local job, bound, until_ms, back, drawn
   local row = admission.row

@@ -5,7 +5,7 @@
 
 local HELD_FIRST_MS = 1000 -- ms that a call is assumed to be in flight before any has ended
 
--- How long such calls are in flight: those of the offer's run and of the call kind, else the lane's.
+-- How many ms calls of the offer's run and call kind are usually in flight; if unknown, calls of the lane.
 local function usual_call_ms(row, offer, kind)
   offer.held_ms = offer.held_ms or {}
   if not offer.held_ms[kind] then
@@ -15,7 +15,7 @@ local function usual_call_ms(row, offer, kind)
   return offer.held_ms[kind]
 end
 
--- Takes the entry from its queue; one `behind` others is not its first.
+-- Removes the entry from its queue. An entry with `behind` is not the first there.
 local function take_entry(queue, entry)
   if entry.behind then redis.call('LREM', queue, 1, entry.behind) else redis.call('LPOP', queue) end
 end

@@ -1,19 +1,19 @@
--- Retries: which of a run's jobs goes first, one that failed or was rejected, or one that was never called, and whose
--- rejections a job met.
+-- Retries: decides whether a run's retry or a job that was never called goes first, and whose fault a job's rejections
+-- are.
 -- GIVES: steps_back whose_rejections
 -- USES: circuit/own_failures circuit/own_rejections circuit/row_constants job/attempt_counts job/entry lane/state
 
-local STEP = 0.618 -- of a turn, from permit to permit: multiples of the golden ratio fall evenly, and in no rhythm
+local STEP = 0.618 -- of a turn from permit to permit: multiples of the golden ratio are spread evenly, without a rhythm
 
--- Whether so large a share of the jobs has failed of late, or been rejected, while others were answered.
+-- Whether more than this share of recent jobs failed, or was rejected, while others were answered.
 local function often_flawed(row, share)
   local flaws, among = recent_flawed(row.flawed, row.flawed_ok, row.seen_ok or 0)
   return flaws > share * (among + FEW_FLAWED)
 end
 
--- Whose rejections a job's further ones are: nil where they are its lane's. They are its "own" where it met more alone
--- than by chance at the share of all other calls that the lane rejects (with Laplace's rule of succession), or any,
--- where the lane rejects rows and not calls. "last": one more ends it.
+-- Whose fault a job's next rejection is; nil: its lane's. "own": it has met more alone than chance explains, by the
+-- share of other calls that the lane rejects (Laplace's rule of succession). On a lane that rejects rows, one is
+-- enough. "last": one more rejection fails the job.
 function whose_rejections(spent, row)
   local own = row.own_rejected or 0
   local rejected = (row.seen_limited or 0) + (row.seen_overloaded or 0) - own
@@ -22,9 +22,9 @@ function whose_rejections(spent, row)
   return spent.alone >= LAST_LEAST and chance < LAST_BY_CHANCE and 'last' or spent.rejected > 0 and 'own' or nil
 end
 
--- Whether others go before a retry of a job that was rejected, and whether that was drawn. It waits until the lane has
--- answered another call. Where its rejections are its own, or many jobs were rejected alone, it is drawn who goes
--- first, whatever the lane's state, since only so do both meet the same (circuit/own_rejections).
+-- Returns whether others go before a retry of a rejected job, and whether a random draw decided so. The retry waits
+-- until the lane has answered another call. But if its rejections are its own, or many jobs were rejected alone, a draw
+-- decides in any state of the lane: only so do both meet the same conditions (circuit/own_rejections).
 local function rejected_back(spent, row)
   local turn = (row.granted or 0) * STEP % 1
   if whose_rejections(spent, row) then return turn >= 1 / RETRY_TURN, true end
@@ -33,9 +33,9 @@ local function rejected_back(spent, row)
   return spent.alone > 0 and turn >= 1 / RETRY_TURN, false
 end
 
--- Whether others go before the next retry of an offer's run: it was rejected or failed, while the lane's circuit is not
--- closed or its latest calls were rejected alike, or it failed and most retries fail, but for every RETRY_TURN-th call.
--- And whether that was drawn.
+-- Returns whether others go before the next retry of an offer's run, and whether a random draw decided so. They do
+-- while the lane's circuit is not closed, or its latest calls were rejected alike; and if most retries of failed jobs
+-- fail, except for every RETRY_TURN-th call.
 function steps_back(offer, row)
   local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false, false end

@@ -3,8 +3,7 @@
 -- USES: core/wake
 -- NEEDS: KEY.dirty KEY.starved ARG.channel
 
--- Wakes every lane that waits for a worker's slot or for a permit of the deployment's total: once a script, as only a
--- request for permits adds one.
+-- Wakes all these lanes, once a script: only a request for permits adds one.
 function wake_starved()
   if CALL.starved_woken then return end
   CALL.starved_woken = true

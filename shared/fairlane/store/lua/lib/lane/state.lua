@@ -12,7 +12,7 @@ CONFIGURED = {
 
 local TEXTS = { charge = true, circuit = true, last_error = true, stop = true, window_by = true }
 
--- Reads each number once, where `tonumber` reads it twice (luaB_tonumber of Lua 5.1). Fails at other texts.
+-- `value + 0` parses a number once, `tonumber` twice (luaB_tonumber of Lua 5.1). Fails at other texts.
 local function of_numbers(flat)
   local row = {}
   for i = 1, #flat, 2 do
@@ -22,7 +22,7 @@ local function of_numbers(flat)
   return row
 end
 
--- The hash of this key; what are numbers are numbers.
+-- The hash at `key` as a table, its numbers as numbers.
 function read_hash(key)
   if redis.row then return redis.row(key) end
   local flat = redis.call('HGETALL', key)
@@ -33,17 +33,17 @@ function read_hash(key)
   return row
 end
 
--- A field's value; nil where it has none, or an empty one.
+-- A field's value; nil if it has none, or an empty one.
 function known(value)
   return value and value ~= '' and value or nil
 end
 
--- A lane under change: `write_hash` stores what is set in it, and everything else is read through.
+-- An edit of a lane: `write_hash` stores the fields that are set in it; others are read from `lane`.
 function edited(lane)
   return setmetatable({}, { __index = lane })
 end
 
--- Stores a table's fields; those of an `edited` lane that still are what was read are stored already.
+-- Stores a table's fields; of an `edited` lane, only those that differ from what was read.
 function write_hash(key, row)
   if redis.change_row then return redis.change_row(key, row) end
   local flat, count, edits = {}, 0, getmetatable(row)

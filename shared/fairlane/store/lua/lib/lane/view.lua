@@ -1,4 +1,4 @@
--- A lane as it looks by the rules that grant: what each axis allows, by which source, and what shuts the lane.
+-- A lane as `permit_grant` sees it: the limit in force of each axis, its source, and what shuts the lane.
 -- GIVES: view_of_lane
 -- USES: buckets/buckets buckets/token_bucket concurrency/concurrency_limit concurrency/detector_constants
 --       lane/limits lane/state rate/rate reported/limit_source reported/window_detector
@@ -22,7 +22,7 @@ local function axis_view(row, limits, axis, now)
   return view
 end
 
--- How long a call with an answer of the usual length takes, by the latest successes.
+-- The latency of a call with an answer of average length, in ms, by the latest successes.
 local function latency(row, limits)
   if not row.token_ms then return known(row.usual_ms) end
   local output = (row.spent_output or 0) / math.max(1, row.granted or 1) / (limits.output_factor or 1)

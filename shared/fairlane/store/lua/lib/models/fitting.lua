@@ -1,9 +1,9 @@
--- Which jobs of an offer (lane/offer) may start beside the models that its lane's server holds (models/models). A run's
+-- Which jobs of an offer (lane/offer) may start with the models that its lane's server holds (models/models). A run's
 -- state has 'model:<kind>', the model of each call kind.
 -- GIVES: fitting model_named choose first_of
 -- USES: models/models
 
--- The model of a call kind; nil where it is not known, as in a run that an earlier version has admitted.
+-- The model of a call kind; nil if unknown, as in a run that an earlier version admitted.
 function model_named(offer, kind)
   offer.named = offer.named or {}
   if offer.named[kind] == nil then offer.named[kind] = redis.call('HGET', offer.state, 'model:' .. kind) end
@@ -15,8 +15,8 @@ function first_of(one, other)
   return one > 0 and other > 0 and math.min(one, other) or math.max(one, other)
 end
 
--- Whether jobs of a call kind may start now, as a function; nil where all may. `model_until` of the offer becomes until
--- when others wait for their models (0: until woken). They may start with each call that ends.
+-- Returns a function that tells whether jobs of a call kind may start now; nil if all may. Sets the offer's
+-- `model_until`: until when the others wait for their models (0: until woken). Each call that ends may let them start.
 function fitting(offer, admission)
   if admission.models == nil then
     admission.models = models_of(admission.row, admission.limits, admission.now)
@@ -31,7 +31,7 @@ function fitting(offer, admission)
   end
 end
 
--- Holds the model of a job that nothing of its run delays. Returns the job.
+-- Holds the model of a job that may start. Returns the job.
 function choose(offer, job, admission)
   if job.model and not hold_model(admission.models, job.model) then offer.looked = nil end
   return job

@@ -2,7 +2,7 @@
 --   calls:<model>    calls of it in flight
 -- GIVES: model_calls begin_model_call end_model_call
 
--- Where nothing is in flight at all, a count that says otherwise is of calls that were lost.
+-- The model's calls in flight. 0 if the lane has none at all: then the count is of lost calls.
 function model_calls(row, name)
   return (row.inflight or 0) > 0 and row['calls:' .. name] or 0
 end

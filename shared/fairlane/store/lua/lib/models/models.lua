@@ -1,17 +1,17 @@
--- The models that a lane's server holds at once, where they are few (`models_at_once`). Each change costs a load, so
--- calls of another model wait: until no call of a held one is in flight or about to start, or for `model_seconds`. Then
--- the model that is held longest starts no more calls. In a lane's hash:
---   models           JSON [{name, idle_ms}, …]: those held, the longest first, and since when no call of it is in
---                    flight, or waits for the lane alone
+-- The models that a lane's server holds in memory at once, if it holds few (`models_at_once`). Each change loads a
+-- model. So calls of another model wait until no call of a held one is in flight or about to start, or for
+-- `model_seconds`; then the model that was held longest starts no more calls. In a lane's hash:
+--   models           JSON [{name, idle_ms}, …]: held models, the longest held first, and since when none of its calls
+--                    is in flight, or waits only for the lane
 --   model_waits_ms   since when a job waits for another model
 -- GIVES: models_of awaits_model hold_model
 -- USES: lane/state models/model_calls
 
-local LINGER_MS = 500 -- ms for which a model stays without a call: the next row, turn or evaluation is fed meanwhile
-local TURN_MS = 60000 -- ms that others wait: loads take some seconds to a minute
+local LINGER_MS = 500 -- ms for which a model stays without a call, until its next row, turn or evaluation is fed
+local TURN_MS = 60000 -- ms that other models wait without `model_seconds`: loads take some seconds to a minute
 
--- The models of a lane that grants permits, {held, most, turn_ms, row, now}; false where any number may be called.
--- Where the lane itself stopped a job, those held were wanted until now.
+-- The models of a lane, {held, most, turn_ms, row, now}; false if the lane has no bound. If the lane itself stopped a
+-- job at the last request, held models count as in use until now.
 function models_of(row, limits, now)
   if not limits.models_at_once then return false end
   local held = known(row.models) and cjson.decode(row.models) or {}
@@ -32,13 +32,13 @@ local function place_of(models, name)
   end
 end
 
--- Whether the model that is held longest is to leave, as others have waited for long.
+-- Whether the turn of the longest held model is over, as others have waited for `turn_ms`.
 local function turn_is_over(models)
   local since_ms = known(models.row.model_waits_ms)
   return since_ms and models.now >= since_ms + models.turn_ms
 end
 
--- Until when the model at a place keeps it (0: until woken); nil where another may take it.
+-- Until when the model at a place keeps it (0: until woken); nil if another may take it.
 local function kept_until(models, place, over)
   local idle_ms = models.held[place].idle_ms
   if not idle_ms then return 0 end
@@ -46,7 +46,7 @@ local function kept_until(models, place, over)
   return idle_ms + LINGER_MS
 end
 
--- The place that another model may take; else nil, and until when none may (0: until woken).
+-- A place that another model may take; if there is none, nil and until when (0: until woken).
 local function free_place(models)
   local over, since_ms = turn_is_over(models), models.row.model_waits_ms
   local until_ms = not over and known(since_ms) and since_ms + models.turn_ms or math.huge
@@ -58,8 +58,8 @@ local function free_place(models)
   return nil, until_ms < math.huge and until_ms or 0
 end
 
--- Until when a job of the model waits for others (0: until woken); nil where it may start. A model whose turn is over
--- goes on where no other has taken its place.
+-- Until when a job of the model waits for others (0: until woken); nil if it may start. A model whose turn is over may
+-- start calls while no other has taken its place.
 function awaits_model(models, name)
   local row, place = models.row, place_of(models, name)
   if place then return place == 1 and turn_is_over(models) and kept_until(models, place, false) or nil end

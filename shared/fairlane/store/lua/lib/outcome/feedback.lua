@@ -7,9 +7,9 @@
 --       outcome/served outcome/spending outcome/trials reported/hints tokens/refund
 -- NEEDS: KEY.lane KEY.limits
 
--- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 where it did not say,
--- and nil where the attempt was never sent. Returns the lane's news for the log, or '', the lane as written, and
--- whether another of its calls may start now.
+-- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 if unknown; nil if the
+-- attempt was never sent. Returns the lane's news for the log or '', the lane as written, and whether another of its
+-- calls may start now.
 function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local lane, limits, news = read_hash(KEY.lane), read_hash(KEY.limits), ''
   local retry_after_ms = math.min(asked_ms, longest_wait(limits))

@@ -4,9 +4,9 @@
 --       lane/state rate/lift rate/rate rate/slow_start refusal/refusal refusal/refused_axis
 --       reported/window_detector tokens/length_refusals
 
--- Blocks the lane of an overloaded provider for a moment. The moment doubles with each attempt that started after the
--- last such sign and meets it again, and four answers halve it: a provider that fails every second call is asked ever
--- more rarely. The rate does not grow until an attempt succeeds.
+-- Blocks the lane of an overloaded provider for a moment. The moment doubles with each overload of a call that started
+-- after the last one, and four answers halve it: a provider that fails every second call is asked less often. The
+-- rate does not grow until an attempt succeeds.
 function back_off(row, lease, now)
   row.proved = 0
   if lease.granted_ms < (row.signed_ms or 0) then return end
@@ -16,15 +16,15 @@ function back_off(row, lease, now)
   row.blocked_ms = math.max(row.blocked_ms or 0, row.busy_ms)
 end
 
--- A 429 that lowers nothing and names no wait: the lane waits by itself.
+-- Backs off after a 429 that lowers nothing and names no wait.
 local function wait_unasked(row, lease, now)
   if lease.asked_ms > 0 then return end
   back_off(row, lease, now)
   row.busy_ms = 0
 end
 
--- A 429 on an axis that the operator knows exactly, or says is never limited (0): then concurrency was the limit. The
--- rate does not change.
+-- Handles a 429 on an axis whose limit is configured as exact, or as never limited (0): then concurrency was the limit,
+-- and the rate does not change.
 local function rejected_on_known(row, lease, configured, new, as_answered, now)
   wait_unasked(row, lease, now)
   if configured == 0 then return not as_answered and concurrency_refused(row, lease) and 'cut' or '' end
@@ -32,15 +32,15 @@ local function rejected_on_known(row, lease, configured, new, as_answered, now)
   return suspects_concurrency(row, lease, new) and 'cut' or ''
 end
 
--- A 429. The rate does not change either where the day's requests, a quota's or the calls in flight were too many, and
--- a limit on growth has lowered it already (refusal/growth).
+-- Handles a 429. The rate stays if a day's limit, a quota or a concurrency limit is the cause; a limit on growth has
+-- already lowered it (refusal/growth).
 function rejected(row, limits, lease, hints, wait_ms, now)
   row.rejected_ms = now
   if wait_ms > 0 then row.blocked_ms = math.max(row.blocked_ms or 0, now + wait_ms) end
   if lease.of_growth or hints.exhausted == 'day' or hints.exhausted == 'quota' then return '' end
   local axis, level, shown = refused_axis(row, limits, hints, lease, now)
   if hints.exhausted == 'concurrency' then
-    -- Where no other call was in flight, others have taken all places, and no narrower window helps.
+    -- If no other call was in flight, other clients have taken all places, and no narrower window helps.
     if lease.inflight < 2 then wait_unasked(row, lease, now) end
     local named = hints.concurrency and hints.concurrency[1] or 0
     return concurrency_refused(row, lease, named > 0 and named or nil) and 'cut' or ''
@@ -65,7 +65,7 @@ function rejected(row, limits, lease, hints, wait_ms, now)
   local rate = allowed(row, limits, axis) or rate_of_use(row, axis)
   local _, lifting = lifted(row, axis, known(row[axis .. '_reported']) or 0)
   local starting = axis == 'requests' and not configured and (lifting or not known(row.requests_reported))
-  local unclear = not hints.exhausted or hints.exhausted == 'requests' -- many servers call any 429 so
+  local unclear = not hints.exhausted or hints.exhausted == 'requests' -- many servers name requests in any 429
   lease.may_be_chance = may_be_places and unclear and (wait_ms == 0 or (row.wait_odds or 0) > 0)
   local cut = learn_refusal(row, limits, axis, rate, starting, level, lease, wait_ms, now)
   may_be_places = may_be_places and not known(row.check_rate) and not has_window(row, axis)

@@ -4,7 +4,7 @@
 --       concurrency/concurrency_limit concurrency/concurrency_trial concurrency/latency concurrency/overload
 --       lane/state rate/slow_start refusal/by_chance
 
--- `used` is {input, output, cached}, -1 where unknown.
+-- `used` is {input, output, cached}, -1 if unknown.
 function served(row, limits, lease, signal, used, now)
   count_answer(row, lease, signal, now)
   row.streak = math.max(0, (row.streak or 0) - CALMED)

@@ -1,6 +1,6 @@
--- Corrects what a lane has spent, once it is known what a call took. Until then the call counts as what it was expected
--- to take. The correction belongs to every count from that call on, and to no other: else what a limit is measured by,
--- the count between two moments, has the errors of calls before it (lib/estimate/limit_estimator.lua).
+-- Corrects a lane's spending once a call's actual usage is known; until then its expected usage counts. The correction
+-- applies to every count from that call on, and to no other. Otherwise the count between two moments, which measures a
+-- limit, has the errors of earlier calls (lib/estimate/limit_estimator.lua).
 --   corrected_input, corrected_output   the sum of all corrections
 -- GIVES: correct_spending
 -- USES: lane/dominant_share lane/state tokens/amounts tokens/charges
@@ -8,7 +8,7 @@
 
 local COUNTS = { '_open', '_edge', '_minute', '_earlier' } -- of an axis; `<axis>_open_n` and so on are their last calls
 
--- Adds to the counts of an axis of which the n-th call is part.
+-- Adds to those counts of an axis that include the n-th call.
 local function recount(row, axis, n, amount)
   for _, count in ipairs(COUNTS) do
     if n <= (row[axis .. count .. '_n'] or 0) then row[axis .. count] = (row[axis .. count] or 0) + amount end
@@ -18,8 +18,8 @@ local function recount(row, axis, n, amount)
   if n < row.refused_n then row.last = row.last + amount end
 end
 
--- Replaces the expected spending of a call by what the provider charged, and its team's share accordingly. Notes the
--- difference in the lease: `off`, {input, output}.
+-- Replaces a call's expected usage by what the provider charged, and trues up its team's share. Notes the difference in
+-- the lease: `off`, {input, output}.
 function correct_spending(row, limits, lease, signal, used, now)
   local final = final_charge(limits, lease, signal, used)
   lease.off = { input = final.input - lease.charged.input, output = final.output - lease.charged.output }

@@ -1,10 +1,10 @@
--- What the calls show that try whether a shut lane is open: the first one since its 429s, one during a named wait, and
--- one beyond its quota.
+-- Judges the calls that test whether a shut lane is open: the first since its 429s, one during a named wait, and one
+-- beyond its quota.
 -- GIVES: judge_trials is_freed
 -- USES: job/rejections refusal/growth refusal/named_waits refusal/provisional reported/quota
 
--- Learns from the end of any call, before anything else is learned from its 429. `lane` is what `row` edits. Returns
--- how long the lane waits, in ms, of `wait_ms` that its provider named: not at all where it limits growth.
+-- Learns from the end of any call, before its 429 is used otherwise. `row` is an edit of `lane`. Returns how many of
+-- the `wait_ms` that the provider named the lane waits: 0 if the limit is one on growth.
 function judge_trials(row, limits, lane, lease, signal, hints, wait_ms, now)
   if signal == 'ok' or signal == 'answered' then
     confirm_openings(row, lease)
@@ -23,7 +23,7 @@ function judge_trials(row, limits, lane, lease, signal, hints, wait_ms, now)
   return wait_of_lane(row, lease, is_rejection(signal), hints, wait_ms, now)
 end
 
--- Whether the lane was shut when permits were last requested, and has calls left now that its provider says more.
+-- Whether the lane was blocked when permits were last requested, and may start calls now.
 function is_freed(row, lane, now)
   return lane.stop == 'blocked' and now >= (row.blocked_ms or 0) and not quota_shut(row, now)
 end

@@ -2,10 +2,10 @@
 -- beyond. Each axis of a lane keeps
 --   <axis>_est, _var   the estimate and its variance (a minute, and squared), learned from 429s; before the first
 --                      429, while `_age_ms` is '', the rate of slow start
---   <axis>_age_ms      for how long since the last 429 this rate was what limited jobs
---   <axis>_climb_ms    for how long it has grown since a rise was proved; `_back_ms`, `_slow` and
+--   <axis>_age_ms      for how many ms since the last 429 this rate limited jobs
+--   <axis>_climb_ms    for how many ms it has grown since a rise was proved; `_back_ms`, `_slow` and
 --                      `_window` are planned by lib/rate/refusal_budget.lua
---   <axis>_slope       the steepest growth, e-folds a minute, where a provider rejects a faster one
+--   <axis>_slope       the steepest growth in e-folds a minute, if the provider rejects a faster one
 -- GIVES: doubt is_unsure back_ms below_estimate curve
 -- USES: lane/counts lane/state rate/constants
 
@@ -19,14 +19,14 @@ function is_unsure(row, axis)
   return doubt(row, axis) > KNOWN_WITHIN
 end
 
--- The factor by which a lane hurries back to an estimate, and beyond it, that is not sure.
-local function sooner(row, axis)
+-- The factor that shortens the way back to an unsure estimate, and beyond it.
+local function return_factor(row, axis)
   return math.max(SOONEST, math.min(1, SURE / math.max(doubt(row, axis), 1e-9)))
 end
 
 -- How long after a 429 a saturated lane is back at its estimate: CUBIC's K (RFC 9438, section 4.2), in ms.
 function back_ms(row, axis)
-  local ms, hurry = row[axis .. '_back_ms'] or BACK_MS, sooner(row, axis)
+  local ms, hurry = row[axis .. '_back_ms'] or BACK_MS, return_factor(row, axis)
   return hurry * math.max(ms, math.min(BACK_MOST_MS, BACK_CALLS * 60000 / calls_a_minute(row, axis)))
 end
 
@@ -39,11 +39,11 @@ end
 local function climb_ms(row, axis)
   local calls_ms = CLIMB_CALLS * 60000 / calls_a_minute(row, axis)
   if not is_unsure(row, axis) then return math.max(CLIMB_MS, calls_ms) end
-  return math.max(UNSURE_CLIMB_MS, calls_ms * sooner(row, axis))
+  return math.max(UNSURE_CLIMB_MS, calls_ms * return_factor(row, axis))
 end
 
--- The factor by which a lane exceeds its estimate `past` ms after it was back: a little until it has had more than the
--- estimate allows, which proves a rise, and from then on ever more.
+-- The factor by which a lane exceeds its estimate `past` ms after it was back: a little, until more went through than
+-- the estimate allows. That proves a rise, and from then on the rate grows faster.
 local function excess(row, axis, past, back)
   local probe = CUT * (past / back) ^ 3
   if row[axis .. '_slow'] ~= 1 then

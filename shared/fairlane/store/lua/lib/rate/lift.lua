@@ -1,5 +1,5 @@
--- Lifts: a lane that nobody has configured approaches the first limit that its provider reports, instead of jumping
--- there. The report may be of an axis that does not bind, and a 429 needs a round trip to say so.
+-- Lifts: a lane without a configured limit approaches the first limit that its provider reports, instead of jumping
+-- there. Another axis may be the tighter one, and a 429 needs a round trip to show that.
 --   requests_lift, _lift_ms   the rate at the first report, and when that was
 -- GIVES: begin_lift lifted
 -- USES: lane/state rate/constants
@@ -10,7 +10,7 @@ function begin_lift(row, axis, configured, now)
   row.requests_lift, row.requests_lift_ms = known(row.requests_est) or START_PER_MINUTE, now
 end
 
--- What a reported `rate` allows by now. The second result says whether the lane is still far below it.
+-- What a reported `rate` allows by now. Also returns whether the lane is still far below it.
 function lifted(row, axis, rate)
   local from = known(row[axis .. '_lift'])
   if not from then return rate, false end

@@ -1,8 +1,8 @@
--- Slows down probing where a provider rejects growth that is too fast. Some providers allow less after an overrun, or
--- reject a fast growth well below their limit. Where a lane is rejected on new ground and then measures less than
--- before the probe, it has probed too steeply: it probes half as steeply from then on. Where that happens to a lane
--- that probes gently already, the limit may be there: the lane stays below that ground for a while, each time for
--- longer. Where the lane finds the limit at the rejection, it probes more steeply again.
+-- Slows down probing if a provider rejects growth that is too fast. Some providers allow less after an overrun, or
+-- reject fast growth well below their limit. If a lane is rejected on new ground and then measures less than before the
+-- probe, it probes half as steeply from then on. If that happens to a lane that already probes gently, the limit may be
+-- there: the lane stays below that ground for a while, each time for longer. A lane that finds the limit at the
+-- rejection probes more steeply again.
 -- GIVES: note_probe adjust_slope
 -- USES: lane/state rate/constants
 

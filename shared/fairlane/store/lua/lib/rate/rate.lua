@@ -1,20 +1,20 @@
--- The rate that an axis is believed to allow, a minute: how fast its calls may start. It follows from the estimate
--- (lib/rate/curve.lua) and from what is reported. Each axis of a lane keeps
---   <axis>_reported    the limit in the provider's headers; `_foreign` is what others were seen to take of it at
---                      `_foreign_ms`, `_free` what was left of it when last reported
+-- The learned rate of an axis, a minute: how fast its calls may start. It follows from the estimate
+-- (lib/rate/curve.lua) and from reported limits. Each axis of a lane keeps
+--   <axis>_reported    the limit in the provider's headers; `_foreign`: what other clients of the key took of it, as of
+--                      `_foreign_ms`; `_free`: what was left of it at the last report
 --   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
 -- GIVES: others_rate learned_rate rate_of_use ramp
 -- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/others_constants
 
--- What others take of an axis, a minute. Whoever is not seen taking it any more, is believed to take less and less.
+-- What other clients of the key take of an axis, a minute. Without new signs of them it decays.
 function others_rate(row, axis)
   local unseen_ms = (row.asked_ms or 0) - (row[axis .. '_foreign_ms'] or 0) - UNSEEN_MS
   local rate = (row[axis .. '_foreign'] or 0) * 0.5 ^ math.max(0, unseen_ms / UNSEEN_HALF_MS)
   return rate >= SHARED_FROM * (known(row[axis .. '_reported']) or 0) and rate or 0
 end
 
--- What a reported limit leaves to the lane, a minute. Of what is shown to be left, a part is free whoever is thought
--- to use the rest.
+-- What a reported limit leaves to the lane, a minute: what others do not take, at least a part of what the report shows
+-- as left.
 local function left_of(row, axis, reported)
   local others = others_rate(row, axis)
   local free = others > 0 and FREE_OF_LEFT * (row[axis .. '_free'] or 0) or 0
@@ -23,21 +23,21 @@ local function left_of(row, axis, reported)
 end
 
 -- Whether a report may be outdated: 429s have shown what the axis allows, and no answer has renewed the report since.
--- Some providers report their limits with 429s alone, and a lane that stays below the report would never hear of more.
+-- Some providers report their limits only with 429s: a lane that stays below such a report would never get another.
 local function is_outdated(row, axis)
   return known(row[axis .. '_age_ms']) ~= nil
     and (row.asked_ms or 0) - (row[axis .. '_reported_ms'] or 0) > UNRENEWED_MS
     and (row.granted or 0) - (row[axis .. '_reported_n'] or 0) > UNRENEWED_CALLS
 end
 
--- What a limit on growth allows of requests by now (lib/refusal/growth.lua), a minute; nil where none was met.
+-- The requests a minute that a limit on growth allows by now (lib/refusal/growth.lua); nil if none was met.
 local function grown_rate(row)
   local rate = known(row.growth_rate)
   local e_folds = rate and row.growth_slope * math.max(0, (row.asked_ms or 0) - row.growth_ms) / 60000
   return rate and math.min(MOST_PER_MINUTE, rate * math.exp(math.min(100, e_folds)))
 end
 
--- The learned rate, a minute; nil where nothing limits the axis. A limit on growth takes the place of slow start.
+-- The learned rate, a minute; nil if nothing limits the axis. A limit on growth takes the place of slow start.
 function learned_rate(row, axis, configured)
   local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
   if not rate and not reported and axis ~= 'requests' then return nil end

@@ -1,20 +1,20 @@
--- 429s by chance: some providers serve all customers from one pool, and reject a share of all calls, however rare they
--- are. A limit rejects next to nothing below it. Where 429s come again and again before the lane is back at its
--- estimate, a check (lib/refusal/chance_check.lua) shows which of the two it is. From then on only more 429s than by
--- chance show a limit. In a lane's hash:
---   early, early_n, early_ms   429s before the lane was back, less others; the first one's call, and when it came
+-- 429s by chance: some providers serve all customers from one pool, and reject a share of all calls at any rate. A
+-- limit rejects next to nothing below it. If 429s come again and again before the lane is back at its estimate, a check
+-- (lib/refusal/chance_check.lua) shows the cause. If it is chance, only more 429s than that share show a limit. In a
+-- lane's hash:
+--   early, early_n, early_ms   429s before the lane was back, less others; the permit of the first, and when it came
 --   early_admitted             calls that were admitted until then
 --   early_wanted               how many of them begin a check
---   chance_odds                logarithm of the odds that more are rejected than by chance
---   chance_from, chance_n, chance_429s   the calls from the first to the last that count for it, and their 429s
+--   chance_odds                log of the odds that more calls are rejected than by chance
+--   chance_from, chance_n, chance_429s   the first and the last permit that count for it, and the 429s among them
 --   run_of_429s                429s without an answer in between
 -- GIVES: by_chance note_answered
 -- USES: lane/counts lane/state rate/curve rate/slow_start refusal/chance_check refusal/chance_constants
 --       refusal/named_wait_constants
 
--- Counts a 429 that begins an epoch, at `rate` a minute. Where enough came early, a check begins at the pace at which
--- calls were admitted meanwhile. Where that is far below the rate, jobs were scarce or the lane was shut: that shows
--- nothing. Fewer are enough where calls are answered during the waits that 429s name (refusal/named_waits).
+-- Counts a 429 that begins an epoch, at `rate` a minute. After enough early ones, a check begins at the pace at which
+-- calls were admitted meanwhile. A pace far below the rate shows nothing: jobs were scarce, or the lane was shut. Fewer
+-- 429s are enough if calls are answered during the waits that 429s name (refusal/named_waits).
 local function suspect_chance(row, lease, rate, now)
   local early = row.early or 0
   if early == 0 then row.early_n, row.early_ms, row.early_admitted = lease.n, now, admitted(row, 'requests') end
@@ -29,13 +29,13 @@ local function suspect_chance(row, lease, rate, now)
   begin_check(row, pace, 1 - passed / (lease.n - row.early_n))
 end
 
--- How many 429s in a row are not by chance.
+-- How many 429s in a row chance cannot explain, at this share.
 local function longest_run(share)
   local likely = math.max(LEAST_CHANCE, math.min(MOST_CHANCE, share))
   return math.max(2, math.ceil(math.log(RUN_BY_CHANCE) / math.log(likely)))
 end
 
--- Whether a further 429 is one too many for chance (Page's test, as in concurrency/chance).
+-- Whether one more 429 is too many for chance (Page's test, as in concurrency/chance).
 local function is_too_many(row, lease)
   local share, apart = row.chance, math.max(0, lease.n - row.chance_n - 1)
   local more = more_than(share)
@@ -46,7 +46,7 @@ local function is_too_many(row, lease)
   return row.chance_odds >= CHANCE_CERTAIN
 end
 
--- More 429s than by chance at `rate` a minute: that shows a limit, or that the share has risen.
+-- Begins a check after more 429s than by chance at `rate` a minute: there is a limit, or the share has risen.
 local function check_share(row, rate)
   local seen = row.chance_429s / (row.chance_n - row.chance_from + 1)
   begin_check(row, rate * math.max(LEAST_CHECKED, 1 - seen), row.chance, rate, seen)

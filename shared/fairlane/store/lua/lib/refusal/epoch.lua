@@ -4,8 +4,8 @@
 --       reported/window_detector
 
 -- Notes the first 429 of an epoch: its axis, the rate at that moment and the estimate that it followed. Slow start
--- overshoots by up to twice; a limit that was configured or reported does not. One that the 429 itself shows
--- exhausted is missed by a little each time.
+-- overshoots up to twofold; a configured or reported limit does not. A limit that the 429 itself shows as
+-- exhausted is exceeded by a little.
 function begin_epoch(row, limits, axis, rate, est_then, starting, lease, now)
   row.shut, row.first_ms, row.refusals, row.crowd = axis, lease.granted_ms, 1, lease.inflight
   row.first_refused_n = lease.n

@@ -1,14 +1,14 @@
--- Learns from a 429 whose own headers show less left of a reported limit than the call takes: that limit refused
--- it. Its rate is known. So such a 429 measures nothing: the provider had saved less than the lane, windows hold whole
--- calls, or others use that limit too.
+-- Learns from a 429 whose own headers show less left of a reported limit than the call takes: that limit caused it. Its
+-- rate is known, so such a 429 measures nothing: the provider had saved less than the lane, windows hold whole calls,
+-- or others use that limit, too.
 --   <axis>_shown   the latest call that began an epoch of such 429s
 -- GIVES: learn_shown
 -- USES: estimate/estimate_filter lane/state rate/constants rate/lift rate/refusal_budget
 
--- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. As often as the refusal budget pays for,
--- that rate stays. Else it falls by more, and is less sure, the fewer calls there were since the last such epoch. A
--- lane that is lifted towards its first report was rejected because others or a burst had taken what was left: its
--- limit is the reported one.
+-- Learns from a 429 of a new epoch that shows `axis` exhausted at `rate`. The rate stays while the refusal budget pays
+-- for such 429s. Else, the fewer calls there were since the last such epoch, the more it falls and the less sure it is.
+-- On a lane that is lifted towards its first report, others or a burst had taken what was left: the limit is the
+-- reported one.
 function learn_shown(row, limits, axis, rate, lease, now)
   local before, last = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or 0, row[axis .. '_shown']
   local est = math.max(before, rate) -- a lane that has climbed met the limit there

@@ -1,23 +1,23 @@
--- Waits that 429s and overloads name: of the whole lane, or of the rejected call alone? A lane that its provider has
--- shut answers no call that starts during such a wait. One that rejects calls by chance answers most. Until the lane
--- knows, it waits, and single calls try it (refusal/wait_tries). In a lane's hash:
+-- Decides whether a wait that a 429 or an overload names concerns the whole lane, or only the rejected call. A provider
+-- that has shut the lane answers no call that starts during such a wait; one that rejects calls by chance answers most.
+-- Until this is known, the lane waits, and single calls try the wait (refusal/wait_tries). In a lane's hash:
 --   wait_n, wait_until_ms   the latest permit before such waits, and when the last of them ends
---   wait_odds               logarithm of the odds that calls which start during them are answered
---   firm_ms                 until when the lane waits, as something else than these shows its limit
+--   wait_odds               log of the odds that calls which start during them are answered
+--   firm_ms                 until when the lane waits for other reasons, which show its limit
 -- GIVES: wait_of_lane judge_wait
 -- USES: lane/state refusal/named_wait_constants refusal/wait_tries
 
--- Whether the hints of a 429 show which limit is used up: that is the lane's.
+-- Whether the hints of a 429 show which limit is used up: then the whole lane must wait.
 local function shows_limit(hints)
-  if hints.exhausted and hints.exhausted ~= 'requests' then return true end -- many servers call any 429 so
+  if hints.exhausted and hints.exhausted ~= 'requests' then return true end -- many servers name requests in any 429
   for _, axis in ipairs(AXES) do
     if hints[axis] and hints[axis][1] > 0 and hints[axis][2] == 0 then return true end
   end
   return false
 end
 
--- How long the lane waits, in ms, of the `wait_ms` that a call was told. `rejected`: by a 429, or as its provider is
--- overloaded. Where the lane may go on sooner, the call's job waits by itself: `waits_ms` of its lease.
+-- For how many of the `wait_ms` that a call's answer named the lane waits. `rejected`: by a 429 or an overload. If the
+-- lane may go on sooner, only the call's job waits: `waits_ms` of its lease.
 function wait_of_lane(row, lease, rejected, hints, wait_ms, now)
   if wait_ms <= 0 then return 0 end
   if not rejected or wait_ms < LEAST_TRIED_MS or shows_limit(hints) then
@@ -33,7 +33,7 @@ function wait_of_lane(row, lease, rejected, hints, wait_ms, now)
   return wait_ms
 end
 
--- 429s have narrowed the window that are their calls' own: it holds again as many calls as the lane was seen to answer.
+-- Widens the window again that 429s have narrowed which were only their calls' own: to as many calls as were answered.
 local function widen_again(row)
   if row.window_by ~= 'refusals' or not known(row.window) then return end
   row.window = math.max(row.window, math.floor(row.through or 0))

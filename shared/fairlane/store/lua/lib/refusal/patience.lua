@@ -2,9 +2,9 @@
 -- GIVES: try_again_ms
 -- USES: lane/counts rate/constants reported/window_detector
 
--- How long a lane waits at least that meets many 429s in a row beside the calls that went through before: what the rate
--- takes for a call, once more each time, and a part of the time without an admitted call. The limit may be as slow, and
--- count what it refuses. Few 429s beside many calls are worth it: they show when a window ends.
+-- The least wait in ms of a lane that has met many 429s in a row, compared with the calls that went through before. It
+-- is the rate's time for a call, longer with each 429, or a part of the time without an admitted call: the limit may be
+-- as slow, and may count rejected calls. Few 429s after many calls need no such wait: they show when a window ends.
 local function patience_ms(row, axis, now)
   local calls = calls_a_minute(row, axis)
   local before = (row.first - (row[axis .. '_open'] or 0)) / one_call(row, axis)
@@ -12,8 +12,8 @@ local function patience_ms(row, axis, now)
   return math.min(SHUT_MOST_MS, math.max((row.refusals - 1) * 60000 / calls, (now - row.first_ms) / SHUT_PART))
 end
 
--- When a rejected lane tries again: when the provider says, at a known boundary, or after a pause that doubles. What a
--- provider says doubles too while it proves to be too short.
+-- When a rejected lane tries again: at the time that the provider names, at a known boundary, or after a pause that
+-- doubles. A named wait doubles, too, while it proves too short.
 function try_again_ms(row, axis, retry_after_ms, now)
   if retry_after_ms > 0 then
     local longest = math.max(retry_after_ms, RARELY_MS)

@@ -1,14 +1,13 @@
--- Openings that silence shows are provisional: a lane counts as open once nothing came back for a while after one call.
--- A provider that is slow just then rejects the call later. Then nothing has opened, and what was learned is wrong:
--- that next to nothing went through since the 429s began.
---   openings    JSON [{n, axis, fields}, …]: each such opening, oldest first, by the call that showed it, and what the
---               lane knew before; until a call that started since is answered
---   opening_n   that call of the oldest; '' where there is none
+-- Provisional openings. A lane counts as open if one call has met no 429 for a while. If the provider is just slow, it
+-- rejects that call later. Then the lane has not opened, and what it learned from the opening is wrong.
+--   openings    JSON [{n, axis, fields}, …]: each such opening, oldest first: the permit of the call that showed it,
+--               and what the lane knew before; until a later call is answered
+--   opening_n   that permit of the oldest; '' if there is none
 -- GIVES: keep_before_opening confirm_openings forget_openings take_back_opening void_trial
 -- USES: lane/state
 -- NEEDS: KEY.lane
 
-local MOST = 4 -- openings: more at a time are not of one slow moment
+local MOST = 4 -- openings that are kept: more at a time do not come from one slow moment
 local OF_AXIS = {
   'est', 'var', 'est_ms', 'age_ms', 'climb_ms', 'steady', 'strays', 'stray_from', 'strays_wanted', 'back_ms', 'slow',
   'window', 'cost', 'cost_now', 'put_off', 'slope', 'top', 'top_for_ms', 'top_until_ms', 'edge', 'edge_lo', 'edge_hi',
@@ -25,7 +24,7 @@ local function each_field(axis, visit)
   for _, each in ipairs(OF_AXIS) do visit(axis .. '_' .. each) end
 end
 
--- They stand, or what was learned from them is forgotten.
+-- Ends all provisional openings: they are confirmed, or what was learned from them is forgotten.
 function forget_openings(row)
   row.opening_n, row.openings = '', ''
 end
@@ -35,7 +34,7 @@ local function write_openings(row, openings)
   row.opening_n, row.openings = openings[1].n, cjson.encode(openings)
 end
 
--- Keeps what the opening that is learned now may change.
+-- Saves the fields that the opening may change which is learned now.
 function keep_before_opening(row)
   local openings, fields = known(row.openings) and cjson.decode(row.openings) or {}, {}
   if #openings >= MOST then table.remove(openings) end
@@ -44,7 +43,7 @@ function keep_before_opening(row)
   write_openings(row, openings)
 end
 
--- A call was answered: openings that were shown by it, or by a call before it, stand.
+-- Confirms the openings that an answered call, or an earlier one, has shown.
 function confirm_openings(row, lease)
   local oldest = known(row.opening_n)
   if not oldest or lease.n < oldest then return end
@@ -53,7 +52,7 @@ function confirm_openings(row, lease)
   write_openings(row, openings)
 end
 
--- Restores a field; `lane` is what `row` edits.
+-- Restores a field; `row` is an edit of `lane`.
 local function restore(row, lane, field, value)
   if value ~= nil then
     row[field] = value
@@ -63,7 +62,7 @@ local function restore(row, lane, field, value)
   end
 end
 
--- Takes the opening back that this call has shown, as it was rejected or not sent: the 429s before it go on.
+-- Takes back the opening that this call had shown, as it was rejected or not sent: the series of 429s continues.
 function take_back_opening(row, lane, lease)
   local oldest = known(row.opening_n)
   if not oldest or lease.n < oldest then return end
@@ -78,7 +77,7 @@ function take_back_opening(row, lane, lease)
   write_openings(row, kept)
 end
 
--- A call that was not sent shows nothing: where it was the one that should show whether the lane is open, the next is.
+-- After a call that was not sent: if it was to test whether the lane is open, the next call does.
 function void_trial(row, lane, lease)
   take_back_opening(row, lane, lease)
   if known(row.shut) and lease.n == row.sign + 1 then row.after_ms, row.sign = '', row.granted end

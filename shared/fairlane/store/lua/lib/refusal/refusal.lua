@@ -1,11 +1,11 @@
--- Learns from a 429. Calls that were granted before the lane saw the last 429 say nothing new when they are rejected
--- too: one cut per epoch, and `sign` is the number of the last call granted in the epoch before. If the first call
--- after it is rejected as well, the lane is still blocked. If a later one is, the lane had opened in between.
+-- Learns from a 429, with one cut per epoch: calls that were granted before the lane saw the last 429 show nothing new
+-- if they are rejected, too. `sign` is the last permit granted in the previous epoch. If the first call after it is
+-- rejected as well, the provider still shuts the lane. If a later one is, the lane had opened in between.
 -- GIVES: learn_refusal
 -- USES: buckets/buckets estimate/limit_estimator lane/counts lane/state rate/constants rate/refusal_budget
 --       refusal/by_chance refusal/epoch refusal/patience refusal/reopening reported/window_detector
 
--- A 429 that is reported after that of a call which started later: the counts at the later one included this call.
+-- Corrects the counts after a 429 that is reported after that of a later call, whose counts included this call.
 -- Counts of tokens are corrected already (lib/outcome/spending.lua).
 local function uncount(row, lease)
   local axis = row.refused_on
@@ -17,8 +17,8 @@ local function uncount(row, lease)
   end
 end
 
--- Whether a rejected call started with the first one since the last 429: then that one may be rejected as well.
-local function beside_first(row, lease)
+-- Whether a rejected call started together with the first one since the last 429, which may be rejected, too.
+local function started_with_first(row, lease)
   local first_ms = known(row.after_ms)
   return first_ms and lease.granted_ms - first_ms <= OVERTAKEN * row.refusal_ms
 end
@@ -35,7 +35,7 @@ function learn_refusal(row, limits, axis, rate, starting, level, lease, retry_af
     return false
   end
   local est_then = known(row[axis .. '_est']) or rate
-  local still = known(row.shut) and (lease.n == row.sign + 1 or beside_first(row, lease))
+  local still = known(row.shut) and (lease.n == row.sign + 1 or started_with_first(row, lease))
   if still then axis = row.shut elseif known(row.shut) then learn_opening(row, limits, now) end
   row.last_ms, row.last = lease.granted_ms, admitted_before(row, axis, lease)
   if still then

@@ -1,8 +1,8 @@
--- The axis that a 429 was for.
+-- Finds the axis whose limit caused a 429.
 -- GIVES: refused_axis
 -- USES: buckets/buckets buckets/depth lane/state tokens/amounts
 
--- The axis of which the 429's own headers show less left than the call takes; of several, the one with the least.
+-- The axis of which the 429's own headers show less left than the call takes; of several, the one with least.
 local function shown_exhausted(hints, lease)
   local found, least = nil, 1
   for _, axis in ipairs(AXES) do
@@ -14,9 +14,9 @@ local function shown_exhausted(hints, lease)
   return found
 end
 
--- The axis of a 429, the level of its bucket, and whether headers show that axis exhausted: the axis that the provider
--- names or else shows, else that of the emptiest bucket. Where something else limited jobs, the lane had saved more on
--- the shown axis than its provider: its bucket becomes shallower.
+-- Returns the axis of a 429, the level of its bucket, and whether headers show that axis exhausted. It is the axis that
+-- the provider names, else the one that it shows, else that of the emptiest bucket. If something else limited jobs, the
+-- lane had saved more on the shown axis than its provider: its bucket becomes shallower.
 function refused_axis(row, limits, hints, lease, now)
   local shown, found = shown_exhausted(hints, lease), {}
   local worst, least = shown or 'requests', shown and -math.huge or 0.5

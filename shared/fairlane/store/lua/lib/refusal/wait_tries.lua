@@ -1,13 +1,13 @@
--- Calls that try whether a lane must wait as long as its provider named (refusal/named_waits). They start after a part
--- of a wait. While none is answered, the times between them double, and so do the calls from some tries on: a provider
--- that shuts the lane rejects few. In a lane's hash:
---   wait_try_ms                   when a call tries it (lane/limits), '' where none does
---   wait_vain                     calls that started during such waits and were rejected, since one was answered
---   wait_tried_ms, wait_tried_n   when the last that tried it started, and its permit
+-- Calls that try whether the whole lane must keep a named wait (refusal/named_waits). A try starts after a part of a
+-- wait. While none is answered, the time between two tries doubles, and after some tries also the number of calls. So a
+-- provider that shuts the lane rejects few. In a lane's hash:
+--   wait_try_ms                   when the next try starts (lane/limits), '' if none does
+--   wait_vain                     calls during such waits that were rejected since one was answered
+--   wait_tried_ms, wait_tried_n   when the last try started, and its permit
 -- GIVES: plan_try end_wait
 -- USES: lane/state refusal/named_wait_constants
 
--- Plans the next call that tries it, after a wait of `wait_ms` was named.
+-- Plans the next try of a wait of `wait_ms`.
 function plan_try(row, wait_ms, now)
   local vain = math.min(row.wait_vain or 0, MOST_VAIN)
   row.wait_try_ms = ''
@@ -16,7 +16,7 @@ function plan_try(row, wait_ms, now)
   row.wait_try_ms = math.ceil(math.max(soon_ms, (row.wait_tried_ms or 0) + TRY_MS * (2 ^ vain - 1)))
 end
 
--- Ends what named waits have blocked: a call that started at `from_ms` was answered. Buckets earn from now on.
+-- Ends the block by named waits: a call that started at `from_ms` was answered. Buckets earn from now on.
 function end_wait(row, from_ms, now)
   if (row.blocked_ms or 0) <= now then return end
   local firm_ms = row.firm_ms or 0

@@ -1,13 +1,13 @@
--- Learns from what providers say of their limits, in headers and bodies (fairlane.model.hints):
--- {"<axis>": [limit, remaining, reset_ms], "exhausted": axis}, where -1 is not said.
+-- Learns from limits that providers report in headers and bodies (fairlane.model.hints):
+-- {"<axis>": [limit, remaining, reset_ms], "exhausted": axis}; -1 is unknown.
 --   day_rate, day_shut_ms                         the reported limit a day; until when the provider's day is used up
 -- GIVES: learn_hints
 -- USES: lane/state reported/others reported/quota reported/remainder reported/reported_limit reported/unnamed
 
 local DAY_MS = 86400000
 
--- Learns from a report on the requests of a day. A configured limit is counted in days of our own: the end of the
--- provider's day is only waited for. Where nobody says what is left of a limit, nobody knows when its day began.
+-- Learns from a report on the requests of a day. A configured limit is counted in days that end at midnight UTC: the
+-- lane only waits for the end of the provider's day. Without a remainder, nobody knows when the provider's day began.
 local function note_day(row, limits, limit, left, reset_ms, now)
   if limit > 0 and left >= 0 then row.day_rate = limit end
   if left ~= 0 or reset_ms <= 0 then return end
@@ -19,7 +19,7 @@ local function note_day(row, limits, limit, left, reset_ms, now)
   end
 end
 
--- Names what was reported without a name, once it is known; until then it says nothing. Without a period it is a quota.
+-- Assigns an unnamed report to its axis, once that is known; until then it is ignored. Without a period it is a quota.
 local function name_unnamed(row, hints, lease, now)
   local hint = hints.unnamed
   if not hint then return end
@@ -31,8 +31,7 @@ local function name_unnamed(row, hints, lease, now)
   if hint[1] < 0 and note_quota(row, hint[2], hint[3], met, lease, now) then hints.exhausted = 'quota' end
 end
 
--- Learns from the hints of an answer, and names those that have no name. Returns whether others were newly detected to
--- use the same key.
+-- Learns from the hints of an answer. Returns whether other clients of the same key were newly detected.
 function learn_hints(row, limits, hints, lease, now)
   local shared = false
   name_unnamed(row, hints, lease, now)

@@ -1,15 +1,15 @@
--- Detects others that use the same key: what the provider says is left falls by more than the lane's own calls. The
--- lane leaves them what they take, for as long as they are seen taking it.
---   <axis>_left, _left_ms, _renews_ms      what was left, when the call that reported it started, when that renews
---   <axis>_left_start, _left_end, _left_done   the lane's calls at that moment, by each way to count them
+-- Detects other clients of the same key: the remainder that the provider reports falls by more than the lane's own
+-- calls. The lane leaves them what they take, as long as there are signs of them.
+--   <axis>_left, _left_ms, _renews_ms      the remainder, when the call that reported it started, when it renews
+--   <axis>_left_start, _left_end, _left_done   the lane's calls at that moment, by each way of counting them
 --   <axis>_fullest                         the most that was ever left
 --   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
 --   <axis>_free                            what was left when last reported, less the calls since
 -- GIVES: note_left
 -- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
 
--- The lane's calls (on other axes: its tokens) by the time of a report. A provider may count a call when it arrives
--- or when it ends, a rejected one too. It may say what is left as of either time.
+-- The lane's calls (on other axes: its tokens) at a report, by each way of counting. A provider may count a call when
+-- it arrives or when it ends, also a rejected one, and report the remainder as of either time.
 local function counts(row, axis, lease)
   if axis ~= 'requests' then
     local now = admitted(row, axis)
@@ -18,8 +18,7 @@ local function counts(row, axis, lease)
   return { start = lease.n, ['end'] = row.granted or 0, done = (row.granted or 0) - (row.inflight or 0) }
 end
 
--- The most calls of the lane that may stand between two reports, and counts now: what is explained by them, nobody
--- else has taken.
+-- Returns the most calls of the lane that may lie between two reports, by any way of counting, and the counts now.
 local function own_calls(row, axis, lease)
   local most, found = -math.huge, counts(row, axis, lease)
   for way, count in pairs(found) do
@@ -36,10 +35,9 @@ local function refills(reported, left, fullest, reset_ms)
   return lacks_ms > 0 and math.abs(reset_ms - lacks_ms) <= math.min(SAME_RENEWAL_MS, REFILL_NEAR * lacks_ms)
 end
 
--- What others took a minute in `since` ms, in which `fell` less were left and the lane took at most `own`. It is nil
--- where the report does not say. Only a provider whose resets are those of a bucket is believed to have refilled
--- meanwhile: in a window nothing is, and a rise is a renewal. A bucket takes no more than it lacked: what it earns
--- beyond is lost.
+-- What others took a minute in `since` ms, in which the remainder `fell` and the lane took at most `own`; nil if the
+-- report does not show it. Only a provider whose resets are those of a bucket counts as refilled meanwhile: in a window
+-- nothing is refilled, and a rise is a renewal. A bucket refills at most what it lacked.
 local function taken_by_others(row, axis, report, own, fell, since)
   local reported, slack = row[axis .. '_reported'], own.one + row[axis .. '_reported'] * SPREAD_MS / 60000
   local taken = fell - own.most
@@ -52,7 +50,7 @@ local function taken_by_others(row, axis, report, own, fell, since)
   return taken > slack and math.min(reported, taken / since * 60000) or 0
 end
 
--- Learns from a report of what is left. Returns whether others were newly detected.
+-- Learns from a reported remainder. Returns whether others were newly detected.
 function note_left(row, axis, left, reset_ms, lease, now)
   local reported, was, was_ms = row[axis .. '_reported'], row[axis .. '_left'], row[axis .. '_left_ms']
   local before = others_rate(row, axis)
@@ -68,7 +66,7 @@ function note_left(row, axis, left, reset_ms, lease, now)
   local own = { most = own_calls(row, axis, lease), one = axis == 'requests' and 1 or amount_on(axis, lease.charged) }
   row[axis .. '_left'], row[axis .. '_left_ms'] = left, lease.granted_ms
   row[axis .. '_renews_ms'], row[axis .. '_fullest'] = renews, fullest
-  -- Calls that were charged a guess count as what nobody knows.
+  -- The usage of calls that were charged a guess is unknown.
   local certain = axis == 'requests' or not lease.uncertain and row[axis .. '_left_uncertain'] ~= 1
   row[axis .. '_left_uncertain'] = axis ~= 'requests' and lease.uncertain and 1 or 0
   if not was or since > 60000 or not certain then return false end

@@ -4,9 +4,9 @@
 --       UNSEEN_HALF_MS FREE_OF_LEFT
 
 -- reported/others
-APART_MS = 2000 -- ms between two reports of a remainder that are compared, at least
+APART_MS = 2000 -- least ms between two reports of a remainder that are compared
 APART_CALLS = 50 -- calls of the reported rate between them: one call more or less is 2 %
-APART_MOST_MS = 25000 -- ms: and yet two such pairs fit into a minute
+APART_MOST_MS = 25000 -- ms: the most that these calls may take, so that two such pairs fit into a minute
 SAME_RENEWAL_MS = 1500 -- ms by which renewals of one window differ: headers count in seconds
 REFILL_NEAR = 0.25 -- share by which a reset differs from the time in which a bucket fills: whole seconds, and jitter
 FULLEST = 0.9 -- share of the fullest bucket seen: above it a bucket may have overflowed, and others leave enough
@@ -14,6 +14,6 @@ SMOOTHING = 0.3 -- weight of the latest measurement of what others use (control)
 SHARED_FROM = 0.03 -- share of the limit below which others' use is noise
 
 -- rate/rate
-UNSEEN_MS = 60000 -- ms for which others are believed to be there unseen: a lane may be blocked for as long
-UNSEEN_HALF_MS = 60000 -- ms: from then on they are believed to take half as much every minute
+UNSEEN_MS = 60000 -- ms without signs of others until they count for less: a lane may be blocked for as long
+UNSEEN_HALF_MS = 60000 -- ms: from then on, what they are assumed to take halves in this time
 FREE_OF_LEFT = 0.5 -- share of what is left that may be used in a minute: others had to take more than the lane does

@@ -1,12 +1,12 @@
--- Keeps to a quota that says how many calls are left until when, and not for which period: X-RateLimit-Remaining and
--- X-RateLimit-Reset without a policy, as most rate limiters of web servers send them. Until it renews, the lane starts
--- no more calls than are left. How fast it starts them is learned as without headers.
---   quota_n, quota_left, quota_until_ms   the latest call that reported it, what was left then, and when it renews
+-- Keeps a lane within a quota that is reported without its period: X-RateLimit-Remaining and X-RateLimit-Reset without
+-- a policy, as most rate limiters of web servers send them. Until it renews, the lane starts no more calls than are
+-- left. It learns their rate as without headers.
+--   quota_n, quota_left, quota_until_ms   the latest permit that reported it, the calls left then, and when it renews
 --   quota_unsent                          calls that were never sent, by then
---   quota_end_ms, quota_fell, quota_most  an end, by how many calls it has fallen towards it, the most that was left
---   quota_full                            the most that was left before the end before that
---   quota_proved            1 once a call beyond it met a 429, -1 once it is known to say nothing
---   quota_try, quota_lies   the call in flight that tries whether it is used up, and how many such were answered
+--   quota_end_ms, quota_fell, quota_most  its present end, by how many calls it fell until then, the most that was left
+--   quota_full                            the most that was left before the previous end
+--   quota_proved            1 once a call beyond it met a 429, -1 once calls beyond it proved that it does not hold
+--   quota_try, quota_lies   the permit in flight that tests whether it is used up, and how many such were answered
 -- GIVES: note_quota quota_shut start_beyond_quota judge_quota
 -- USES: lane/state reported/quota_constants
 
@@ -15,8 +15,9 @@ local function begin_window(row, ends_ms)
   row.quota_end_ms, row.quota_fell, row.quota_most, row.quota_try, row.quota_lies = ends_ms, 0, 0, '', 0
 end
 
--- Learns from a report that `left` calls are left for `reset_ms` (-1: not said), of a 429 if `met`. Returns whether
--- this 429 met the quota's end. One that ends at once may slide, and then its rate is what is learned.
+-- Learns from a report that `left` calls are left for `reset_ms` (-1: unknown); `met`: a 429 reports it. Returns
+-- whether this 429 is due to the quota. A quota that ends at once may be a sliding window, of which the lane learns the
+-- rate.
 function note_quota(row, left, reset_ms, met, lease, now)
   if left < 0 or reset_ms <= 0 or reset_ms > LONGEST_QUOTA_MS then return false end
   local ends_ms = now + reset_ms
@@ -34,8 +35,8 @@ function note_quota(row, left, reset_ms, met, lease, now)
   return met and left == 0 and row.quota_proved == 1 and reset_ms > SAME_END_MS
 end
 
--- Calls beyond those that are left, less than 0 where some are left, and until when; nil where no quota is known. Once
--- it has renewed, it holds what it held before until an answer says more.
+-- Calls beyond the quota (negative: calls left), and until when; nil without a quota. A renewed quota counts as it was
+-- before, until an answer reports it.
 local function beyond(row, now)
   local proved = row.quota_proved or 0
   if proved < 0 or proved == 0 and (row.quota_fell or 0) < FELL_LEAST then return nil end
@@ -46,8 +47,8 @@ local function beyond(row, now)
   return calls - math.max(row.quota_full, row.quota_most), renewed_until_ms
 end
 
--- Until when the lane waits for its quota; nil where it need not. Until a 429 has proved the quota, one call tries
--- whether it says anything, once no other is in flight whose answer may say more.
+-- Until when the lane waits for its quota; nil if it need not. Until a 429 has proved the quota, one call tests it,
+-- once no other call is in flight whose answer may report more.
 function quota_shut(row, now)
   local calls, until_ms = beyond(row, now)
   if not calls or calls < 0 then return nil end
@@ -61,7 +62,7 @@ function start_beyond_quota(row, now)
   if (beyond(row, now) or 0) > 0 and not known(row.quota_try) then row.quota_try = row.granted end
 end
 
--- Learns from the call that tried a quota that was used up. A report that more is left says that it was not.
+-- Learns from the call that tested a used-up quota. A report that more is left shows that it was not used up.
 function judge_quota(row, lease, signal, now)
   if known(row.quota_try) ~= lease.n then return end
   row.quota_try = ''

@@ -1,15 +1,15 @@
--- Spends what a first report says is left, on a lane that started on a guess.
+-- Lets a lane that started on a guess spend the remainder of its first report.
 -- GIVES: spend_left
 -- USES: buckets/arrival_true_up buckets/buckets buckets/token_bucket lane/counts lane/state rate/constants
 
--- Claims may use at once what the next permits may: their bounds are else those of the latest permits.
+-- Deepens the bucket of arrivals, too: its bounds are otherwise those of the latest permits.
 local function deepen_arrivals(row, axis, full)
   local depth = axis .. '_depth'
   if row[depth] then row[depth] = math.max(row[depth], full) end
 end
 
--- Begins the lift (lib/rate/lift.lua) higher where headers show how deep the bucket is: a limit that binds more rejects
--- the burst that they show.
+-- Begins the lift (lib/rate/lift.lua) higher if headers show the bucket's depth: a tighter limit rejects the burst that
+-- they show.
 local function hasten_lift(row, axis)
   local from = known(row[axis .. '_lift'])
   if from then row[axis .. '_lift'] = math.max(from, LIFT_SHOWN * row[axis .. '_reported']) end
@@ -34,7 +34,7 @@ function spend_left(row, limits, axis, left, lease, now)
       deepen_arrivals(row, axis, found.full)
       hasten_lift(row, axis)
     end
-    unsend(row, row, axis, raised)
+    refund_arrival(row, row, axis, raised)
     found.level = row[axis .. '_level']
   end
   lower_level(row, found, most, math.max(now, row[axis .. '_ms'] or now))

@@ -1,15 +1,15 @@
--- The limit that a provider reports of an axis, and what another report makes of what was learned:
+-- The limit that a provider reports for an axis, and its effect on what was learned:
 --   <axis>_reported, _reported_ms, _reported_n   the reported limit, when it was reported, and the calls by then
---   <axis>_by_header   1 where the latest 429 that taught something of the axis showed this limit exhausted
+--   <axis>_by_header   1 if the latest 429 that changed the estimate showed this limit exhausted
 -- GIVES: note_reported
 -- USES: concurrency/detector_constants estimate/estimate_filter lane/counts lane/state rate/constants rate/lift
 --       refusal/provisional
 
--- Forgets what was learned of a limit that another report replaces. What 429s taught that showed it exhausted moves
--- with it: others' part, or what a shallow bucket wastes. It does not fall with a far higher report, which was of
--- another unit. Another estimate well below the last report was not of that limit: it stays, as unsure as the report
--- has moved. Towards a far higher report the lane climbs from what it knows:
--- it may be of another axis, where headers do not name it. Its calls from now on prove that there is more.
+-- Forgets what was learned of a limit that another report replaces. An estimate from 429s that showed it exhausted
+-- moves with the report: it has others' part, or what a shallow bucket wastes. It does not fall from a far higher
+-- report, which was of another unit. An estimate well below the last report was not of that limit: it stays, but less
+-- sure. Towards a far higher report the lane climbs from its estimate, as unnamed headers may be of another axis: its
+-- calls prove the rise.
 local function replace_report(row, axis, was, limit, now)
   local est = known(row[axis .. '_age_ms']) and row[axis .. '_est'] or was
   local moved = limit / was

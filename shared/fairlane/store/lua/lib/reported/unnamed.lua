@@ -1,25 +1,25 @@
--- Infers which axis a header speaks of that names none: a limit of requests falls by one with each call of the lane, a
--- limit of tokens by the call's tokens. A provider may report one axis now and another later under the same name, so
--- evidence is of one limit, and of those near it. In a lane's hash:
+-- Infers the axis of a header that names none: the remainder of a request limit falls by one with each call of the
+-- lane, that of a token limit by the call's tokens. A provider may report different axes under the same name, so
+-- evidence counts only for similar limits. In a lane's hash:
 --   unnamed_limit, unnamed_left    the last such report
---   unnamed_start, _end, _done     the lane's calls at that moment, by each way to count them (reported/others)
+--   unnamed_start, _end, _done     the lane's calls at that moment, by each way of counting them (reported/others)
 --   unnamed_votes                  reports that fell as tokens do, less those that fell as requests do
 --   unnamed_requests, _tokens      the latest limit that is known to be of that axis
 -- GIVES: axis_of_unnamed
 -- USES: lane/state reported/unnamed_constants
 
-local function near(limit, other)
+local function same_limit(limit, other)
   return other and limit <= SAME_KIND * other and other <= SAME_KIND * limit
 end
 
 local function known_axis(row, limit)
   for _, axis in ipairs({ 'requests', 'tokens' }) do
-    if near(limit, known(row['unnamed_' .. axis])) then return axis end
+    if same_limit(limit, known(row['unnamed_' .. axis])) then return axis end
   end
   return nil
 end
 
--- The most calls of the lane that may stand between the last report and this one.
+-- The most calls of the lane that may lie between the last report and this one.
 local function calls_between(row, lease)
   local granted, most = row.granted or 0, 1
   for way, count in pairs({ start = lease.n, ['end'] = granted, done = granted - (row.inflight or 0) }) do
@@ -29,13 +29,13 @@ local function calls_between(row, lease)
   return most
 end
 
--- How many tokens a call uses, by those that were answered.
+-- The average tokens of an answered call.
 local function tokens_a_call(row)
   local calls = math.max(1, row.granted or 1)
   return (row.spent_input or 0) / calls + (known(row.answer_mean) or (row.spent_output or 0) / calls)
 end
 
--- What one report says: above 0 that the limit is of tokens, below 0 that it is of requests, 0 that it may be both.
+-- The vote of one report: above 0 for a limit of tokens, below 0 for one of requests, 0 if undecided.
 local function vote(limit, fell, calls, tokens)
   if tokens < FEW_TOKENS then return 0 end
   if limit < tokens then return -KNOWN_AT end -- a limit of tokens would let no call through in a minute
@@ -43,7 +43,7 @@ local function vote(limit, fell, calls, tokens)
   return fell >= 1 and fell <= calls and -1 or 0
 end
 
--- Forgets what was taken for a limit of an axis: it is one of another.
+-- Forgets a limit that was taken to be of this axis: it is of another.
 local function take_back(row, axis)
   if row[axis .. '_reported'] == row['unnamed_' .. axis] then
     row[axis .. '_reported'], row[axis .. '_foreign'], row[axis .. '_fullest'], row[axis .. '_left_ms'] = '', 0, 0, 0
@@ -51,10 +51,9 @@ local function take_back(row, axis)
   row['unnamed_' .. axis] = ''
 end
 
--- The axis of an unnamed report of `limit` a minute, of which `left` are left (-1: not said); nil while it is not
--- known.
+-- The axis of an unnamed report of `limit` a minute, of which `left` are left (-1: unknown); nil while undecided.
 function axis_of_unnamed(row, limit, left, lease)
-  local same = near(limit, known(row.unnamed_limit))
+  local same = same_limit(limit, known(row.unnamed_limit))
   local fell, calls = (known(row.unnamed_left) or left) - left, calls_between(row, lease)
   local votes, was = same and row.unnamed_votes or 0, known_axis(row, limit)
   if left < 0 or not same then fell = 0 end

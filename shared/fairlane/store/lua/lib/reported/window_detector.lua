@@ -1,6 +1,6 @@
--- Detects whether a limit is a bucket or a window, from how long its 429s last. A bucket lets the next call through
--- as soon as it has earned one. A fixed window stays shut to its end and then takes everything; a sliding window
--- frees what left it a minute ago. Where ends of 429s recur every minute, the window's boundary is known:
+-- Detects whether a limit is a bucket or a window, from how long its 429s last. A bucket lets the next call through as
+-- soon as it has earned one. A fixed window stays shut until its end, and then admits everything. A sliding window
+-- admits as much as left it. If ends of 429s recur every minute, the window's boundary is known:
 --   <axis>_edge_lo, _edge_hi, _edges   bounds of the latest boundary, and how many ends have agreed
 --   <axis>_edge_ms, _edge              the next boundary, and the count at the last one
 --   <axis>_minute_ms, _minute, _earlier  start of the present minute, the count at it, and the count a minute before
@@ -35,7 +35,7 @@ function may_be_window(row, axis, now)
   return has_window(row, axis) or now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) < LONG_AGO_MS
 end
 
--- A call that was rejected well after the boundary that the lane waited for: the boundary is elsewhere.
+-- Forgets a boundary if a call was rejected well after it: the boundary is elsewhere.
 function miss_boundary(row, axis, at_ms)
   local edge = (known(row[axis .. '_edge_ms']) or 0) - WINDOW_MS
   if known(row.in_window) and row.first_ms < edge and at_ms > edge + MISSED_MS then
@@ -43,7 +43,7 @@ function miss_boundary(row, axis, at_ms)
   end
 end
 
--- Keeps the counts at the turn of a window and of a minute.
+-- Notes the counts at the start of a new window or minute.
 function roll_windows(row, axis, count, now)
   local edge = known(row[axis .. '_edge_ms'])
   if edge and now >= edge then
@@ -59,7 +59,7 @@ function roll_windows(row, axis, count, now)
   row[axis .. '_minute'], row[axis .. '_minute_n'] = count, row.granted
 end
 
--- The count admitted in the minute before the first of the present 429s, where the window may slide; else nil.
+-- The count admitted in the minute before the first of the present 429s, if the window may slide; else nil.
 function sliding_count(row, axis, now)
   local long_ago = now - (row[axis .. '_long_ms'] or -LONG_AGO_MS) >= LONG_AGO_MS
   if long_ago or has_window(row, axis) then return nil end

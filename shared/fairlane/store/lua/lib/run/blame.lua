@@ -1,13 +1,13 @@
--- Whose fault a failed call is. It is the lane's until the lane has answered a call that started later. From then on
--- it is the job's, and costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage
--- costs no attempt, however it begins, and a job that its provider cannot serve ends as soon as others are served, or
--- once only such jobs are left (lib/circuit/own_failures.lua).
+-- Decides whose fault a failed call is: the lane's, until the lane has answered a later call. Then it is the job's, and
+-- costs it an attempt, unless an outage lay between (lib/job/end_attempt.lua). So an outage costs no attempt, however
+-- it begins. A job that its provider cannot serve ends as soon as others are served, or once only such jobs are left
+-- (lib/circuit/own_failures.lua).
 -- GIVES: prove_failures charge_attempt charge_rejection shown_signal
 -- USES: circuit/access circuit/alike circuit/own_failures job/attempt_counts job/rejections
 -- NEEDS: KEY.jobs KEY.lane
 
--- Decides unproven failures of a lease's job, if the lane has answered a later call since: they cost attempts, or
--- nothing if they fell into the lane's last outage. The first that costs one is noted at the lane, once a lease.
+-- Decides unproven failures of a lease's job, if the lane has answered a later call: they cost attempts, or nothing if
+-- they fell into the lane's last outage. Counts the job at the lane when its first failure costs one, once a lease.
 function prove_failures(spent, lease)
   if spent.unproven == 0 then return end
   local answered_n, after, ended = unpack(redis.call('HMGET', KEY.lane, 'answered_n', 'outage_after', 'outage_until'))
@@ -20,10 +20,10 @@ function prove_failures(spent, lease)
   spent.unproven, spent.last, spent.failed_ms = 0, 0, 0
 end
 
--- Charges a lease's job for its attempt: "nothing", an "attempt", an "unproven" one, a "denied" one (an attempt where
--- this job alone is denied access, else unproven), or an "absent" one (unproven where the lane has answered before).
--- One whose request was "rejected", or is "doubtful", is an attempt where that is the row's own (circuit/alike), by
--- `refusal`; a rejected job then ends. Returns its counts, which are not saved yet; with `ends`, its attempts.
+-- Charges a lease's job for its attempt. `cost`: "nothing"; "attempt"; "unproven"; "denied" (an attempt if only this
+-- job is denied access, else unproven); "absent" (unproven if the lane has answered before); "rejected" or "doubtful"
+-- (an attempt if `refusal` is the row's own fault (circuit/alike), after which a rejected job ends). Returns its
+-- counts, which are not saved yet; with `ends`, its attempts.
 function charge_attempt(lease, cost, now, refusal)
   local spent = attempt_counts(KEY.jobs, lease.job)
   prove_failures(spent, lease)
@@ -47,9 +47,9 @@ function charge_attempt(lease, cost, now, refusal)
   return spent
 end
 
--- Counts the lease's call, which was rejected, and whether its job met that alone: others were answered since it was
--- rejected before, of at least half its size. Where only rows that are always rejected are left, nobody is answered,
--- and they fail of their own.
+-- Counts a rejection of the lease's call, and whether its job met it alone: since its previous rejection, others of at
+-- least half its size were answered. If only rows are left that are always rejected, nobody is answered: each further
+-- rejection is then their own.
 function charge_rejection(spent, lease, now)
   local answered_n, size, odds = unpack(redis.call('HMGET', KEY.lane, 'answered_n', 'answered_size', 'row_odds'))
   local again, others = spent.rejected > 0, tonumber(answered_n or 0) > spent.rejected_n
@@ -61,7 +61,7 @@ function charge_rejection(spent, lease, now)
   spent.rejected, spent.rejected_n = spent.rejected + 1, lease.n
 end
 
--- What the end of a call shows of its lane: a failure of the job's own is an answer.
+-- The signal that the end of a call is to its lane: a failure that is the job's own counts as an answer.
 function shown_signal(signal, now)
   local failed = signal == 'server_error' or signal == 'broken'
   return failed and fails_of_its_own(now) and 'answered' or signal

@@ -1,6 +1,6 @@
--- A run's own bounds, in addition to its lanes' limits: calls at once, how far tasks run ahead of their evaluations,
--- starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts nothing, nor does
--- one of which Redis has lost the state (`lost`): nobody could read what its calls would cost.
+-- A run's own bounds, in addition to its lanes' limits: concurrent calls, how far tasks may be ahead of their
+-- evaluations, starts per second, and a budget. A run without bounds has no field 'bounded'. A paused run starts
+-- nothing. Nor does one whose state Redis has lost (`lost`): the costs of its calls are unknown.
 -- GIVES: bounds_of is_task cost_of bound_reached wake_when_released
 -- USES: run/price tokens/expected_lengths
 
@@ -19,7 +19,7 @@ function bounds_of(key, lane)
   if not marks[1] then return run end
   local values = redis.call('HMGET', key, unpack(FIELDS))
   for i, name in ipairs(FIELDS) do run[name] = tonumber(values[i]) end
-  run.in_flight = run.in_flight or 0 -- a run that has not begun has no such field
+  run.in_flight = run.in_flight or 0 -- not set before the run's first call
   if run.delay_ms then run.lane_next_ms = tonumber(redis.call('HGET', key, 'next_ms:' .. lane)) end
   return run
 end
@@ -61,7 +61,7 @@ function bound_reached(run, entry, fresh, ahead, leases, now)
   return nil
 end
 
--- Notes that the lane is to be woken when an attempt of the run ends.
+-- Has the lane woken when an attempt of the run ends.
 function wake_when_released(run)
   local lanes = redis.call('HGET', run.key, 'held_lanes') or ''
   if not string.find(lanes, run.lane .. '\n', 1, true) then

@@ -4,7 +4,7 @@
 -- NEEDS: KEY.active KEY.done KEY.fed KEY.finished KEY.jobs KEY.memory KEY.plan KEY.results KEY.rows KEY.run_lanes
 --       KEY.sessions KEY.spec KEY.state
 
--- Moves a run to a terminal state; sets the expiry of everything that it owns. Nothing reads earlier items any more.
+-- Moves a run to a terminal state, deletes its memory, and sets the expiry of all its other keys.
 function close_run(ref, state, now)
   write_states()
   redis.call('HSET', KEY.state, 'state', state, 'finished_ms', whole(now), 'in_flight', 0)

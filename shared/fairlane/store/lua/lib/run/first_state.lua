@@ -2,7 +2,7 @@
 -- GIVES: read_first write_first
 -- USES: core/time
 
--- {started, most, until_ms, chosen, witnesses}; nil where no call has started, or the model has answered.
+-- {started, most, until_ms, chosen, witnesses}; nil if no call has started, or the model has answered.
 function read_first(state, field)
   local text = redis.call('HGET', state, field)
   if not text then return nil end

@@ -1,5 +1,5 @@
--- Holds a run's jobs for a model whose provider rejected the run's first calls to it in the same way
--- (lib/run/model_refusals.lua). They fail only once the witnesses (lib/run/first_calls.lua) have ended, too.
+-- Holds a run's jobs for a model if the provider rejected the run's first calls to it in the same words
+-- (lib/run/model_refusals.lua). The jobs fail only once the witnesses (lib/run/first_calls.lua) have ended, too.
 -- GIVES: HELD_BOUND model_of may_be_called is_ruled_out
 -- USES: run/first_constants run/first_state run/model_refusals
 
@@ -12,8 +12,8 @@ local function held_by_refusals(state, kind, lane)
   return past and cjson.decode(past).count >= ENOUGH_REFUSALS, read_first(state, field)
 end
 
--- {held, learns, first} for the model of an offer's job. `learns`: the job's answer helps to decide whether to hold the
--- model. `first` is that of read_first.
+-- {held, learns, first} of an offer's model. `learns`: an answer to its call helps to decide whether to hold the model.
+-- `first` as from read_first.
 function model_of(offer, kind)
   offer.models = offer.models or {}
   if not offer.models[kind] then
@@ -25,7 +25,7 @@ function model_of(offer, kind)
   return offer.models[kind]
 end
 
--- Whether no refusals hold a job. A witness makes its next call also where they hold the others.
+-- Whether a job is not held. A witness makes its next call even if the others are held.
 function may_be_called(offer, entry)
   local model = model_of(offer, entry.kind)
   if not model.held then return true end
@@ -35,7 +35,7 @@ function may_be_called(offer, entry)
   return false
 end
 
--- Whether a run's jobs of a call kind may fail, since refusals hold them and no witness is awaited.
+-- Whether a run's jobs of a call kind must fail: they are held, and no witness is awaited.
 function is_ruled_out(state, kind, lane)
   local held, first = held_by_refusals(state, kind, lane)
   return held and #(first and first.witnesses or {}) == 0

@@ -1,13 +1,13 @@
--- Finds the next job of an offer that may start: no refusals hold it (lib/run/held_models.lua), and it fits.
--- A witness (lib/run/first_calls.lua) is taken from elsewhere in the queue, and so is a probe (`far` of the offer: from
--- where) after calls that were rejected alike.
+-- Finds the next job of an offer that may start: it is not held (lib/run/held_models.lua), and its model fits. A
+-- witness (lib/run/first_calls.lua) comes from the middle or the end of the queue, and so does a probe after calls that
+-- were rejected alike (`far` of the offer).
 -- GIVES: next_allowed
 -- USES: job/entry run/first_calls run/held_models
 
 local LOOK_AT, LOOK_BEHIND = 100, 1000 -- most jobs that one request skips: held ones (0.1 ms), those that do not fit
 local PAGE = 50 -- jobs that are read at once
 
--- The first job behind others of a queue that no refusals hold and that fits. `looked` is from where to look on.
+-- The first job behind the head of a queue that is not held and that fits. `looked`: where the last search stopped.
 local function first_behind(offer, queue, fits)
   offer.looked = offer.looked or {}
   local from, count = offer.looked[queue] or 1, PAGE
@@ -25,8 +25,8 @@ local function first_behind(offer, queue, fits)
   end
 end
 
--- A job of a call kind from the middle of a queue, or its last one; nil where none is near.
-local function from_elsewhere(queue, kind, place)
+-- A job of a call kind from the middle or the end of a queue; nil if none is near.
+local function job_further_back(queue, kind, place)
   local length = redis.call('LLEN', queue)
   local from = place == 'last' and math.max(1, length - PAGE) or math.floor(length / 2)
   local texts = from > 0 and redis.call('LRANGE', queue, from, from + PAGE - 1) or {}
@@ -38,21 +38,21 @@ local function from_elsewhere(queue, kind, place)
   end
 end
 
--- The first job of an offer's `queues` that no refusals hold, and whose call kind `fits` (nil: any does): its entry,
--- its queue, and whether its answer is learned from. Held jobs go to the end of their queue, and those that do not fit
--- keep their places: an entry `behind` them is that text. Where only held jobs are seen: nil, nil, nil, and when to
+-- The first job of an offer's `queues` that is not held and whose call kind `fits` (nil: any does). Returns its entry,
+-- its queue, and whether its answer `learns`. Held jobs move to the end of their queue. Jobs that do not fit keep their
+-- places: an entry from behind them has its text in `behind`. If only held jobs are seen: nil, nil, nil, and when to
 -- look again (0: when woken).
 function next_allowed(offer, queues, now, fits)
   local again
   for _, queue in ipairs(queues) do
     local passed, text = 0, offer.emptied ~= queue and redis.call('LINDEX', queue, 0)
-    if not text and queue == offer.hot then offer.emptied = queue end -- one script adds nothing to it
+    if not text and queue == offer.hot then offer.emptied = queue end -- it stays empty while this script runs
     while text do
       local entry = parse_entry(text)
       if may_be_called(offer, entry) then
         if fits and not fits(entry.kind) then entry = first_behind(offer, queue, fits) end
         local place = entry and (offer.far or wants_witness(offer, entry.kind, now))
-        if place then entry = from_elsewhere(queue, entry.kind, place) or entry end
+        if place then entry = job_further_back(queue, entry.kind, place) or entry end
         if entry then return entry, queue, model_of(offer, entry.kind).learns or nil end
         break
       end

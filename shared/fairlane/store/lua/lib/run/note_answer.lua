@@ -5,8 +5,8 @@
 -- USES: core/time core/wake run/first_constants run/first_state run/model_refusals
 -- NEEDS: KEY.dirty KEY.lane KEY.state ARG.channel
 
--- Starts no more first calls for as long as this rejection took: the others that started with it end by then. With
--- `back` the call's place is another's.
+-- Holds further first calls for as long as this rejection took: those that started with it end by then. With `back`
+-- another call may take this one's place.
 local function hold_first(lease, first, back, now)
   local took_ms = math.min(FIRST_HOLD_MOST_MS, now - lease.granted_ms)
   local usual_ms = tonumber(redis.call('HGET', KEY.lane, 'rejects_ms') or '') or took_ms
@@ -25,8 +25,8 @@ local function end_witness(first, lease)
   end
 end
 
--- Notes how a call ended. `refusal` names what the provider rejected in the request itself; '' if nothing. Equal ones
--- hold the model; while a witness is awaited, any other answer is one that releases it.
+-- Notes how a call ended. `refusal`: what the provider rejected in the request itself; '' if nothing. Equal refusals
+-- hold the model; while a witness is awaited, any other answer releases it.
 function note_answer(lease, signal, refusal, words, now)
   local answers = signal == 'ok' or signal == 'answered'
   if not lease.learns or not answers and not lease.witness then return end
@@ -50,7 +50,7 @@ function note_answer(lease, signal, refusal, words, now)
   if held and (awaited or not first) then wake(KEY.dirty, ARG.channel, lease.lane) end
 end
 
--- Notes a rejection after which the job's next call is another one, which decides: that takes its place.
+-- Notes a rejection that does not count: the job's next call is a changed one, which takes its place and decides.
 function note_undecided(lease, signal, now)
   if signal ~= 'answered' then return note_answer(lease, 'none', '', '', now) end
   local answered, _, field = refusal_fields(lease.kind, lease.lane)

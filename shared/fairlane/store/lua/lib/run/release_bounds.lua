@@ -3,7 +3,7 @@
 -- USES: core/wake run/price run/state_fields tokens/charges
 -- NEEDS: KEY.dirty KEY.state ARG.channel
 
--- `used` is {input, output}, -1 where unknown; nil where the call was never sent, or goes on in another attempt.
+-- `used` is {input, output}, -1 if unknown; nil if the call was never sent, or continues in another attempt.
 function release_bounds(lease, signal, used)
   add_to_field(KEY.state, 'in_flight', -1)
   if lease.task then add_to_field(KEY.state, 'tasks_in_flight', -1) end

@@ -3,10 +3,10 @@
 -- USES: core/time run/shape run/state_fields
 -- NEEDS: KEY.state
 
--- Fields by role, "task" or "eval": 'calls:' sent calls, 'calling_ms:' their time. 'open:' jobs that were queued and
--- have not ended, 'open_ms:' the sum of all ends less the sum of all times of queueing. So 'open_ms' plus 'open'
--- times the present time is the total time that all jobs have spent waiting or in calls. Redis itself adds to that
--- sum, which may be more than Lua's numbers hold.
+-- Fields by role, "task" or "eval": 'calls:' sent calls; 'calling_ms:' their time; 'open:' jobs that were queued and
+-- have not ended; 'open_ms:' the sum of the times of all ends, less that of all times of queueing. So 'open_ms' plus
+-- 'open' times the present time is the total time that jobs have waited or been called. Redis itself adds to 'open_ms',
+-- which may exceed Lua's exact numbers.
 
 -- Notes jobs that are queued for the first time.
 function jobs_ready(role, count, now)
@@ -23,8 +23,8 @@ function job_ended(job, now)
   redis.call('HINCRBY', KEY.state, 'open_ms:' .. role, whole(now))
 end
 
--- Notes the end of an attempt; its time counts from its claim. `calls` is 1, or 0 where its call goes on in another
--- attempt. Nothing counts of an attempt that no worker claimed, nor where nothing was sent (nil): it waited.
+-- Notes the end of an attempt; its time counts from its claim. `calls`: 1; 0 if its call continues in another attempt;
+-- nil if nothing was sent. An attempt that was not sent, or that no worker claimed, does not count: it waited.
 function call_ended(lease, now, calls)
   if not lease.claimed_ms or not calls then return end
   local role = role_of(lease.job)

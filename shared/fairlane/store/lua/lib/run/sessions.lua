@@ -5,12 +5,12 @@
 --       run/state_fields
 -- NEEDS: KEY.dirty KEY.run_lanes KEY.sessions KEY.state ARG.channel
 
--- A tally counts ended items, and adds this for each that has an output; sessions have fewer items.
+-- A tally adds 1 for each ended item, and this for each with an output. Sessions have fewer items.
 local ANSWERED = 2 ^ 20
 
--- `joined` is {session, cell, size, the record of evaluations where no item has an output ('': this item has one),
--- [[job, entry, lane], …]}; `queues` has the queue of each of these jobs.
-local function join(ref, joined, queues, now)
+-- `joined` is {session, cell, size, record, [[job, entry, lane], …]}. `record` is that of the evaluations if no item
+-- has an output ('': this item has one); `queues` has the queue of each of these jobs.
+local function join_session(ref, joined, queues, now)
   local session, cell, size, unanswered, evaluations = unpack(joined)
   local name = whole(session) .. ':' .. whole(cell)
   local tally = redis.call('HINCRBY', KEY.sessions, name, 1 + (unanswered == '' and ANSWERED or 0))
@@ -30,8 +30,8 @@ local function join(ref, joined, queues, now)
   end
 end
 
--- Ends the evaluations of sessions that are incomplete although every item has ended: the client's list of sessions
--- was wrong, or is lost. They need no record.
+-- Ends the evaluations of sessions that are incomplete although every item has ended: the client's list of sessions was
+-- wrong, or is lost. These evaluations get no record.
 local function end_sessions()
   local jobs, due = unpack(redis.call('HMGET', KEY.state, 'session_jobs', 'session_jobs_due'))
   local lost = tonumber(jobs) - tonumber(due or 0)
@@ -49,7 +49,7 @@ function finish_item(ref, job, now, joined, queues)
     if not end_item(ref, job, steps) then return false end
   elseif job < first_session_job then
     if not end_item(ref, job, steps) then return false end
-    if joined then join(ref, joined, queues, now) end
+    if joined then join_session(ref, joined, queues, now) end
     if tonumber(field_of(KEY.state, 'items_done')) >= tonumber(field_of(KEY.state, 'items')) then end_sessions() end
   end
   return close_if_done(ref, now)

@@ -3,8 +3,8 @@
 -- USES: run/state_fields
 -- NEEDS: KEY.state
 
--- Jobs of an item, and the first job of the sessions' evaluations, which no item has; nil where there is none. Read
--- once a script; both are nil where the run is deleted.
+-- Returns how many jobs an item has, and the first job of the sessions' evaluations, nil if there is none. Both are nil
+-- if the run is deleted. Read once a script.
 function steps_of_run()
   local steps = CALL.steps
   if not steps then

@@ -1,6 +1,6 @@
--- Fields of runs' states as one script reads, changes and counts them: it reads each once, and writes all that it
--- changes in one step, at its end. A report changes a dozen, and commands for each take longer than what they do.
--- Files that use it read and change these fields by it alone.
+-- Caches fields of runs' states within one script: it reads each once, and writes all changes in one step at its end. A
+-- report changes a dozen fields, and a command for each would cost more than the changes. Files that use this must read
+-- and change these fields only through it.
 -- GIVES: read_fields field_of set_field add_to_field drop_fields write_states
 -- ENDS: write_states
 -- USES: core/time
@@ -30,7 +30,7 @@ function read_fields(key, ...)
   end
 end
 
--- A field's value: text, or a number that this script has set; false where there is none.
+-- A field's value: text, or a number that this script has set; false if there is none.
 function field_of(key, name)
   local values = state_at(key).values
   if values[name] == nil then read_fields(key, name) end
@@ -57,7 +57,7 @@ function add_to_field(key, name, amount)
   end
 end
 
--- Leaves what was changed unwritten: the run is deleted.
+-- Drops all changes, as the run is deleted.
 function drop_fields(key)
   if CALL.states then CALL.states[key] = nil end
 end
@@ -78,7 +78,7 @@ local function write_state(key, state)
   if count > 0 then redis.call('HSET', key, unpack(set)) end
 end
 
--- Writes all that has changed: the last act of a script. What it sets from then on is read anew.
+-- Writes all changes, as the last step of a script, and empties the cache.
 function write_states()
   for key, state in pairs(CALL.states or {}) do write_state(key, state) end
   CALL.states = nil

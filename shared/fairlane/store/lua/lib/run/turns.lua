@@ -1,5 +1,5 @@
--- Turns of conversations that go side by side: a run feeds their items in any order, each once, and only after the item
--- before it in its conversation has ended.
+-- Turns of conversations that go side by side: a run feeds their items in any order, each once, after the previous item
+-- of its conversation has ended.
 -- GIVES: take_turns
 -- NEEDS: KEY.done KEY.fed
 
@@ -10,8 +10,8 @@ local function has_ended(item, steps)
   return true
 end
 
--- Marks items as fed. `turns` is [[item, the one before it in its conversation, or -1 where that has long ended], …].
--- Returns false, and changes nothing, where it is not the turn of one of them.
+-- Marks items as fed. `turns` is [[item, previous item of its conversation (-1: ended long ago)], …]. Returns false,
+-- and changes nothing, if the turn of one of them has not come.
 function take_turns(turns, steps)
   for _, turn in ipairs(turns) do
     local item, before = unpack(turn)

@@ -5,14 +5,14 @@
 --   held <per> <unit> <lane>            the period in which the budget delays a job
 --   logged <per> <unit> <lane>          the period and the state of the latest log event
 --   configured                          the budgets in the team's configuration
---   held_lanes, swept                   lanes to wake when something is refunded; the day of the last sweep
+--   held_lanes, swept                   lanes to wake after a refund; the day of the last sweep
 -- A grant reads it and charges it (lib/team/budget_charge.lua); lib/team/budget_true_up.lua refunds.
 -- GIVES: budget_of
 -- USES: core/calendar core/time
 
 local DAY_MS = 86400000
 
--- Forgets what was used before the last period but one: no call is in flight for so long.
+-- Deletes usage from before the previous period: no call is in flight for so long.
 local function sweep(key, fields, today)
   local name = period_of('day', today)
   if fields.swept == name then return end
@@ -26,7 +26,7 @@ local function sweep(key, fields, today)
   end
 end
 
--- A team's budgets that bind on a lane, read once a script; nil where there are none.
+-- A team's budgets that apply to a lane, read once a script; nil if there are none.
 function budget_of(key, lane, now)
   CALL.budgets = CALL.budgets or {}
   if CALL.budgets[key] ~= nil then return CALL.budgets[key] or nil end

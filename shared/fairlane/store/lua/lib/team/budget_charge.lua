@@ -1,4 +1,4 @@
--- What a job may take of its team's budgets (lib/team/budget.lua) before it starts, and its charge once it does.
+-- Checks a job against its team's budgets (lib/team/budget.lua) before it starts, and charges it once it does.
 -- GIVES: over_budget charge_budget
 -- USES: core/time run/price tokens/expected_lengths
 
@@ -23,7 +23,7 @@ local function most_use(budget, entry, state)
   }
 end
 
--- 'team_budget' where a job would exceed a budget of its team, and the end of the last period whose budget it would.
+-- 'team_budget' if a job would exceed budgets of its team, and when the last of their periods ends.
 function over_budget(budget, entry, state)
   if not budget then return nil end
   local wanted, until_ms = most_use(budget, entry, state), nil

@@ -3,7 +3,7 @@
 -- USES: core/time core/wake tokens/charges
 -- NEEDS: KEY.dirty ARG.channel
 
--- What the call has used in the end, {requests, tokens, usd}; tokens that are unknown stay as they were reserved.
+-- The call's actual usage, {requests, tokens, usd}; unknown tokens stay as they were reserved.
 local function used_of(held, signal, used)
   local final = final_use(signal, used)
   if not final.input then return held.taken end

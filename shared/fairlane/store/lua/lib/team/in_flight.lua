@@ -1,4 +1,4 @@
--- Calls in flight by team, one hash per lane: what teams hold of its window, and of the workers' slots.
+-- Calls in flight by team, one hash per lane: each team's part of its window and of the workers' slots.
 -- GIVES: team_of increment_in_flight decrement_in_flight
 
 function team_of(ref)

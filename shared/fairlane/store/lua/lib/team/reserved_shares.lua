@@ -1,7 +1,7 @@
--- Shares of a lane by team: what is reserved for a team while it does not use it, and the most that a team may take,
--- as parts of the lane: of its rate in lane minutes (lib/team/share_minutes.lua), and of its concurrency in whole
--- calls. A hash keeps when the next call of each part may start; 'held <team>' keeps the maximum and until when (0:
--- when woken) it last delayed the team, for `fairlane why`.
+-- Shares of a lane by team: the part that is reserved for a team while unused, and the most that it may take. Parts of
+-- the rate are in lane minutes (lib/team/share_minutes.lua), parts of the concurrency in whole calls. A hash keeps when
+-- the next call of each part may start. Its 'held <team>' keeps, for `fairlane why`, the maximum that last delayed the
+-- team, and until when (0: when woken).
 -- GIVES: shares_of_lane beyond_shares charge_shares save_shares
 -- USES: concurrency/concurrency_limit core/time team/share_minutes
 -- NEEDS: KEY.in_flight KEY.reserved_shares
@@ -18,7 +18,7 @@ local function whole_calls(shares, part)
   return shares.window < math.huge and math.floor(part * shares.window + 1e-6) or 0
 end
 
--- `text` is {"<team>": {"own": part, "most": part}, …}, or ''. Returns nil where it is ''.
+-- `text` is {"<team>": {"own": part, "most": part}, …}, or ''. Returns nil if it is ''.
 function shares_of_lane(text, row, limits, now)
   if text == '' then return nil end
   local shares = {
@@ -36,7 +36,7 @@ function shares_of_lane(text, row, limits, now)
 end
 
 -- What delays a call of the team that takes `minutes` of the lane (nil: its rate is unknown), and until when (0: when
--- woken); nil where nothing does.
+-- woken); nil if nothing does.
 function beyond_shares(shares, team, minutes)
   if not shares then return nil end
   local part = share_of_team(shares, team)

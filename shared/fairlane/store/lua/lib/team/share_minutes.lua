@@ -1,9 +1,9 @@
--- What teams' calls take of their parts of a lane's rate. Each part is a generic cell rate algorithm (ITU-T I.371) over
--- lane minutes, whose next call may start when it is due: 'own <team>' of a team's reserved part, 'lent' of what is
--- reserved for nobody, 'most <team>' of its maximum. `shares` are those of lib/team/reserved_shares.lua.
+-- Charges teams' calls to their parts of a lane's rate. Each part is a generic cell rate algorithm (ITU-T I.371) over
+-- lane minutes, and keeps when its next call may start: 'own <team>' for a team's reserved part, 'lent' for what is
+-- reserved for nobody, 'most <team>' for a team's maximum. `shares` are those of lib/team/reserved_shares.lua.
 -- GIVES: share_of_team reserves_any paying_part charge_minutes correct_minutes
 
-local BURST_MS = 1000 -- ms for which an unused part may be made up
+local BURST_MS = 1000 -- ms: an unused part is saved for so long
 local NEVER, NONE, ALL = math.huge, 1e-9, 1 - 1e-9 -- parts are sums of decimals, so 0 and 1 are compared with a margin
 local LENT = 'lent'
 local WHOLE_LANE = { own = 0, most = 1 } -- of a team without shares

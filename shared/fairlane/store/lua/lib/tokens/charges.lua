@@ -1,4 +1,4 @@
--- What a call has used in the end: the tokens that its provider charges, and what its run's and team's budgets count.
+-- A call's actual usage: the tokens that its provider charges, and what its run's and team's budgets count.
 -- GIVES: charge_of final_charge final_use
 
 -- What a provider charges for the `used` tokens of a call ({input, output, cached}; -1 is unknown) for which
@@ -25,9 +25,8 @@ local function used_nothing(signal, used)
   return signal == 'answered' and used.input < 0 and used.output < 0
 end
 
--- What budgets count for a call: {requests, input, output}, with nil for tokens that stay as they were reserved, since
--- the answer was lost or reports no usage. `used` is nil where the call was never sent. A rejected call has used
--- nothing but what is reported.
+-- What budgets count for a call: {requests, input, output}. Tokens are nil, and stay as reserved, if the answer was
+-- lost or reports no usage. `used` is nil if the call was never sent. A rejected call has used only what is reported.
 function final_use(signal, used)
   if not used then return { requests = 0, input = 0, output = 0 } end
   if used.input >= 0 and used.output >= 0 then return { requests = 1, input = used.input, output = used.output } end
@@ -36,8 +35,8 @@ function final_use(signal, used)
   return used_nothing(signal, used) and { requests = 1, input = 0, output = 0 } or { requests = 1 }
 end
 
--- What the provider has charged in the end for an attempt, {input, output}: nothing for what was never sent (`used` is
--- nil) and for what it rejected. For a request that was wrong, what is reported counts.
+-- What the provider charged for an attempt, {input, output}: nothing if it was never sent (`used` is nil) or rejected.
+-- For a wrong request, the reported usage counts.
 function final_charge(limits, lease, signal, used)
   if not used or is_rejected(signal) or used_nothing(signal, used) then return { input = 0, output = 0 } end
   return charge_of(limits, used, lease.charged)

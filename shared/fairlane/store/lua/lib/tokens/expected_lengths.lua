@@ -3,9 +3,9 @@
 -- GIVES: expected_tokens most_tokens
 -- USES: tokens/length_constants tokens/lengths
 
--- The mean and variance of two samples together (Chan, Golub and LeVeque 1983), and how many calls that is. The
--- lane's sample counts as no more than PRIOR_CALLS. Few calls show little of their spread, so that the usual one,
--- `usual(mean, calls)`, counts as one call more.
+-- Combines the samples of a run and of its lane (Chan, Golub and LeVeque 1983). Returns mean, variance and number of
+-- calls. The lane's sample counts as at most PRIOR_CALLS. A few calls show little of their spread, so the usual spread,
+-- `usual(mean, calls)`, counts as one more call.
 local function together(n, mean, var, lane, which, usual)
   local before = math.min(PRIOR_CALLS, lane[which .. '_n'] or 0)
   local count = n + before
@@ -16,9 +16,8 @@ local function together(n, mean, var, lane, which, usual)
   return mean, (count * both + usual(mean, count) ^ 2) / (count + 1), count
 end
 
--- The tokens that a job is expected to use, {input, output}, and how sure that is: {input, output (variances), peak
--- (by how much single answers exceed the mean), calls (that is learned from)}. An answer that the parameters limit is
--- no longer than that.
+-- Returns the tokens that a job is expected to use, {input, output}, and their spread: {input, output (variances), peak
+-- (by how much single answers exceed the mean), calls (how many it was learned from)}. Parameters may limit the answer.
 function expected_tokens(lane, entry, state)
   local found = lengths_of(state, entry.kind)
   local function usual_prompt(mean) return USUAL_PROMPT * mean end
@@ -38,8 +37,8 @@ function expected_tokens(lane, entry, state)
   return { input = (share or 1) * entry.input, output = output or entry.output }, spread
 end
 
--- The tokens that a budget reserves for a job, {input, output}: those that it cannot exceed. A prompt's bound that
--- proved too low is raised as much. Where nothing limits the answer, it is a guess, or twice the longest answer so far.
+-- The tokens that a budget reserves for a job, {input, output}: the most that it can use. A prompt's bound that proved
+-- too low is raised accordingly. If nothing limits the answer, a guess counts, or twice the longest answer so far.
 function most_tokens(entry, state)
   local found = lengths_of(state, entry.kind)
   return {

@@ -1,8 +1,8 @@
--- Learns from a call how many tokens such calls use (lib/tokens/lengths.lua).
+-- Learns from a call how many tokens calls of its kind use (lib/tokens/lengths.lua).
 -- GIVES: learn_tokens
 -- USES: tokens/length_constants tokens/lengths
 
--- Mean and variance after one value more, where the latest REMEMBERED count (West 1979; Finch 2009).
+-- Mean and variance after one more value, over about the latest REMEMBERED (West 1979; Finch 2009).
 local function add(n, mean, var, value)
   n = math.min(n + 1, REMEMBERED)
   local off = value - mean
@@ -19,7 +19,7 @@ local function learn_lane(lane, change, which, value, off)
 end
 
 -- Learns from a call that used `output` tokens and was charged for `input` of them (-1: unknown), of which `total` were
--- in its prompt. Returns whether less is expected of such calls now, or more surely.
+-- in its prompt. Returns whether such calls are now expected to use less, or with less spread.
 function learn_tokens(lane, change, lease, state, input, output, total)
   local found, fell = lengths_of(state, lease.kind), false
   if output >= 0 and lease.output > 0 then

@@ -4,23 +4,23 @@
 
 -- tokens/expected_lengths and tokens/learn_lengths
 REMEMBERED = 128 -- calls: long enough for a mean within a tenth of its spread, short enough to follow a change
-PRIOR_CALLS = 4 -- calls as which the lane's history counts: the answers of a run outweigh it after a handful
+PRIOR_CALLS = 4 -- calls for which the lane's history counts: a handful of a run's answers outweighs it
 USUAL_ANSWER = 1 -- standard deviation ÷ mean of answers before any is known: lengths are about exponential
 USUAL_PROMPT = 0.1 -- the same for how prompts miss their estimate
-PART_OF_ESTIMATE = 0.25 -- share of the estimate that answers are taken to have, should the first be short by chance
-MISS_CALLS = 32 -- calls over which misses are averaged
-FEW_CALLS = 16 -- calls: while so few are known, each makes the next reservation surer
+PART_OF_ESTIMATE = 0.25 -- least share of the estimate that is expected, as the first answers may be short by chance
+MISS_CALLS = 32 -- calls over which deviations from the expected tokens are averaged
+FEW_CALLS = 16 -- calls: while fewer are known, each makes the next reservation surer
 LEAST_SHARE = 0.01 -- multiple of an estimated prompt: a call is never free
 MOST_INPUT_SHARE = 16 -- multiple: a character may be four bytes, each a token, where four characters were taken for one
 
 -- tokens/token_margins
 FIRST_CALLS = 8 -- calls that start on a guess before any answer is known
-RISK = 0.01 -- of a call: that the calls in flight use more than is reserved for them
+RISK = 0.01 -- probability that the calls in flight use more than is reserved for them
 RISK_Z = 2.33 -- the same in standard deviations of a normal distribution
-BEYOND_FULL = 0.35 -- standard deviations by which a call waits beyond a full bucket: so 1 or 2 % are refused by a
---                    bucket of three calls that differ by 60 %; without it 2 to 7 %, and with 0.6 much rate is lost
-CALLS_UNPAID = 2 -- calls in flight whose excess what spilled has not paid for, where each call waits beyond full
+BEYOND_FULL = 0.35 -- standard deviations by which a call waits beyond a full bucket: a bucket of three calls that
+--                    differ by 60 % then rejects 1 or 2 %; without it 2 to 7 %, and with 0.6 much rate is lost
+CALLS_UNPAID = 2 -- calls in flight whose excess spilled tokens have not paid for, if each call waits beyond full
 
 -- tokens/length_refusals
-EXCUSED = 0.04 -- share of calls whose refusal says only how long calls are: four times what their reservations risk
-EXCUSES_MOST = 2 -- refusals that may be excused in a row: long answers come together
+EXCUSED = 0.04 -- share of calls whose 429s are excused by their lengths: four times RISK
+EXCUSES_MOST = 2 -- 429s in a row that may be excused: long answers come together

@@ -1,6 +1,6 @@
--- Refusals by a token limit that is stated, because calls use more tokens than was expected of them. A few in a hundred
--- calls are excused: neither the rate nor the bucket's depth is wrong.
---   <axis>_excuses, <axis>_excused   how many refusals could be excused as of which call
+-- 429s of a known token limit that come because calls use more tokens than expected. A few in a hundred calls are
+-- excused: neither the rate nor the bucket's depth is wrong.
+--   <axis>_excuses, <axis>_excused   how many 429s may be excused, as of which permit
 -- GIVES: excusable excuse
 -- USES: buckets/buckets buckets/token_bucket lane/state rate/constants tokens/amounts tokens/length_constants
 
@@ -17,7 +17,7 @@ local function excess_in_flight(row, axis, lease)
   return RISK_Z * math.sqrt(math.max(1, row.inflight or 0) * var)
 end
 
--- Whether the lengths of the calls in flight explain a refusal on this axis, whose bucket holds `level`.
+-- Whether the lengths of the calls in flight explain a 429 on this axis, whose bucket holds `level`.
 function excusable(row, limits, axis, level, lease)
   if axis == 'requests' or limits.charge == 'reserved' or lease.n <= (row.sign or 0) then return false end
   if level / UNIT > excess_in_flight(row, axis, lease) then return false end
@@ -25,8 +25,8 @@ function excusable(row, limits, axis, level, lease)
   return stated and not known(row.shut) and excuses(row, axis, lease) >= 1
 end
 
--- Excuses a refusal, and learns nothing from it but the bucket's level: when the provider says to come back, it has
--- what such a call takes. Where it does not say, the bucket is empty until it is asked again.
+-- Excuses a 429, and learns only the bucket's level from it: when the provider says to come back, its bucket has what
+-- the call takes. Without such a time, the bucket is empty.
 function excuse(row, axis, level, lease, retry_after_ms, now)
   row[axis .. '_excuses'], row[axis .. '_excused'] = excuses(row, axis, lease) - 1, lease.n
   row.sign = row.granted

@@ -1,7 +1,7 @@
 -- How many tokens calls use, from their first answers on: output tokens, and input tokens as a multiple of their
 -- estimate. A run's hash keeps it by call kind, in 'tokens:<kind>': the numbers of FIELDS. The lane keeps the same over
 -- all runs, from which a new run starts: <which>_n, _mean, _var, where <which> is answer or prompt; and
---   answer_miss, prompt_miss   mean square, in tokens, by which calls missed what was expected of their call kind
+--   answer_miss, prompt_miss   mean square deviation, in tokens, of calls from what was expected of their kind
 -- GIVES: lengths_of save_lengths
 -- USES: run/state_fields
 

@@ -1,4 +1,4 @@
--- Refunds on the token axes: a charge becomes what was used, as if that had been known when the call started. Where the
+-- Refunds on the token axes: a charge becomes the actual usage, as if that had been known when the call started. If the
 -- bucket would have been full at a later charge, the rest of a refund is lost; what has spilled there pays a debt.
 -- GIVES: true_up_buckets
 -- USES: buckets/arrival_true_up buckets/buckets buckets/depth buckets/token_bucket core/time core/wake
@@ -22,22 +22,22 @@ local function refundable(lane, axis, number, units)
   return units
 end
 
--- Refunds the request of a permit that was never sent. Claims are held by buckets of their own, so the refund lets no
--- more calls through to the provider. Their bucket gets only what it cannot have refilled since the claim: where it was
--- full in between, it has spilled as much, and a refund on top would be a second burst.
+-- Refunds the request of a permit that was never sent. Claims have buckets of their own, so this lets no more calls
+-- through to the provider. The bucket of claims gets only what it cannot have refilled since the claim: a refund of
+-- what it has spilled meanwhile would be a second burst.
 local function refund_request(lane, limits, lease, change, now)
   for _, bucket in ipairs(buckets_of(lane, limits, now)) do
     if bucket.axis == 'requests' then raise_level(change, bucket, UNIT, now) end
   end
   if lease.sendable then
     local refilled = (now - lease.claimed_ms) * (tonumber(lane.requests_pace or '') or 0)
-    unsend(lane, change, 'requests', math.max(0, UNIT - refilled))
+    refund_arrival(lane, change, 'requests', math.max(0, UNIT - refilled))
   end
   if (lane.day_used or 0) > 0 then change.day_used = lane.day_used - 1 end
   if lane.stop == 'requests' then wake(KEY.dirty, ARG.channel, lease.lane) end
 end
 
--- Learns how deep the buckets of learned limits are: that of the axis which limits jobs, from a call's outcome.
+-- Learns the depth of the bucket with a learned limit that limits jobs, from a call's outcome.
 local function learn_depth(lane, limits, buckets, lease, signal, change)
   for _, bucket in ipairs(buckets) do
     if bucket.axis == lane.stop and not bucket.configured then
@@ -64,7 +64,7 @@ local function true_up_tokens(lane, limits, lease, signal, used, change, now)
       local units = (amount_on(axis, lease.charged) - amount_on(axis, final)) * UNIT
       local back = refundable(lane, axis, lease.charges[axis], units)
       back = raise_level(change, bucket, back, now)
-      if lease.sendable then unsend(lane, change, axis, back) end
+      if lease.sendable then refund_arrival(lane, change, axis, back) end
       roomier = roomier or back > 0 and lane.stop == axis
     end
   end
@@ -76,5 +76,5 @@ function true_up_buckets(lane, limits, lease, signal, used, change, now)
   if lease.guess then change.guesses = math.max(0, (lane.guesses or 0) - 1) end
   if signal == 'unsent' then refund_request(lane, limits, lease, change, now) end
   true_up_tokens(lane, limits, lease, signal, used, change, now)
-  if signal == 'unsent' and not lease.sendable then hold_to_arrivals(lane, change, now) end
+  if signal == 'unsent' and not lease.sendable then cap_levels_to_arrivals(lane, change, now) end
 end

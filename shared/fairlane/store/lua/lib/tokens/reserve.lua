@@ -2,8 +2,8 @@
 -- GIVES: reserve
 -- USES: tokens/expected_lengths
 
--- The charge of a job that starts, {input, output}: what such calls are expected to use, and how sure that is
--- (lib/tokens/lengths.lua); nil where the provider charges what is reserved.
+-- Returns the charge of a job that starts, {input, output}: the expected usage of such calls (lib/tokens/lengths.lua),
+-- and its spread; that is nil if the provider charges what is reserved.
 function reserve(lane, limits, entry, state)
   local factor = limits.output_factor or 1
   if limits.charge == 'reserved' then return { input = entry.input, output = math.ceil(entry.output * factor) } end

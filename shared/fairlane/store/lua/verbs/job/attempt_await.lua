@@ -1,10 +1,10 @@
--- Notes the handle of an asynchronous call, which its provider makes on its own, and frees the worker's slot.
+-- Notes the handle of an asynchronous call, which its provider runs by itself, and frees the worker's slot.
 -- KEYS: leases leased lane in_flight dirty starved jobs
 -- ARGV: channel attempt worker handle frees
 -- USES: job/attempt_counts lane/lease lane/starved
 -- RETURNS: 1 noted, 0 the lease is not this worker's: nothing has changed.
 -- `handle` names the call to the provider; it stays with the job, so that its next attempt resumes that call.
--- `frees` is 1 where the attempt needs no slot any more; it stays in flight on its lane.
+-- `frees` is 1 if the attempt needs no slot any more; it stays in flight on its lane.
 local lease = held_lease(ARG.attempt, ARG.worker)
 if not lease then return 0 end
 local spent = attempt_counts(KEY.jobs, lease.job)

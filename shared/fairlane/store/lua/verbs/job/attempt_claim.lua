@@ -5,16 +5,14 @@
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals circuit/control core/time job/attempt_counts run/blame
 -- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, own, waited_ms, sendable, good_ms, paused, handle,
---          unkept, control} for the holder, nil for a stale claim: what the job has spent and met
---          (lib/job/attempt_counts.lua),
---          the time since the grant, whether the call may be sent, for how long from now, whether it may not because
---          its run or lane is paused, and, where there are any, the handle of a call that its provider still makes,
---          and the {answers, input, output, cached} of the job's answers that were not kept. `control`: the call may
---          repeat one that was answered before (lib/circuit/control.lua).
--- A message that names another `lane` than the permit is stale, too: its call would be counted on a lane that never
--- granted it.
--- `claim` names this very request: sent again because its reply was lost, it gets the same reply. A second copy of
--- the message is another claim, even at the same worker.
+--          unkept, control} for the holder, nil for a stale claim. attempts … alone: the job's counts
+--          (lib/job/attempt_counts.lua); `waited_ms`: since the grant; `sendable`: the call may be sent, for `good_ms`
+--          from now; `paused`: a pause of its run or lane forbids it; `handle`: of a call that its provider still runs;
+--          `unkept`: {answers, input, output, cached} of answers that were not kept; `control`: the call may repeat one
+--          that was answered before (lib/circuit/control.lua).
+-- A message that names another `lane` than the permit is stale, too: that lane never granted the call.
+-- `claim` identifies the request: sent again because its reply was lost, it gets the same reply. A second copy of the
+-- message is another claim, even at the same worker.
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end
 local lease, now = cjson.decode(record), clock(ARG.now_ms, KEY.clock)
@@ -25,7 +23,7 @@ if new then
   if redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 then
     lease.sendable, lease.good_ms, lease.paused = false, 0, true
   else
-    lease.sendable, lease.good_ms, lease.paused = arrive(KEY.lane, lease, now)
+    lease.sendable, lease.good_ms, lease.paused = charge_arrival(KEY.lane, lease, now)
   end
 end
 local spent = attempt_counts(KEY.jobs, ARG.job)

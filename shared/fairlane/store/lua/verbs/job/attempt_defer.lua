@@ -1,4 +1,4 @@
--- Ends an attempt without its job, which waits for another one, unless its attempts are used up.
+-- Ends an attempt, and requeues its job for another one, unless its attempts are used up.
 -- KEYS: clock leases leased lane limits owed in_flight headroom_tokens headroom_input headroom_output dirty starved
 --       state jobs delayed hot budget
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
@@ -8,13 +8,13 @@
 -- USES: circuit/control core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes
 --          nothing. With `exhausted`, its `max_attempts`, nothing has changed either: the worker finishes the job.
--- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a job that is rejected
--- may end whatever is left of them. A "control" costs nothing: it was not the job's own call. Nor does one
--- "withdrawn", whose worker alone is denied access: its lane learns nothing. `limited` (0 or 1) is
+-- `cost` is what the call costs its job (lib/run/blame.lua) of `max_attempts` (0: any number); a rejected job
+-- may end before that. A "control" costs nothing: it was not the job's own call. Nor does one "withdrawn", whose
+-- worker alone is denied access: its lane learns nothing. `limited` (0 or 1) is
 -- added to its rate limits; tokens that are unknown are -1. `deadline_ms` is the run's, if that ended the call, and
--- `proxy_ms` the time after which the provider or its proxy did (0: it did not). `hints` is what the provider said of
--- its limits (fairlane.model.hints), or ''. `handle` names an asynchronous call that the next attempt resumes; where it
--- is '', the next attempt makes a new call.
+-- `proxy_ms` the time after which the provider or its proxy did (0: it did not). `hints` are the limits that the
+-- provider reported (fairlane.model.hints), or ''. `handle` names an asynchronous call that the next attempt resumes;
+-- '' if it makes a new call.
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local lease, outcome = reported(now)
 if not lease then return false end
@@ -22,10 +22,10 @@ if ARG.cost == 'control' then note_control(outcome.signal == 'ok') end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
 if cost == 'withdrawn' then cost, lease.withdrawn = 'nothing', true end
 local spent, max_attempts = charge_attempt(lease, cost, now, ARG.refusal), tonumber(ARG.max_attempts)
-if spent.ends then return reply_of('', false, spent.ends) end
-if max_attempts > 0 and spent.attempts >= max_attempts then return reply_of('', false, max_attempts) end
+if spent.ends then return report_reply('', false, spent.ends) end
+if max_attempts > 0 and spent.attempts >= max_attempts then return report_reply('', false, max_attempts) end
 
--- An answer that costs its job nothing named a parameter, without which the next call is made: that one decides.
+-- With cost "nothing", the answer named a parameter: the next call, without that parameter, decides.
 outcome.undecided = cost == 'nothing'
 if lease.alike then outcome.signal = 'server_error' end
 local goes_on = ARG.handle ~= ''
@@ -43,4 +43,4 @@ if used and (used.input >= 0 or used.output >= 0) then
 end
 delay = math.max(delay, lease.waits_ms or 0)
 requeue(lease, spent, KEY.hot, KEY.delayed, delay > 0 and now + delay)
-return reply_of(news, false)
+return report_reply(news, false)

@@ -9,12 +9,11 @@
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which
 --          changes nothing.
 -- `follow` is [[job, "ready", entry, lane] | [job, state, payload, lane], …]. KEY.hot has one queue per "ready", then
--- one for each evaluation in `joined` (lib/run/sessions.lua). `joined` is '' where the item has no session or has not
--- ended. `memory` is {name: value} of what later items read of this one. Tokens that are unknown are -1. `hints` is
--- what the provider said of its limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call by the
--- worker's monotonic clock, '' where unknown. `served` is a field of the state that names the model that answered, or
--- ''; a provider may make names up.
-local MOST_SERVED = 64 -- such fields of a run: whoever asks for its status reads them
+-- one for each evaluation in `joined` (lib/run/sessions.lua). `joined` is '' if the item has no session or has not
+-- ended. `memory` is {name: value} that later items read. Unknown tokens are -1. `hints` are the provider's reported
+-- limits (fairlane.model.hints), or ''. `took_ms` is the duration of the call by the worker's monotonic clock, '' if
+-- unknown. `served` is a field of the state that names the model that answered, or ''; providers may invent names.
+local MOST_SERVED = 64 -- such fields of a run at most: each read of its status reads them all
 
 local now = clock(ARG.now_ms, KEY.clock)
 local lease, outcome = reported(now)
@@ -32,4 +31,4 @@ if ARG.served ~= '' and not field_of(KEY.state, ARG.served) then
   end
 end
 local finished = finish_job(lease, ARG.state, ARG.payload, ARG.follow, ARG.joined, KEY.hot, now)
-return reply_of(news, finished)
+return report_reply(news, finished)

@@ -5,9 +5,9 @@
 -- ARGV: now_ms epoch channel attempt worker worker_timeout_ms max_attempts payload follow joined
 -- USES: core/leader core/time job/finish_job job/lapse job/retry run/blame
 -- RETURNS: 0 nothing to do, 1 requeued, 2 failed.
--- `worker` seemed silent to the scheduler. It may be back since: then it has beaten, or claimed this very attempt.
--- A claimed attempt costs one: a job that kills its worker must end. KEY.hot is the job's own queue, and then those
--- of `follow` and `joined`, which are as in attempt_finish.
+-- `worker` seemed silent to the scheduler. It is back if it has sent a heartbeat since, or claimed this attempt.
+-- A claimed attempt costs one, because a job that kills its worker must end. KEY.hot is the job's own queue, and then
+-- those of `follow` and `joined`, which are as in attempt_finish.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local record = redis.call('HGET', KEY.leased, ARG.attempt)

@@ -5,8 +5,8 @@
 -- USES: core/leader core/time job/entry job/finish_job job/uncalled run/note_answer
 -- RETURNS: 1 failed, 2 failed and the run has ended, 0 the cause is over, the job is not there (any more),
 --          the run is not running, or this is not the leader.
--- `name` is the lane's. `cause` is outage, unanswered or refusals (lib/job/uncalled.lua); of an outage, `down_ms` is
--- since when the lane is down. `member` is that of the job in KEY.delayed, '' where it is the first of KEY.queue.
+-- `name` is the lane's. `cause` is outage, unanswered or refusals (lib/job/uncalled.lua); `down_ms`: since when the
+-- lane is down, of an outage. `member` is that of the job in KEY.delayed, '' if it is the first of KEY.queue.
 -- KEY.hot has the queues of `follow` and `joined`, which are as in attempt_finish.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end

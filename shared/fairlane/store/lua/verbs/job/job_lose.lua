@@ -4,7 +4,7 @@
 -- USES: core/leader core/time job/finish_job
 -- RETURNS: 1 failed, 2 failed and the run has ended, 0 it has a record, the run is not running, or this is not the
 --          leader.
--- `lane` is that of the job, '' where it is unknown. KEY.hot has the queues of `follow` and `joined`, which are as in
+-- `lane` is that of the job, '' if it is unknown. KEY.hot has the queues of `follow` and `joined`, which are as in
 -- attempt_finish.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end

@@ -6,11 +6,11 @@
 -- USES: core/leader core/time lane/admission lane/granting lane/offer lane/permit
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
---   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that a bound of theirs delays (until_ms 0: until woken)
---   queued    jobs that are still queued, per offer; 0 where Redis has lost the run's state
+--   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that their own bound delays (until_ms 0: until woken)
+--   queued    jobs that are still queued, per offer; 0 if Redis has lost the run's state
 --   at_ms, reason   when to request permits again (0: when woken), and what blocks the lane ('': nothing)
---   suspected       whether that may be because one team's calls alone meet 429s (lib/circuit/suspect.lua)
---   gather_ms       how long its bucket may gather permits until then, where they are short
+--   suspected       whether 429s of one team's calls alone may be why (lib/circuit/suspect.lua)
+--   gather_ms       for how many ms its bucket may gather permits until then, if they are short
 --   in_flight, pending, window   calls of the lane, those that hold no slot, and the most at once
 --   few_models      whether calls wait for their models (lib/models/models.lua)
 --   owed      {"<team>": billionths of lane minutes that it was charged too little}

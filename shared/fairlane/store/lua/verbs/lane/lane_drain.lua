@@ -1,4 +1,4 @@
--- Empties a lane's buckets, so that nothing bursts after Redis may have lost the last permits.
+-- Empties a lane's buckets, so that no burst follows if Redis has lost the last permits.
 -- KEYS: clock lane limits audit
 -- ARGV: now_ms audit
 -- USES: buckets/buckets core/audit core/time lane/state

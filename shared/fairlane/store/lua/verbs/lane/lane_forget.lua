@@ -5,7 +5,7 @@
 -- USES: core/leader core/time lane/state
 -- RETURNS: 1 forgotten; 0 kept: it was used since, is paused or has calls in flight, its provider asked to wait or
 --          counts a day, or its limits are no longer `limits`; -1 not the leader.
--- `limits` is an object of texts, as they are stored: nobody has set others meanwhile.
+-- `limits` is an object of texts, as they are stored: if others were set meanwhile, the lane stays.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return -1 end
 

@@ -2,8 +2,8 @@
 -- KEYS: clock lane from limits
 -- ARGV: now_ms since_ms fields
 -- USES: buckets/buckets core/time lane/state
--- RETURNS: 1 inherited, 0 where the other lane has learned nothing, or this one has inherited since `since_ms`; where
---          `since_ms` is 0, a lane that was used stays as it is.
+-- RETURNS: 1 inherited; 0 if the other lane has learned nothing, if this one has inherited since `since_ms`, or, with
+--          `since_ms` 0, if this one was used.
 -- `fields` are the names of a lane's learned fields.
 local from, now, since_ms = read_hash(KEY.from), clock(ARG.now_ms, KEY.clock), tonumber(ARG.since_ms)
 local row, fields = edited(read_hash(KEY.lane)), cjson.decode(ARG.fields)

@@ -1,4 +1,4 @@
--- Pauses a lane: nothing new starts until it is resumed; calls in flight end as they do.
+-- Pauses a lane: no call starts until it is resumed; calls in flight continue.
 -- KEYS: lanes lane audit
 -- ARGV: name audit
 -- USES: core/audit

@@ -1,4 +1,4 @@
--- Restores what was learned of a lane that Redis has lost, carefully: with empty buckets and a ramp.
+-- Restores the learned limits of a lane that Redis has lost, with empty buckets and a ramp.
 -- KEYS: clock lanes lane limits
 -- ARGV: now_ms name fields
 -- USES: buckets/buckets concurrency/detector_constants core/time lane/state

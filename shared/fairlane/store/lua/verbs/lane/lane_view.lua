@@ -1,4 +1,4 @@
--- Reads the state of lanes by the rules that grant: what each axis allows, by which source, and what shuts the lane.
+-- Reads lanes as permit_grant sees them: the limit in force of each axis, its source, and what shuts the lane.
 -- KEYS: clock lanes*
 -- ARGV: now_ms
 -- USES: core/keys core/time lane/state lane/view

@@ -1,4 +1,4 @@
--- Counts the calls in flight of all lanes anew, where their counts and the leases disagree: Redis has lost a part.
+-- Recounts the calls in flight of lanes whose counts and leases disagree, as Redis has lost a part.
 -- KEYS: leader clock leases leased dirty lanes*
 -- ARGV: now_ms epoch channel lease_ms names
 -- USES: core/leader core/time core/wake team/in_flight

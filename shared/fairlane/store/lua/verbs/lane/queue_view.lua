@@ -6,10 +6,10 @@
 --          their charges in tokens, and the position of `job` (1 is next; 0: neither among the first `looked` hot
 --          jobs nor among the fresh ones, or `job` is -1).
 local lane, limits, wanted, looked = read_hash(KEY.lane), read_hash(KEY.limits), tonumber(ARG.job), tonumber(ARG.looked)
-local MOST_LOOKED = 5000 -- jobs: a team may run this verb
+local MOST_LOOKED = 5000 -- jobs that are searched at most: a team may run this verb, and must not block Redis
 if looked > MOST_LOOKED then return redis.error_reply('ERR queue_view looks at most at ' .. MOST_LOOKED .. ' jobs') end
 local hot, fresh = redis.call('LLEN', KEY.hot), redis.call('LLEN', KEY.fresh)
-local SAMPLED = 100 -- jobs: enough for a mean
+local SAMPLED = 100 -- jobs whose charges are summed: enough for a mean
 local count, input, output, place = 0, 0, 0, 0
 
 local function weigh(texts)

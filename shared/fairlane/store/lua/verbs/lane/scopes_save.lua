@@ -3,9 +3,8 @@
 -- ARGV: now_ms epoch channel records names audit known
 -- USES: circuit/unpark core/audit core/leader core/time core/wake
 -- RETURNS: the names of the lanes that were resumed, each with a probe; nil when not the leader.
--- `records` is {connection: its record as a text, or false where the connection is gone}; KEY.lanes has the states
--- of the lanes `names`. `audit` is '' where no credential has changed. With
--- `known` '1' it is written only if a lane was resumed.
+-- `records` is {connection: its record as a text, or false if the connection is gone}; KEY.lanes has the states of the
+-- lanes `names`. `audit` is '' if no credential has changed; with `known` '1' it is written only if a lane was resumed.
 local now, opened = clock(ARG.now_ms, KEY.clock), {}
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
 for connection, record in pairs(cjson.decode(ARG.records)) do

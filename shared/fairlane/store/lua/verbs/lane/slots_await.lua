@@ -1,4 +1,4 @@
--- Has lanes woken as soon as a call frees its slot, and counts the slots in use at that very moment.
+-- Has lanes woken as soon as a call frees its slot, and counts the slots in use now.
 -- KEYS: starved lanes*
 -- ARGV: names
 -- RETURNS: the calls that hold a slot, of each of `lanes`

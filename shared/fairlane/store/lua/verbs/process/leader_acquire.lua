@@ -2,12 +2,11 @@
 -- KEYS: leader clock
 -- ARGV: now_ms id lease_ms specs
 -- USES: core/full core/time
--- RETURNS: JSON {epoch, until_ms, stepped_ms}; epoch 0 where another scheduler leads. `stepped_ms` is by how much TIME
+-- RETURNS: JSON {epoch, until_ms, stepped_ms}; epoch 0 if another scheduler leads. `stepped_ms` is by how much TIME
 --          has stepped back since the last bid, whosever that was.
--- `id` is the holder: a scheduler's name, and behind # what is its own alone, so that two of one name are two holders.
--- `specs` is the latest version of a spec that it reads. It is kept beside the holder: a leader that names none leaves
--- that of the one before.
--- A leader leads on where Redis is full, so that runs can be cancelled and paused.
+-- `id` is the holder: a scheduler's name and, behind #, a unique token, so that two schedulers of one name are two
+-- holders. `specs` is the latest spec version that it reads; a leader without one leaves the former leader's.
+-- A leader also leads while Redis is full, so that runs can be cancelled and paused.
 write_though_full(KEY.leader)
 local now, stepped = note_time(ARG.now_ms, KEY.clock)
 local seen, holder, epoch, until_ms = unpack(redis.call('HMGET', KEY.leader, 'id', 'holder', 'epoch', 'until_ms'))

@@ -3,7 +3,7 @@
 -- ARGV: now_ms channel worker info lease_ms attempts changed
 -- USES: core/time core/wake
 -- RETURNS: the attempts among those given that the worker no longer holds.
--- `info` (JSON) is stored behind the time of the beat; `changed` is 1 where it differs from the last beat's.
+-- `info` (JSON) is stored behind the time of the heartbeat; `changed` is 1 if it differs from the last one's.
 local now, lost = clock(ARG.now_ms, KEY.clock), {}
 local known = redis.call('HSET', KEY.workers, ARG.worker, whole(now) .. ' ' .. ARG.info) == 0
 if ARG.changed == '1' or not known then wake(KEY.dirty, ARG.channel, '*') end

@@ -1,4 +1,4 @@
--- Requests a worker to take nothing new, to end once idle, or to work again; it reads the request with each beat.
+-- Asks a worker to take no new calls, to end once idle, or to work again; it reads the request with each heartbeat.
 -- KEYS: workers drains audit
 -- ARGV: control worker request audit
 -- USES: core/audit

@@ -3,7 +3,7 @@
 -- ARGV: now_ms channel worker worker_timeout_ms
 -- USES: core/time core/wake job/silence
 -- RETURNS: 1 forgotten, 0 unknown, or it is back.
--- Without `worker_timeout_ms` it has ended, silent or not.
+-- Without `worker_timeout_ms` the worker itself calls this at its end.
 local timeout_ms = tonumber(ARG.worker_timeout_ms)
 if timeout_ms and not is_silent(ARG.worker, timeout_ms, clock(ARG.now_ms, KEY.clock)) then return 0 end
 local known = redis.call('HDEL', KEY.workers, ARG.worker)

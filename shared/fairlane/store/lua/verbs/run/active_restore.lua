@@ -2,8 +2,8 @@
 -- KEYS: active states*
 -- ARGV: refs
 -- RETURNS: 1 for each of `refs` that is active now, else 0.
--- `refs` is a JSON list of runs, KEY.states has their states. The set follows the states: a run that ends leaves it in
--- the same step (lib/run/close.lua). So whoever calls this, leader or not, adds none that has ended.
+-- `refs` is a JSON list of runs, KEY.states has their states. A run that ends leaves the set in the same script
+-- (lib/run/close.lua). So a caller that leads no more adds no run that has ended, either.
 local active = {}
 for i, ref in ipairs(cjson.decode(ARG.refs)) do
   active[i] = redis.call('HGET', KEY.states[i], 'state') == 'running' and 1 or 0

@@ -2,7 +2,7 @@
 -- KEYS: clock state results finished done jobs run_lanes spec rows memory sessions fed audit
 -- ARGV: now_ms finished_ms audit
 -- USES: core/audit core/time
--- RETURNS: 1 reduced, 2 it was a stub already, 0 there is no such run, -1 it has not ended, or ended at another time.
+-- RETURNS: 1 reduced, 2 it was already a stub, 0 there is no such run, -1 it has not ended, or ended at another time.
 local state, finished_ms, archived = unpack(redis.call('HMGET', KEY.state, 'state', 'finished_ms', 'archived'))
 if not state then return 0 end
 if archived then return 2 end

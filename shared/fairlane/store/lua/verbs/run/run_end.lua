@@ -1,9 +1,9 @@
--- Ends a run early: nothing of it starts any more, calls in flight lose their leases, the other jobs get no record.
+-- Ends a run early: none of its calls starts, calls in flight lose their leases, and the other jobs get no record.
 -- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed leases leased
 --       dirty starved audit budget lanes*
 -- ARGV: now_ms epoch channel control ref names state unfinished reason audit
 -- USES: core/audit core/full core/leader core/time job/cancel_attempts run/close
--- RETURNS: the number of unfinished jobs; -1 where the run is not running or this is not the leader; -2 where the
+-- RETURNS: the number of unfinished jobs; -1 if the run is not running or this is not the leader; -2 where the
 --          run has jobs on a lane that is not in `names`.
 -- `state` is the end state of the run, `unfinished` that of its jobs. `names` are lane names; KEY.lanes has the
 -- lane, in flight, hot and fresh of each in turn.

@@ -1,12 +1,12 @@
--- Extends an open run to the rows it has by now; with a plan, no more rows will come.
+-- Sets an open run's number of rows; with a plan, it also closes the run: no more rows will come.
 -- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed
 -- ARGV: now_ms epoch ref rows items jobs known plan page content digest
 -- USES: core/leader core/time run/close
 -- RETURNS: 1 extended, 2 extended and the run has ended, 0 not the leader, not running, not open, or it has more
 --          rows already.
 -- `items` and `jobs` are its totals then; `known` is {"known:<lane>": evaluations that one more item makes}. `page` is
--- the number of the page that a scheduler has read, of this `content` and `digest`; empty where a client writes pages.
--- Its rows are counted as it is stored, so that none is stored and not counted.
+-- the number of the page that a scheduler has read, with its `content` and `digest`; empty if a client writes pages.
+-- This script stores the page and counts its rows, so that no stored row stays uncounted.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local state = redis.call('HMGET', KEY.state, 'state', 'open', 'rows', 'items')

@@ -7,8 +7,8 @@
 -- `lanes` names the fresh queues in KEY.queues; `entries` is a list of "job:input:output:kind" for each. `over` is
 -- [[job, state, payload, lane], …], item by item, a task first; then the item's entries are its other evaluations.
 -- `joined` is [[item, its session as in lib/run/sessions.lua], …]; KEY.queues ends with the queues of a session's
--- evaluations. `memory` is what later items read of these. `turns` names the items where conversations go side by side
--- (lib/run/turns.lua), and the cursor counts them; else it is [], and they are those from the cursor on.
+-- evaluations. `memory`: {name: value} that later items read. If conversations go side by side, `turns` names the items
+-- (lib/run/turns.lua), and the cursor counts them; else it is [], and the items are those from the cursor on.
 local CHUNK = 1000 -- values: Lua's stack takes a few thousand at once, and a batch may be longer
 
 local now = clock(ARG.now_ms, KEY.clock)
@@ -41,7 +41,7 @@ for i, each in ipairs(over) do
   new = record_job(unpack(each)) or new
   local item, following = math.floor(each[1] / steps), over[i + 1]
   if not following or math.floor(following[1] / steps) ~= item then
-    -- One that went first has ended, although its row, which said that it goes first, is lost since.
+    -- An item that went first has ended, but its row, which said so, is lost since.
     if new then finished = finish_item(ARG.ref, item * steps, now, joined[item], hot) or finished end
     new = false
   end

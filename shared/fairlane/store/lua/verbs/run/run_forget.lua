@@ -1,4 +1,4 @@
--- Forgets a rejected run, which nobody shall see any more.
+-- Deletes a rejected run, of which its team has newer ones.
 -- KEYS: leader clock state spec rows runs
 -- ARGV: now_ms epoch run
 -- USES: core/leader core/time

@@ -1,4 +1,4 @@
--- Rebuilds the bitmap of a stranded run's ended jobs from their records, where Redis has lost it.
+-- Rebuilds the bitmap of a stranded run's ended jobs from their records, if Redis has lost it.
 -- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed dirty
 -- ARGV: now_ms epoch channel ref
 -- USES: core/leader core/time run/sessions run/shape

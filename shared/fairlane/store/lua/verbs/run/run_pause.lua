@@ -1,4 +1,4 @@
--- Pauses a run: nothing of it starts until run_resume; calls in flight end as they do.
+-- Pauses a run: none of its calls starts until run_resume; calls in flight continue.
 -- KEYS: leader clock state audit
 -- ARGV: now_ms epoch by audit
 -- USES: core/audit core/full core/leader core/time

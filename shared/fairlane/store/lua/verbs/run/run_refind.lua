@@ -1,10 +1,10 @@
--- Marks anew which items a run has fed, where Redis has lost a part of that: conversations go side by side.
+-- Rebuilds the bitmap of a run's fed items, if Redis has lost a part of it. Its conversations go side by side.
 -- KEYS: leader clock state results jobs fed queues*
 -- ARGV: now_ms epoch
 -- USES: core/leader core/time run/shape
--- RETURNS: how many items are fed, as the run's cursor says from now on; nil where that is what it says, the run is
---          not running, or this is not the leader.
--- A fed item has a record, a job that was in flight, or one in KEY.queues, which has all of the run's.
+-- RETURNS: how many items are fed, which is also the run's new cursor; nil if the cursor was right, the run is not
+--          running, or this is not the leader.
+-- A fed item has a record, a job that was in flight, or a job in KEY.queues, which has all queues of the run.
 local now = clock(ARG.now_ms, KEY.clock)
 local state = redis.call('HMGET', KEY.state, 'state', 'cursor', 'items')
 if not is_leader(KEY.leader, ARG.epoch, now) or state[1] ~= 'running' then return nil end

@@ -3,7 +3,7 @@
 -- ARGV: now_ms epoch ref reason submitted_ms ttl_ms audit
 -- USES: core/audit core/leader core/time run/close
 -- RETURNS: 1 rejected, 0 already admitted or not the leader.
--- Its rows, and a spec that is no small text, are deleted at once.
+-- Its rows, and a spec of more than SPEC_KEPT bytes, are deleted at once.
 local SPEC_KEPT = 65536 -- bytes
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end

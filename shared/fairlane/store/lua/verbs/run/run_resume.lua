@@ -1,12 +1,12 @@
--- Resumes a run that is paused, or whose jobs refusals hold: wakes every lane on which it has had jobs.
+-- Resumes a run that is paused, or whose jobs are held after refusals: wakes every lane on which it has had jobs.
 -- KEYS: leader clock state run_lanes dirty audit
 -- ARGV: now_ms epoch channel audit
 -- USES: core/audit core/leader core/time core/wake run/forget_refusals
 -- RETURNS: 1 resumed, 0 not running, neither paused nor held, or not the leader.
 -- `pauses` of a run's state lists its latest pauses as "from-to,", oldest first.
-local KEPT = 100 -- pauses: 28 bytes each
+local KEPT = 100 -- pauses that are kept, of 28 bytes each
 
--- Adds the pause that ends now; returns 1, or 0 where the run was not paused.
+-- Adds the pause that ends now. Returns 1, or 0 if the run was not paused.
 local function note_pause(now)
   local from = redis.call('HGET', KEY.state, 'paused_ms')
   if not from then return 0 end

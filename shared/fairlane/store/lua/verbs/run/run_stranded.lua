@@ -1,11 +1,11 @@
--- Finds whether a run waits for nothing: none of its jobs is queued, leased or delayed.
+-- Finds whether a run is stranded: none of its jobs is queued, leased or delayed.
 -- KEYS: leader clock leased delayed state queues*
 -- ARGV: now_ms epoch ref
 -- USES: core/leader core/time
--- RETURNS: 1 if it does, else 0, also where it does not run or this is not the leader.
--- What such a run has fed and has no record of is lost. KEY.queues has all its queues. Its calls in flight are counted
--- anew: there are none. Only the leader feeds, promotes and fails jobs, and only who holds a lease queues others: until
--- the leader does, none is queued, leased or delayed.
+-- RETURNS: 1 if it is, else 0, also if it is not running or this is not the leader.
+-- The fed jobs of such a run that have no record are lost. KEY.queues has all its queues. Its count of calls in flight
+-- is set to 0. It stays stranded until the leader acts: only the leader feeds, promotes and fails jobs, and only the
+-- holder of a lease queues others.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 for _, queue in ipairs(KEY.queues) do

@@ -1,4 +1,4 @@
--- Counts the calls in flight of runs anew, where their counts and the leases disagree: Redis has lost a part.
+-- Recounts the calls in flight of runs whose counts and leases disagree, as Redis has lost a part.
 -- KEYS: leader clock leased dirty states*
 -- ARGV: now_ms epoch channel refs
 -- USES: core/leader core/time core/wake

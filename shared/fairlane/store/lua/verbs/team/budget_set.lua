@@ -1,11 +1,11 @@
--- Changes what a team may use in a day or a month; its use so far stays.
+-- Sets a team's budgets for days and months; its usage so far stays.
 -- KEYS: budgets budget dirty audit
 -- ARGV: channel team limits configured keep_ms audit
 -- USES: core/audit core/wake
 -- RETURNS: how many limits there are now.
 -- `limits` is {"<per> <unit> <lane>": number as a text, or false to remove it}; `configured` is the team's budgets
--- in the configuration, '' where it has none. Without a limit the hash stays for `keep_ms`, so that a limit set
--- again continues.
+-- in the configuration, '' if it has none. Without any limit the hash stays for `keep_ms`, so that a limit that is set
+-- again continues the count.
 for name, most in pairs(cjson.decode(ARG.limits)) do
   redis.call('HDEL', KEY.budget, 'held ' .. name, 'logged ' .. name)
   if most then

@@ -2,7 +2,7 @@
 -- KEYS: inbox
 -- ARGV: first most entry_bytes
 -- RETURNS: the entries, `most` at most.
-local MOST = 100 -- entries: a team may run this verb
+local MOST = 100 -- entries read at once: a team may run this verb, and must not block Redis
 local kind, first = redis.call('TYPE', KEY.inbox).ok, tonumber(ARG.first)
 local most = math.min(tonumber(ARG.most), MOST)
 if kind ~= 'list' then

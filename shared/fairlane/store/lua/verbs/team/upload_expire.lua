@@ -1,4 +1,4 @@
--- Sets an expiry on a key that a team has written, where it has none and no run owns it.
+-- Sets an expiry on a key that a team has written, if it has none and no run owns it.
 -- KEYS: state upload
 -- ARGV: ttl_s
 -- RETURNS: 1 set, 0 the key expires already, or a run owns it.
