@@ -28,10 +28,13 @@ local reply = act()
 return reply
 """
 
+# A library finds a global name by three look-ups, and a local one by none.
+_GLOBALS = "cjson, ipairs, math, pairs, redis, string, table, tonumber, type, unpack"
+
 # The preludes run at the first call: while a library loads, it has neither `redis.call` nor `math`
 # (https://redis.io/docs/latest/develop/programmability/functions-intro/).
 _LIBRARY = """local KEYS, ARGV, KEY, ARG, CALL, verb
-local function build()
+local function build({globals})
 {preludes}
 local function act()
 {keys}
@@ -44,7 +47,7 @@ return reply
 end
 end
 local function run(keys, arguments)
-  verb = verb or build()
+  verb = verb or build({globals})
   KEYS, ARGV, CALL = keys, arguments, {{}}
   return verb()
 end
@@ -95,7 +98,9 @@ class VerbText:
         return Function(name, f"#!lua name={name}\n{body}redis.register_function('{name}', run)\n")
 
     def _filled(self, form: str) -> str:
-        return form.format(preludes=self.preludes, keys=self.keys, code=self.code, ends=self.ends)
+        return form.format(
+            globals=_GLOBALS, preludes=self.preludes, keys=self.keys, code=self.code, ends=self.ends
+        )
 
 
 def of_one(verb: LuaFile, preludes: Preludes) -> VerbText:
