@@ -72,7 +72,8 @@ def damaged_runs(
 ) -> dict[RunRef, list[Mistyped]]:
     """Runs that have mistyped keys, with these keys. Raises `RedisError`.
 
-    Checks ``refs``; without them, active and latest runs. A team's budget is a key of each of its active runs.
+    Checks ``refs``; without them, active and latest runs. A team's budget is a key of each of its active
+    runs.
     """
     budgeted = refs
     if refs is None:
