@@ -5,6 +5,7 @@
 
 local function axis_view(row, limits, axis, now)
   local configured_limit = limits[CONFIGURED[axis]]
+  row[axis .. '_flat_ms'] = row.asked_ms -- what a bucket has saved is no part of its limit
   local per_minute, configured = allowed(row, limits, axis)
   local learned = axis == 'day' and row.day_rate or axis ~= 'day' and learned_rate(row, axis, configured_limit)
   local source = limit_source(row, limits, axis, configured, learned)

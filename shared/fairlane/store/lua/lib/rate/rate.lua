@@ -1,7 +1,8 @@
 -- The learned rate of an axis, a minute: how fast its calls may start. It follows from the estimate
 -- (lib/rate/curve.lua) and from reported limits. Each axis of a lane keeps
 --   <axis>_reported    the limit in the provider's headers; `_foreign`: what other clients of the key took of it, as of
---                      `_foreign_ms`; `_free`: what was left of it at the last report
+--                      `_foreign_ms`; `_free_to`: the lane's count at which nothing is left, by the last report;
+--                      `_flat_ms`: when a 429 on this axis came last
 --   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
 -- GIVES: others_rate learned_rate rate_of_use ramp
 -- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/others_constants
@@ -13,13 +14,26 @@ function others_rate(row, axis)
   return rate >= SHARED_FROM * (known(row[axis .. '_reported']) or 0) and rate or 0
 end
 
+-- What is left of a reported limit: what the last report shows, less the lane's calls since.
+local function free_of(row, axis)
+  return math.max(0, (row[axis .. '_free_to'] or 0) - admitted(row, axis))
+end
+
 -- What a reported limit leaves to the lane, a minute: what others do not take, at least a part of what the report shows
 -- as left.
 local function left_of(row, axis, reported)
-  local others = others_rate(row, axis)
-  local free = others > 0 and FREE_OF_LEFT * (row[axis .. '_free'] or 0) or 0
-  local most = reported * UNDER_REPORTED
-  return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, free))
+  local others, most = others_rate(row, axis), reported * UNDER_REPORTED
+  if others == 0 then return most end
+  return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, FREE_OF_LEFT * free_of(row, axis)))
+end
+
+-- What the lane spends of a provider's saved bucket besides the rate, a minute: as much as the rate, and in the end ever
+-- less. Headers may show a minute's view of a shallow bucket: the next 429 ends that for long.
+local function saved_of(row, axis, reported)
+  local flat = (row.asked_ms or 0) - (row[axis .. '_flat_ms'] or -FLAT_MS) < FLAT_MS
+  if flat or known(row.growth_rate) or others_rate(row, axis) > 0 then return 0 end
+  local kept = one_call(row, axis) + reported * SPREAD_MS / 60000
+  return math.min(reported, math.max(0, free_of(row, axis) - kept) * 60000 / SPEND_MS)
 end
 
 -- Whether a report may be outdated: 429s have shown what the axis allows, and no answer has renewed the report since.
@@ -49,8 +63,8 @@ function learned_rate(row, axis, configured)
   local grown = axis == 'requests' and grown_rate(row)
   if grown then rate = math.min(known(row.requests_age_ms) and rate or math.huge, grown) end
   if reported and not is_outdated(row, axis) then
-    local left = lifted(row, axis, left_of(row, axis, reported))
-    rate = math.min(rate or left, left)
+    rate = math.min(rate or math.huge, left_of(row, axis, reported))
+    rate = lifted(row, axis, rate + (configured and 0 or saved_of(row, axis, reported)))
   end
   return rate and math.max(LEAST_PER_MINUTE, LEAST_OF_CONFIGURED * (configured or 0), math.min(MOST_PER_MINUTE, rate))
 end

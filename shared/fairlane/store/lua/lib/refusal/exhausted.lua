@@ -16,7 +16,8 @@ function learn_shown(row, limits, axis, rate, lease, now)
   if lifted(row, axis, reported) < reported then est = reported end
   local calls, cut = lease.n - (last or 0), 0
   if last and calls < 1 / (limits.refusal_budget or REFUSAL_BUDGET) then
-    cut = math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS / math.max(1, calls)))
+    local climbed = rate * (1 - CUT_LEAST) > before
+    cut = climbed and CUT_LEAST or math.min(CUT_MOST, math.max(CUT_LEAST, CUT_CALLS / math.max(1, calls)))
   end
   if cut > CUT_LEAST then probe_often(row, axis) else put_probe_off(row, axis) end
   row[axis .. '_shown'], row.novice = lease.n, 0

@@ -29,6 +29,7 @@ function refused_axis(row, limits, hints, lease, now)
     if axis == hints.exhausted then worst = axis end
   end
   local bucket, is_shown = found[worst], shown == worst
+  if known(row[worst .. '_reported']) then row[worst .. '_flat_ms'] = now end
   local new = lease.n > (row.sign or 0)
   if is_shown and new and bucket and not bucket.configured and row.stop ~= worst then flatten(row, bucket) end
   return worst, bucket and bucket.level or 0, is_shown

@@ -4,7 +4,7 @@
 --   <axis>_left_start, _left_end, _left_done   the lane's calls at that moment, by each way of counting them
 --   <axis>_fullest                         the most that was ever left
 --   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
---   <axis>_free                            what was left when last reported, less the calls since
+--   <axis>_free_to                         the lane's count when that is used up, as last reported
 -- GIVES: note_left
 -- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
 
@@ -54,7 +54,7 @@ end
 function note_left(row, axis, left, reset_ms, lease, now)
   local reported, was, was_ms = row[axis .. '_reported'], row[axis .. '_left'], row[axis .. '_left_ms']
   local before = others_rate(row, axis)
-  if before > 0 then row[axis .. '_free'] = math.max(0, left - admitted(row, axis) + admitted_by(row, axis, lease)) end
+  row[axis .. '_free_to'] = left + admitted_by(row, axis, lease)
   local since = lease.granted_ms - (was_ms or -APART_MOST_MS)
   if since < math.max(APART_MS, math.min(APART_MOST_MS, APART_CALLS * 60000 / reported)) then return false end
   local fullest, renews = math.max(left, row[axis .. '_fullest'] or 0), lease.granted_ms + math.max(0, reset_ms)

@@ -1,7 +1,7 @@
 -- Constants of shared keys: how others are detected, and how much of a limit is left to them. Each line has its unit,
 -- then the reason for its value; (control) as in rate/constants.
 -- GIVES: APART_MS APART_CALLS APART_MOST_MS SAME_RENEWAL_MS REFILL_NEAR FULLEST SMOOTHING SHARED_FROM UNSEEN_MS
---       UNSEEN_HALF_MS FREE_OF_LEFT
+--       UNSEEN_HALF_MS FREE_OF_LEFT SPEND_MS FLAT_MS
 
 -- reported/others
 APART_MS = 2000 -- least ms between two reports of a remainder that are compared
@@ -17,3 +17,5 @@ SHARED_FROM = 0.03 -- share of the limit below which others' use is noise
 UNSEEN_MS = 60000 -- ms without signs of others until they count for less: a lane may be blocked for as long
 UNSEEN_HALF_MS = 60000 -- ms: from then on, what they are assumed to take halves in this time
 FREE_OF_LEFT = 0.5 -- share of what is left that may be used in a minute: others had to take more than the lane does
+SPEND_MS = 10000 -- ms in which the last of what a bucket has saved is spent: reports are up to 2 s old (control)
+FLAT_MS = 3600000 -- ms after a 429 for which nothing is taken to be saved: an hour, since limits are raised
