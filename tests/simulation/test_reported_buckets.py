@@ -39,7 +39,9 @@ def _play(redis: RedisClient, per_minute: int, jobs: int, lane: dict[str, float]
 
 @pytest.mark.parametrize("per_minute", [15, 60, 500, 3000])
 @pytest.mark.slow
-def test_a_bucket_that_is_shown_full_is_spent_beside_its_rate(real_redis: RedisClient, per_minute: int) -> None:
+def test_a_bucket_that_is_shown_full_is_spent_beside_its_rate(
+    real_redis: RedisClient, per_minute: int
+) -> None:
     """Two minutes of the rate and the minute that was saved: one after the other, they take three."""
     found = _play(real_redis, per_minute, 3 * per_minute, {}, burst_seconds=60)
     assert found.minutes <= 2.15

@@ -1,21 +1,19 @@
-"""Makes keys anew that runs share, where somebody has changed their type: what they had is gone already."""
-
-from __future__ import annotations
+"""Deletes shared keys whose type somebody has changed, so that they are created again: their content is lost."""
 
 from fairlane.core.events import Event
 from fairlane.store.keys import Stored
 from fairlane.store.read.mistyped import Mistyped, mistyped_of_deployment, mistyped_of_shared
-from fairlane.store.verbs import script
 from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.leader import discard_mistyped
 from fairlane.telemetry.logs import get_logger
 
 log = get_logger("scheduler")
 
 
 class SharedKeys(Stored):
-    """Deletes such keys, which are rebuilt as after their loss. A team's budget waits for a person.
+    """Deletes such keys, which are rebuilt as after their loss. A team's budget waits for an operator.
 
-    A lane whose limits are gone has those of the configuration and is paused: others may have been set since.
+    A lane that lost its limits gets those of the configuration and is paused: an operator may have set others.
     """
 
     def discard(self, *, all_lanes: bool) -> bool:
@@ -37,8 +35,7 @@ class SharedKeys(Stored):
             lane = wrong.key.removeprefix(before).removesuffix(after)
             Lanes(self._redis, self._keys).pause(lane)
             self._redis.hdel(self._keys.configured, lane)
-        call = script("key_discard").bind({"damaged": wrong.key}, {"wanted": wrong.wanted})
-        if not call.run(self._redis):
+        if not discard_mistyped(self._redis, wrong.key, wrong.wanted):
             return False
         log.error(Event.KEY_DISCARDED, key=wrong.key, found=wrong.found, wanted=wrong.wanted)
         return True

@@ -179,3 +179,8 @@ def _read(entries: list[str]) -> Marks:
             marks.lanes.add(work[1])
             marks.work.append((work[1], RunRef.parse(work[2])))
     return marks
+
+
+def discard_mistyped(redis: RedisClient, key: str, wanted: str) -> bool:
+    """Delete a key unless it has the ``wanted`` type; false if it has, or is gone. Raises `RedisError`."""
+    return bool(script("key_discard").bind({"damaged": key}, {"wanted": wanted}).run(redis))

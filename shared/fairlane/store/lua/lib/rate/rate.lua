@@ -27,8 +27,8 @@ local function left_of(row, axis, reported)
   return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, FREE_OF_LEFT * free_of(row, axis)))
 end
 
--- What the lane spends of a provider's saved bucket besides the rate, a minute: as much as the rate, and in the end ever
--- less. Headers may show a minute's view of a shallow bucket: the next 429 ends that for long.
+-- What the lane spends of a saved bucket besides the rate, a minute: as much as the rate, and in the end ever less.
+-- Headers may show a minute's view of a shallow bucket: the next 429 ends that for long.
 local function saved_of(row, axis, reported)
   local flat = (row.asked_ms or 0) - (row[axis .. '_flat_ms'] or -FLAT_MS) < FLAT_MS
   if flat or known(row.growth_rate) or others_rate(row, axis) > 0 then return 0 end

@@ -1,4 +1,4 @@
--- Deletes a key that all share if somebody has changed its type: what it had is gone, and is made anew.
+-- Deletes a shared key if somebody has changed its type: its content is lost, and it is created again.
 -- KEYS: damaged
 -- ARGV: wanted
 -- RETURNS: 1 deleted, 0 it has the `wanted` type by now, or is gone.
