@@ -188,13 +188,13 @@ def test_the_first_reported_remainder_may_be_spent(real_redis: Redis) -> None:
     assert len(d.take(ref)) <= 8
 
 
-def test_what_a_bucket_has_saved_is_spent_beside_its_rate_until_a_429(real_redis: Redis) -> None:
+def test_what_a_bucket_has_saved_is_spent_besides_the_rate_until_a_429(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=5000)
     shown = hints(requests=(600, 590, None))
     _tell(d, d.start(ref)[0], shown)
     assert _started_in(d, ref, 10_000) == pytest.approx(200, abs=15)
-    assert d.views.view("sim:fast").axes["requests"].allowed == pytest.approx(600 * UNDER_TOLD)
+    assert d.lanes.view("sim:fast").axes["requests"].allowed == pytest.approx(600 * UNDER_TOLD)
     _tell(d, d.start(ref)[0], hints(requests=(600, 0, None)), "limited")
     d.advance(1000)
     _tell(d, d.start(ref)[0], shown)

@@ -1,4 +1,4 @@
-"""Buckets whose headers show what is left: what they have saved is spent, and what they cannot save is not asked for."""
+"""Buckets whose headers show what is left: the lane spends what they have saved, at the cost of few 429s."""
 
 from __future__ import annotations
 
@@ -37,9 +37,9 @@ def _play(redis: RedisClient, per_minute: int, jobs: int, lane: dict[str, float]
     return Play(minutes, len(lane_record.log.arrivals) - jobs)
 
 
-@pytest.mark.parametrize("per_minute", [15, 60, 500, 3000])
+@pytest.mark.parametrize("per_minute", [15, 60, 500, 1500])
 @pytest.mark.slow
-def test_a_bucket_that_is_shown_full_is_spent_beside_its_rate(
+def test_a_bucket_that_is_shown_full_is_spent_besides_the_rate(
     real_redis: RedisClient, per_minute: int
 ) -> None:
     """Two minutes of the rate and the minute that was saved: one after the other, they take three."""
@@ -48,7 +48,7 @@ def test_a_bucket_that_is_shown_full_is_spent_beside_its_rate(
     assert found.refused == 0
 
 
-@pytest.mark.parametrize("per_minute", [60, 500, 3000])
+@pytest.mark.parametrize("per_minute", [60, 500, 1500])
 @pytest.mark.slow
 def test_a_minutes_view_of_a_shallow_bucket_costs_few_429s(real_redis: RedisClient, per_minute: int) -> None:
     found = _play(real_redis, per_minute, 3 * per_minute, {}, burst_seconds=2, remaining_of="minute")

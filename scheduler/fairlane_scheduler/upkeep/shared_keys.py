@@ -1,4 +1,4 @@
-"""Deletes shared keys whose type somebody has changed, so that they are created again: their content is lost."""
+"""Deletes shared keys whose type somebody has changed, so that they are made again: their content is lost."""
 
 from fairlane.core.events import Event
 from fairlane.store.keys import Stored
@@ -13,7 +13,7 @@ log = get_logger("scheduler")
 class SharedKeys(Stored):
     """Deletes such keys, which are rebuilt as after their loss. A team's budget waits for an operator.
 
-    A lane that lost its limits gets those of the configuration and is paused: an operator may have set others.
+    A lane that lost its limits gets those of the configuration and is paused: others may have been set.
     """
 
     def discard(self, *, all_lanes: bool) -> bool:
