@@ -13,6 +13,7 @@ from fairlane.config.sections import Budget
 from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
 from fairlane.store.connection.connect import RedisClient
+from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ask_each
 from fairlane.store.script import Call
@@ -141,12 +142,15 @@ class Budgets:
         The server must know the scripts (`load_all`).
         """
         teams = iter(budgets)
-        while batch := list(islice(teams, READ_AT_ONCE)):
-            some = self.sound(batch)
+        while some := list(islice(teams, READ_AT_ONCE)):
             asked, changes = (self._redis.pipeline(transaction=False) for _ in range(2))
             for team in some:
                 asked.hget(self._keys.budget(team), "configured")
-            for team, text in zip(some, asked.execute(), strict=True):
+            for team, text in zip(some, asked.execute(raise_on_error=False), strict=True):
+                if isinstance(text, Exception):
+                    if refusing_state(text) is RETYPED:
+                        continue  # an operator has to delete the key
+                    raise text
                 said, stated = json.loads(text or "{}"), _stated(budgets[team])
                 names = {*said, *stated}
                 if changed := {
