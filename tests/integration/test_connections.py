@@ -130,7 +130,7 @@ def test_an_unstreamed_answer_of_another_protocol_is_shown(shell: Shell) -> None
 
 def test_a_wrong_key_is_reported_and_not_shown(shell: Shell) -> None:
     ended = shell("sim", code=1, SIM_KEY="sk-wrong-0123456789")
-    assert "access refused" in ended.stdout
+    assert "access denied" in ended.stdout
     assert "sk-wrong" not in ended.stdout + ended.stderr
 
 

@@ -87,6 +87,7 @@ def test_a_prelude_needs_only_what_it_reaches_for(prelude: LuaFile) -> None:
 def test_keys_and_arguments_are_reached_by_name_and_are_never_searched(file: LuaFile) -> None:
     assert not re.search(r"\b(KEYS|ARGV|KEY|ARG)\s*\[", file.code)
     assert not re.search(r"redis\.call\('(KEYS|SCAN)'", file.code)
+    assert "redis.pcall" not in file.code  # scripts that are merged have none
 
 
 @every_file

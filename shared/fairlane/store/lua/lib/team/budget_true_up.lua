@@ -15,12 +15,12 @@ end
 -- budget of another type loses nothing of the call, as it has nothing that could be corrected.
 function true_up_budget(key, lease, signal, used)
   local held = lease.budget
-  if not held then return end
+  if not held or redis.call('TYPE', key).ok ~= 'hash' then return end
   local final, freed = used_of(held, signal, used), false
   for _, line in ipairs(held.of) do
     local unit, field = line[1], line[2]
     local off = final[unit] - held.taken[unit]
-    if off ~= 0 and redis.pcall('HEXISTS', key, field) == 1 then
+    if off ~= 0 and redis.call('HEXISTS', key, field) == 1 then
       redis.call('HINCRBY', key, field, whole(off))
       freed = freed or off < 0
     end
