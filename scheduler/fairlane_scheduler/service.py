@@ -59,6 +59,7 @@ from fairlane_scheduler.upkeep.run_heartbeat import EVERY_MS, RunHeartbeat
 from fairlane_scheduler.upkeep.shared_keys import SharedKeys
 from fairlane_scheduler.upkeep.uncalled import Refusals, Uncalled
 
+SHARED_KEYS_MS = 10_000  # between looks at the types of shared keys: about twenty commands
 HOUSEKEEPING_MS = 1000  # between looks for missed changes: a lost wake-up delays work by no more
 REMEMBER_MS = 5000  # how old the leader's copy of learned limits may be
 
@@ -168,7 +169,7 @@ class Scheduler:
         self._lane_sampler = LaneSampler(lanes, History(redis, keys), backlog.depth)
         self._unused_lanes = UnusedLanes(lanes, self._registry, backlog, self._forget_lane)
         self._heartbeat = RunHeartbeat(RunStates(redis, keys), backlog, self._dispatcher.reason_of)
-        self._housekeeping_ms = 0
+        self._housekeeping_ms = self._shared_keys_ms = 0
         self._heartbeat_ms = 0
         self._remember_ms = 0
         self._elected = 0  # the last epoch whose election was logged
@@ -210,9 +211,10 @@ class Scheduler:
 
     def _pass(self, teams: Collection[str] | None) -> int:
         now = self._clock.monotonic_ms()
-        looks = self.leader.leads and now >= self._housekeeping_ms
-        if looks and self._shared_keys.discard(all_lanes=False):
-            self.leader.deposed()
+        if self.leader.leads and now >= self._shared_keys_ms:
+            self._shared_keys_ms = now + SHARED_KEYS_MS
+            if self._shared_keys.discard(all_lanes=False):
+                self.leader.deposed()
         self._bid(now)
         if not self.leader.leads:
             return self.leader.wait_ms(now)

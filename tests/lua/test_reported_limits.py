@@ -191,12 +191,12 @@ def test_the_first_reported_remainder_may_be_spent(real_redis: Redis) -> None:
 def test_what_a_bucket_has_saved_is_spent_besides_the_rate_until_a_429(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.unknown_lane(jobs=5000)
-    shown = hints(requests=(600, 590, None))
+    shown = hints(requests=(600, 590, 1000))
     _tell(d, d.start(ref)[0], shown)
     assert _started_in(d, ref, 10_000) == pytest.approx(200, abs=15)
     assert d.lanes.view("sim:fast").axes["requests"].allowed == pytest.approx(600 * UNDER_TOLD)
     d.advance(1000)
-    _tell(d, d.start(ref)[0], hints(requests=(600, 490, None)), "limited")
+    _tell(d, d.start(ref)[0], hints(requests=(600, 490, 11_000)), "limited")
     d.advance(1000)
     _tell(d, d.start(ref)[0], shown)
     assert _started_in(d, ref, 10_000) <= 101
@@ -208,7 +208,7 @@ def test_what_a_bucket_has_saved_is_spent_besides_the_rate_until_a_429(real_redi
 def test_what_a_bucket_has_saved_raises_no_configured_limit(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, requests_per_minute=600)
-    _tell(d, d.start(ref)[0], hints(requests=(600, 590, None)))
+    _tell(d, d.start(ref)[0], hints(requests=(600, 590, 1000)))
     assert _started_in(d, ref, 10_000) <= 100
 
 

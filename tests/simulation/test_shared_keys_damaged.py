@@ -9,6 +9,7 @@ from structlog.testing import capture_logs
 from fairlane.model.run import RunRef
 from fairlane.store.read import mistyped as room
 from fairlane.store.write.budgets import Budgets
+from fairlane_scheduler.service import SHARED_KEYS_MS
 from tests.simulation.test_damaged_runs import ENDED, World
 
 LANE, TEAM = "sim:fast", "search"
@@ -55,6 +56,7 @@ def test_what_can_be_rebuilt_is_deleted_and_named(real_redis: Redis, name: str) 
         world.run_for(1)
         other = world.cluster.submit(5, team=TEAM if name == "runs" else "ads")
         assert ended(world, first, other)
+        world.run_for(SHARED_KEYS_MS / 1000)
     assert world.stopped == []
     assert room.mistyped(real_redis, world.keys) == []
     assert [line["key"] for line in logs if line["event"] == "key_discarded"] == [key]

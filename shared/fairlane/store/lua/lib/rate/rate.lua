@@ -30,6 +30,7 @@ end
 -- What the lane spends of a saved bucket besides the rate, a minute: as much as the rate, and in the end ever less.
 -- Headers may show a minute's view of a shallow bucket: the next 429 ends that for long.
 local function saved_of(row, axis, reported)
+  if row[axis .. '_refills'] ~= 1 then return 0 end
   local flat = (row.asked_ms or 0) - (row[axis .. '_flat_ms'] or -FLAT_MS) < FLAT_MS
   if flat or known(row.growth_rate) or others_rate(row, axis) > 0 then return 0 end
   local kept = one_call(row, axis) + reported * SPREAD_MS / 60000

@@ -5,6 +5,7 @@
 --   <axis>_fullest                         the most that was ever left
 --   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
 --   <axis>_free_to                         the lane's count when that is used up, as last reported
+--   <axis>_refills                         1 if that report's reset is the time in which a bucket fills
 -- GIVES: note_left
 -- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
 
@@ -55,6 +56,9 @@ function note_left(row, axis, left, reset_ms, lease, now)
   local reported, was, was_ms = row[axis .. '_reported'], row[axis .. '_left'], row[axis .. '_left_ms']
   local before = others_rate(row, axis)
   row[axis .. '_free_to'] = left + admitted_by(row, axis, lease)
+  local one_ms = 60000 / reported -- what is left is a whole number
+  local off_ms = reset_ms >= 0 and math.abs(reset_ms - (reported - left) * one_ms) or math.huge
+  row[axis .. '_refills'] = off_ms <= SAME_RENEWAL_MS + one_ms and 1 or 0
   local since = lease.granted_ms - (was_ms or -APART_MOST_MS)
   if since < math.max(APART_MS, math.min(APART_MOST_MS, APART_CALLS * 60000 / reported)) then return false end
   local fullest, renews = math.max(left, row[axis .. '_fullest'] or 0), lease.granted_ms + math.max(0, reset_ms)
