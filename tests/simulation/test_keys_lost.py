@@ -125,6 +125,9 @@ def go_on(cluster: Cluster, key: bytes, seconds: float) -> None:
     if met or scheduler._backlog.damaged:
         assert [each.key for each in mistyped(cluster.redis, cluster.keys)] == [key.decode()]
         cluster.redis.delete(key)
+    for lane in cluster.lanes.names():
+        if key.decode() == cluster.keys.limits(lane) and cluster.redis.type(key) == b"hash":
+            cluster.lanes.resume(lane)  # the leader has paused it, since its limits were of another type
     if met:
         scheduler.store_came_back()
         for worker in cluster.workers:

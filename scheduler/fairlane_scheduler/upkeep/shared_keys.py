@@ -1,5 +1,8 @@
 """Deletes shared keys whose type somebody has changed, so that they are made again: their content is lost."""
 
+from contextlib import suppress
+
+from fairlane.core.errors import LaneNotFound
 from fairlane.core.events import Event
 from fairlane.store.keys import Stored
 from fairlane.store.read.mistyped import Mistyped, mistyped_of_deployment, mistyped_of_shared
@@ -33,7 +36,8 @@ class SharedKeys(Stored):
         before, _, after = self._keys.limits("*").partition("*")
         if wrong.key.startswith(before) and wrong.key.endswith(after):
             lane = wrong.key.removeprefix(before).removesuffix(after)
-            Lanes(self._redis, self._keys).pause(lane)
+            with suppress(LaneNotFound):  # the next call creates it anew
+                Lanes(self._redis, self._keys).pause(lane)
             self._redis.hdel(self._keys.configured, lane)
         if not discard_mistyped(self._redis, wrong.key, wrong.wanted):
             return False
