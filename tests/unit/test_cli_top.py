@@ -260,7 +260,8 @@ def terminal(cli: CommandLine, snapshot: Snapshot) -> Iterator[PseudoTerminal]:
 @pytest.mark.slow
 def test_it_is_used_by_keys_in_a_terminal(cli: CommandLine, terminal: PseudoTerminal) -> None:
     terminal.type("2")
-    assert "small" in terminal.wait_for("big")
+    terminal.wait_for("big")
+    terminal.wait_for("small")
     terminal.resize(12, 120)
     terminal.wait_for("submitted")
     terminal.type("h")
