@@ -39,7 +39,9 @@ def test_a_refusal_parks_the_lane_after_one_call_a_worker_and_fails_no_job(
     refused = deployment.served(model).requests
     assert refused <= WORKERS
     deployment.lanes.resume(lane)
-    wait_until(lambda: deployment.served(model).requests == refused + 1 and deployment.lanes.view(lane).parked)
+    wait_until(
+        lambda: deployment.served(model).requests == refused + 1 and deployment.lanes.view(lane).parked
+    )
     deployment.provider.change_model(model, status_always=None)
     assert run.status().jobs_done == 0
     deployment.lanes.resume(lane)
