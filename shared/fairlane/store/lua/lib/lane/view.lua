@@ -1,7 +1,7 @@
 -- A lane as `permit_grant` sees it: the limit in force of each axis, its source, and what shuts the lane.
 -- GIVES: view_of_lane
 -- USES: buckets/buckets buckets/token_bucket concurrency/concurrency_limit concurrency/detector_constants
---       lane/limits lane/state rate/rate reported/limit_source reported/window_detector
+--       lane/limits lane/state rate/rate reported/free reported/limit_source reported/window_detector
 
 local function axis_view(row, limits, axis, now)
   local configured_limit = limits[CONFIGURED[axis]]

@@ -1,23 +1,9 @@
 -- The learned rate of an axis, a minute: how fast its calls may start. It follows from the estimate
 -- (lib/rate/curve.lua) and from reported limits. Each axis of a lane keeps
---   <axis>_reported    the limit in the provider's headers; `_foreign`: what other clients of the key took of it, as of
---                      `_foreign_ms`; `_free_to`: the lane's count at which nothing is left, by the last report;
---                      `_flat_ms`: when a 429 on this axis came last
+--   <axis>_reported    the limit in the provider's headers
 --   <axis>_top         the rate stays below it until `_top_until_ms` (lib/rate/probe_slope.lua)
--- GIVES: others_rate learned_rate rate_of_use ramp
--- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/others_constants
-
--- What other clients of the key take of an axis, a minute. Without new signs of them it decays.
-function others_rate(row, axis)
-  local unseen_ms = (row.asked_ms or 0) - (row[axis .. '_foreign_ms'] or 0) - UNSEEN_MS
-  local rate = (row[axis .. '_foreign'] or 0) * 0.5 ^ math.max(0, unseen_ms / UNSEEN_HALF_MS)
-  return rate >= SHARED_FROM * (known(row[axis .. '_reported']) or 0) and rate or 0
-end
-
--- What is left of a reported limit: what the last report shows, less the lane's calls since.
-local function free_of(row, axis)
-  return math.max(0, (row[axis .. '_free_to'] or 0) - admitted(row, axis))
-end
+-- GIVES: learned_rate rate_of_use ramp
+-- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/free reported/others_constants
 
 -- What a reported limit leaves to the lane, a minute: what others do not take, at least a part of what the report shows
 -- as left.
@@ -25,16 +11,6 @@ local function left_of(row, axis, reported)
   local others, most = others_rate(row, axis), reported * UNDER_REPORTED
   if others == 0 then return most end
   return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, FREE_OF_LEFT * free_of(row, axis)))
-end
-
--- What the lane spends of a saved bucket besides the rate, a minute: as much as the rate, and in the end ever less.
--- Headers may show a minute's view of a shallow bucket: the next 429 ends that for long.
-local function saved_of(row, axis, reported)
-  if row[axis .. '_refills'] ~= 1 then return 0 end
-  local flat = (row.asked_ms or 0) - (row[axis .. '_flat_ms'] or -FLAT_MS) < FLAT_MS
-  if flat or known(row.growth_rate) or others_rate(row, axis) > 0 then return 0 end
-  local kept = one_call(row, axis) + reported * SPREAD_MS / 60000
-  return math.min(reported, math.max(0, free_of(row, axis) - kept) * 60000 / SPEND_MS)
 end
 
 -- Whether a report may be outdated: 429s have shown what the axis allows, and no answer has renewed the report since.

@@ -4,10 +4,8 @@
 --   <axis>_left_start, _left_end, _left_done   the lane's calls at that moment, by each way of counting them
 --   <axis>_fullest                         the most that was ever left
 --   <axis>_foreign, _foreign_ms            what others take, a minute, and when that was last measured
---   <axis>_free_to                         the lane's count when that is used up, as last reported
---   <axis>_refills                         1 if that report's reset is the time in which a bucket fills
 -- GIVES: note_left
--- USES: lane/counts rate/constants rate/rate reported/others_constants tokens/amounts
+-- USES: lane/counts rate/constants reported/free reported/others_constants tokens/amounts
 
 -- The lane's calls (on other axes: its tokens) at a report, by each way of counting. A provider may count a call when
 -- it arrives or when it ends, also a rejected one, and report the remainder as of either time.
@@ -30,12 +28,6 @@ local function own_calls(row, axis, lease)
   return most
 end
 
--- Whether a reset is the time in which a bucket of this rate earns what it lacks.
-local function refills(reported, left, fullest, reset_ms)
-  local lacks_ms = (fullest - left) / reported * 60000
-  return lacks_ms > 0 and math.abs(reset_ms - lacks_ms) <= math.min(SAME_RENEWAL_MS, REFILL_NEAR * lacks_ms)
-end
-
 -- What others took a minute in `since` ms, in which the remainder `fell` and the lane took at most `own`; nil if the
 -- report does not show it. Only a provider whose resets are those of a bucket counts as refilled meanwhile: in a window
 -- nothing is refilled, and a rise is a renewal. A bucket refills at most what it lacked.
@@ -55,16 +47,13 @@ end
 function note_left(row, axis, left, reset_ms, lease, now)
   local reported, was, was_ms = row[axis .. '_reported'], row[axis .. '_left'], row[axis .. '_left_ms']
   local before = others_rate(row, axis)
-  row[axis .. '_free_to'] = left + admitted_by(row, axis, lease)
-  local one_ms = 60000 / reported -- what is left is a whole number
-  local off_ms = reset_ms >= 0 and math.abs(reset_ms - (reported - left) * one_ms) or math.huge
-  row[axis .. '_refills'] = off_ms <= SAME_RENEWAL_MS + one_ms and 1 or 0
+  note_free(row, axis, left, reset_ms, lease, now)
   local since = lease.granted_ms - (was_ms or -APART_MOST_MS)
   if since < math.max(APART_MS, math.min(APART_MOST_MS, APART_CALLS * 60000 / reported)) then return false end
   local fullest, renews = math.max(left, row[axis .. '_fullest'] or 0), lease.granted_ms + math.max(0, reset_ms)
   local fell, same = (was or left) - left, math.abs(renews - (row[axis .. '_renews_ms'] or 0)) < SAME_RENEWAL_MS
   local report = {
-    refills = not (same and fell > 0) and refills(reported, left, fullest, reset_ms),
+    refills = not (same and fell > 0) and is_refill(reported, left, fullest, reset_ms),
     full = math.max(left, was or left) > FULLEST * fullest, lacked = fullest - (was or left),
   }
   local own = { most = own_calls(row, axis, lease), one = axis == 'requests' and 1 or amount_on(axis, lease.charged) }

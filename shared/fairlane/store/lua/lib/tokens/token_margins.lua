@@ -1,6 +1,7 @@
 -- Margins: what stays in the token buckets for the risk that calls use more tokens than they were charged.
 -- GIVES: margins_of bound_guess
--- USES: buckets/token_bucket lane/state rate/constants tokens/amounts tokens/length_constants tokens/token_charges
+-- USES: buckets/token_bucket lane/state rate/constants reported/free tokens/amounts tokens/length_constants
+--       tokens/token_charges
 
 -- The factor by which a quantile is less sure after `calls` answers than after many. The predictive distribution of an
 -- exponential variable after k values is a Lomax distribution, whose quantile at risk p is k (p^(-1/k) - 1) means.
@@ -53,7 +54,7 @@ function margins_of(lane, limits, buckets, reserved, spread)
       if limits[CONFIGURED[axis]] then spills = math.floor(full * math.min(1, full / takes)) end
       others = others * excess_factor(lane, limits, axis)
       if spread.guessed and count > FIRST_CALLS then excess = math.huge end
-      local spare = bucket.spare_ms * bucket.pace / UNIT
+      local spare = bucket.spare_ms * bucket.pace / UNIT + spare_shown(lane, axis)
       margins[axis] = math.max(0, math.min(excess - spare, depth + BEYOND_FULL * others, spills))
     end
   end
