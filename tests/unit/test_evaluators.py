@@ -123,18 +123,18 @@ def test_a_rubric_brings_its_template_and_its_choices() -> None:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "problem"),
     [
-        {},
-        {"template": "{{ output }}"},
-        {"choices": {"yes": 1}},
-        {"rubric": " "},
-        {"rubric": "kind", "choices": {"yes": 1}},
-        {"rubric": "kind", "level": "session"},
+        ({}, "template is missing"),
+        ({"template": "{{ output }}"}, "choices is missing"),
+        ({"choices": {"yes": 1}}, "template is missing"),
+        ({"rubric": " "}, "rubric"),
+        ({"rubric": "kind", "choices": {"yes": 1}}, "rubric"),
+        ({"rubric": "kind", "level": "session"}, "rubric"),
     ],
 )
-def test_a_judge_needs_a_rubric_or_a_template_with_choices(options: dict[str, Any]) -> None:
-    with pytest.raises(SubmissionError) as caught:
+def test_a_judge_needs_a_rubric_or_a_template_with_choices(options: dict[str, Any], problem: str) -> None:
+    with pytest.raises(SubmissionError, match=problem) as caught:
         llm_judge("sim:judge", **options)
     assert caught.value.remedy
 

@@ -122,8 +122,9 @@ def llm_judge(
     if rubric is not None:
         template, choices = _of_rubric(rubric, template, choices, level)
     if template is None or choices is None:
+        missing = "choices" if template is not None else "template"
         remedy = "Give template= and choices=, or rubric= in place of both."
-        raise SubmissionError(FIELD, template, "llm_judge: there is nothing to ask", remedy)
+        raise SubmissionError(FIELD, None, f"llm_judge: {missing} is missing", remedy)
     choices = _take_choices(choices)
     given = dict(params or {})
     if reasons is None and has_room_for_reasons(given):

@@ -131,7 +131,7 @@ def _beside(path: Path, place: Place) -> Iterator[BinaryIO]:
     with naming(path):
         out = partial.open("wb")
     try:
-        with _naming_a_full_disk(path), out:
+        with naming_a_full_disk(path), out:
             if place.before is not None:
                 _take_over(out.fileno(), place.before)
             yield out
@@ -150,12 +150,13 @@ def _directly(path: Path, place: Place) -> Iterator[BinaryIO]:
         else:
             number = os.open(path, os.O_WRONLY | _NOT_MY_TERMINAL)
         out = open(number, "wb")  # noqa: SIM115, PTH123 - closed below
-    with _naming_a_full_disk(path), out:
+    with naming_a_full_disk(path), out:
         yield out
 
 
 @contextmanager
-def _naming_a_full_disk(path: Path) -> Iterator[None]:
+def naming_a_full_disk(path: Path) -> Iterator[None]:
+    """Name ``path`` in errors of a disk that name no file."""
     try:
         yield
     except OSError as error:

@@ -3,9 +3,11 @@
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from fairlane.export.extras import library
+from fairlane.export.files import naming_a_full_disk
 from fairlane.export.finish_reasons import openai_reason
 from fairlane.export.moments import Moments, OpenRows
 from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, as_text, plain
@@ -24,7 +26,8 @@ def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> 
     """Write logs into the folder ``target``. A sample is a row, an epoch a repetition.
 
     Inspect writes a log from memory, so this holds the records of one model and prompt at a time.
-    Raises `MissingExtra`, and ``OSError`` for a folder that cannot be written.
+    Each log appears complete or not at all. Raises `MissingExtra`, and ``OSError`` for a folder that cannot
+    be written.
     """
     log = library("inspect_ai.log", "an Inspect log", "inspect")
     folder = Path(target or DEFAULT_FOLDER).expanduser()
@@ -37,7 +40,10 @@ def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> 
                 f"{created:%Y-%m-%dT%H-%M-%S+00-00}_{_file_name(run.spec.name)}_{run.spec.run}-{number}.eval"
             )
             written = _log(run, variant, list(spool.of(variant)), created, number)
-            log.write_eval_log(written, str(folder / name))
+            path = folder / name
+            with naming_a_full_disk(path), TemporaryDirectory(prefix=".", dir=folder) as partial:
+                log.write_eval_log(written, str(Path(partial) / name))
+                (Path(partial) / name).replace(path)
         return Exported(spool.count, str(folder))
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import patch
 
 from inspect_ai.analysis import messages_df
-from inspect_ai.log import list_eval_logs, read_eval_log, recompute_metrics
+from inspect_ai.log import EvalLog, list_eval_logs, read_eval_log, recompute_metrics
 
 from fairlane.export.trackers.exported import ExportedRun, find_exporter
 from tests.edge.trackers.programs.example import RECORDS, RUN, SPEC
@@ -28,7 +30,26 @@ def check_repeated(folder: Path) -> None:
     assert abs(errors[0] - errors[1]) < 1e-9 < errors[0], errors
 
 
+def check_full_disk(folder: Path) -> None:
+    """The error names the log, of which nothing is left."""
+
+    def write_half(_: EvalLog, location: str) -> None:
+        Path(location).write_bytes(b"PK")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    caught = None
+    with patch("inspect_ai.log.write_eval_log", write_half):
+        try:
+            find_exporter("inspect")(RUN, iter(RECORDS), str(folder))
+        except OSError as error:
+            caught = Path(error.filename)
+    assert caught is not None
+    assert (caught.parent, caught.suffix) == (folder, ".eval")
+    assert list(folder.iterdir()) == []
+
+
 if __name__ == "__main__":
+    check_full_disk(Path(sys.argv[1]) / "full")
     folder = Path(sys.argv[1]) / "logs"
     sent = find_exporter("inspect")(RUN, iter(RECORDS), str(folder))
     assert (sent.count, sent.where) == (4, str(folder)), sent
