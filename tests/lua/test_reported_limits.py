@@ -205,6 +205,19 @@ def test_what_a_bucket_has_saved_is_spent_besides_the_rate_until_a_429(real_redi
     assert _started_in(d, ref, 10_000) >= 150
 
 
+@pytest.mark.parametrize(("lacks", "reset_ms"), [(50, 0), (90, 1_000)])
+def test_a_date_that_was_true_when_a_long_call_started_is_a_buckets_reset(
+    real_redis: Redis, lacks: int, reset_ms: int
+) -> None:
+    """Of 600 a minute, 50 are missing: five seconds, or 90: nine. The call took eight seconds."""
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=5000)
+    call = d.start(ref)[0]
+    d.advance(8_000)
+    _tell(d, call, hints(requests=(600, 600 - lacks, reset_ms)))
+    assert _started_in(d, ref, 10_000) >= 150
+
+
 def test_what_a_bucket_has_saved_raises_no_configured_limit(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=2000, requests_per_minute=600)

@@ -292,3 +292,11 @@ def check(hint: AxisHint) -> None:
     assert hint.limit is None or 0 < hint.limit <= MOST
     assert hint.remaining is None or 0 <= hint.remaining <= MOST
     assert hint.reset_ms is None or 0 <= hint.reset_ms <= LONGEST_MS
+
+
+@pytest.mark.parametrize("name", sorted(ANTHROPIC))
+def test_each_of_anthropics_counts_alone_shows_its_dialect_behind_another_host(name: str) -> None:
+    axis = name.removeprefix("anthropic-ratelimit-").rpartition("-")[0]
+    shown = {key: ANTHROPIC[key] for key in ANTHROPIC if axis in key and key.count("-") == name.count("-")}
+    assert axes("generic", shown) == axes("anthropic", shown)
+    assert axes("generic", shown)

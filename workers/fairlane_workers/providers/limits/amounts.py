@@ -7,6 +7,7 @@ from fairlane_workers.providers.errors.retry_after import wait_ms
 MOST = 1e12
 _LONGEST = 100
 LONGEST_MS = 31 * 86_400_000
+_PAST_MS = 3_600_000
 
 _NUMBER = re.compile(r"[0-9]{1,13}(\.[0-9]{0,20})?", re.ASCII)
 _SPACED = re.compile(r"[0-9].* .*[smhd]", re.ASCII)
@@ -29,11 +30,17 @@ def number(text: str | None) -> float | None:
 def reset_ms(text: str | None, now_ms: int) -> int | None:
     """Milliseconds, rounded up, until the time in ``text``: at least 0 and at most `LONGEST_MS`.
 
+    A date may have passed while the provider answered: up to an hour ago is 0.
+
     ``6m0s``, ``2m59.56s``, ``12ms`` and ``1s`` are durations. A bare number is seconds, epoch seconds or
     epoch milliseconds, depending on its size; dates are RFC 3339 or HTTP's.
     """
     if not text or len(text) > _LONGEST:
         return None
     text = text.strip()
-    found = None if _SPACED.fullmatch(text) else wait_ms(text, now_ms)
+    if _SPACED.fullmatch(text):
+        return None
+    found = wait_ms(text, now_ms)
+    if found is None and wait_ms(text, now_ms - _PAST_MS) is not None:
+        return 0
     return found if found is not None and found <= LONGEST_MS else None

@@ -125,8 +125,11 @@ _HOSTS = {
 
 # Names that only one provider uses, so they identify it behind a proxy, too.
 _EVIDENCE = {
-    **{f"anthropic-ratelimit-{axis}-limit": "anthropic" for axis in ("requests", "tokens", "input-tokens")},
-    **{f"anthropic-ratelimit-{axis}-remaining": "anthropic" for axis in ("requests", "tokens")},
+    **{
+        f"anthropic-ratelimit-{axis}-{word}": "anthropic"
+        for axis in ("requests", "tokens", "input-tokens", "output-tokens")
+        for word in ("limit", "remaining")
+    },
     **{f"x-ratelimit-renewalperiod-{axis}": "azure" for axis in ("requests", "tokens")},
     "apim-request-id": "azure",
     "x-ms-region": "azure",

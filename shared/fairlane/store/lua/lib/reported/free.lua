@@ -25,13 +25,18 @@ function is_refill(reported, left, fullest, reset_ms)
 end
 
 -- Notes a report: its remainder, and whether its reset is that of a bucket that holds a minute, or what was ever left.
+-- A reset that is a date was true when the call started, and is read when it ends. If it has passed by then, it is 0.
 function note_free(row, axis, left, reset_ms, lease, now)
   row[axis .. '_free_to'], row[axis .. '_free_ms'] = left + admitted_by(row, axis, lease), now
-  local reported, fullest = row[axis .. '_reported'], row[axis .. '_fullest'] or 0
-  local one_ms = 60000 / reported -- what is left is a whole number
-  local off_ms = reset_ms >= 0 and math.abs(reset_ms - (reported - left) * one_ms) or math.huge
-  local minute = off_ms <= SAME_RENEWAL_MS + one_ms
-  row[axis .. '_refills'] = (minute or is_refill(reported, left, fullest, reset_ms)) and 1 or 0
+  local reported, fullest, fits = row[axis .. '_reported'], row[axis .. '_fullest'] or 0, false
+  local one_ms, took_ms = 60000 / reported, now - lease.granted_ms
+  for _, from_ms in ipairs({ reset_ms, reset_ms + took_ms }) do
+    local off_ms = math.abs(from_ms - (reported - left) * one_ms) -- what is left is a whole number
+    local minute = off_ms <= SAME_RENEWAL_MS + one_ms
+    fits = fits or minute or is_refill(reported, left, fullest, from_ms)
+  end
+  local passed = reset_ms == 0 and (reported - left) * one_ms <= took_ms
+  row[axis .. '_refills'] = reset_ms >= 0 and (fits or passed) and 1 or 0
 end
 
 -- Tokens or requests that the provider's bucket holds beyond all calls that have started, if its reports are those of a
