@@ -60,14 +60,16 @@ def call(
     request: Request,
     *script: Exchange,
     on_chunk: Callable[[str], Awaitable[None]] | None = None,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> tuple[Outcome, ScriptedServer]:
-    """The outcome of one call to a server that answers with the script."""
+    """The outcome of one call to a server that answers with the script. Closes ``loop``."""
 
     async def scenario() -> tuple[Outcome, ScriptedServer]:
         async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
             return await provider.call(request, on_chunk), server
 
-    return asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=loop and (lambda: loop)) as runner:
+        return runner.run(scenario())
 
 
 def whole_stream(wire: Wire, *texts: str) -> bytes:
