@@ -41,7 +41,7 @@ protocol_streamed_or_not = pytest.mark.parametrize(
 streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
-def ask(stream: bool = False, timeout_s: float = 5.0, max_bytes: int = 1 << 20, **params: Any) -> Request:
+def ask(stream: bool = False, timeout_s: float = 30.0, max_bytes: int = 1 << 20, **params: Any) -> Request:
     return Request("m-1", [{"role": "user", "content": "hi"}], params, stream, timeout_s, max_bytes)
 
 
