@@ -41,7 +41,7 @@ protocol_streamed_or_not = pytest.mark.parametrize(
 streamed_or_not = pytest.mark.parametrize("stream", [True, False], ids=["stream", "whole"])
 
 
-def ask(stream: bool = False, timeout_s: float = 5.0, max_bytes: int = 1 << 20, **params: Any) -> Request:
+def ask(stream: bool = False, timeout_s: float = 30.0, max_bytes: int = 1 << 20, **params: Any) -> Request:
     return Request("m-1", [{"role": "user", "content": "hi"}], params, stream, timeout_s, max_bytes)
 
 
@@ -60,14 +60,16 @@ def call(
     request: Request,
     *script: Exchange,
     on_chunk: Callable[[str], Awaitable[None]] | None = None,
+    loop: asyncio.AbstractEventLoop | None = None,
 ) -> tuple[Outcome, ScriptedServer]:
-    """The outcome of one call to a server that answers with the script."""
+    """The outcome of one call to a server that answers with the script. Closes ``loop``."""
 
     async def scenario() -> tuple[Outcome, ScriptedServer]:
         async with scripted_server(script) as server, provider_of(wire, server.url) as provider:
             return await provider.call(request, on_chunk), server
 
-    return asyncio.run(scenario())
+    with asyncio.Runner(loop_factory=loop and (lambda: loop)) as runner:
+        return runner.run(scenario())
 
 
 def whole_stream(wire: Wire, *texts: str) -> bytes:

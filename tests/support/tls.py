@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
@@ -13,7 +14,7 @@ from pathlib import Path
 import trustme
 
 from fairlane.config.environment import child_environment
-from fairlane.embedded.ports import LOOPBACK, preferred_or_free
+from fairlane.embedded.ports import LOOPBACK, free_ports
 from tests.support.tools import lacking
 from tests.support.wait import wait_until
 
@@ -57,10 +58,12 @@ def program_with_tls(cache: Path) -> Program:
             return program
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         lacking(WANTED)
-    unpacked = _unpacked(cache)
-    if not (unpacked.path and unpacked.has_tls()):
-        _download(cache)
+    with (cache / "lock").open("w") as lock:  # of the processes of one test run, one downloads
+        fcntl.flock(lock, fcntl.LOCK_EX)
         unpacked = _unpacked(cache)
+        if not (unpacked.path and unpacked.has_tls()):
+            _download(cache)
+            unpacked = _unpacked(cache)
     if not (unpacked.path and unpacked.has_tls()):
         lacking(WANTED)
     return unpacked
@@ -132,10 +135,8 @@ def tls_redis(
 ) -> Iterator[TlsRedis]:
     """A server with this certificate. ``known_clients``: clients need one of the same authority, too."""
     folder.mkdir(parents=True, exist_ok=True)
-    server = TlsRedis(next(preferred_or_free(None)))
     options = {
         "port": 0,
-        "tls-port": server.port,
         "bind": LOOPBACK,
         "dir": folder.resolve(),
         "save": "",
@@ -144,19 +145,31 @@ def tls_redis(
         "tls-ca-cert-file": ca,
         "tls-auth-clients": "yes" if known_clients else "no",
     }
-    (folder / "redis.conf").write_text(
-        "".join(f'{name} "{value}"\n' for name, value in options.items()), encoding="utf-8"
-    )
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(
-            [program.path, str(folder / "redis.conf")],
-            env=child_environment(program.env),
-            stdout=log,
-            stderr=log,
-        )
+    process, port = _started(program, folder, options)
     try:
-        wait_until(lambda: "Ready to accept" in (folder / "log").read_text(), timeout=20)
-        yield server
+        yield TlsRedis(port)
     finally:
         process.terminate()
         process.wait()
+
+
+def _started(
+    program: Program, folder: Path, options: Mapping[str, object]
+) -> tuple[subprocess.Popen[bytes], int]:
+    """The server and its port: another one where a process has just taken the port that was free."""
+    log = folder / "log"
+    for port in free_ports():
+        lines = [f'{name} "{value}"\n' for name, value in {**options, "tls-port": port}.items()]
+        (folder / "redis.conf").write_text("".join(lines), encoding="utf-8")
+        with log.open("w") as out:
+            process = subprocess.Popen(
+                [program.path, str(folder / "redis.conf")],
+                env=child_environment(program.env),
+                stdout=out,
+                stderr=out,
+            )
+        wait_until(lambda: process.poll() is not None or "Ready to accept" in log.read_text(), timeout=20)  # noqa: B023
+        if process.poll() is None:
+            return process, port
+        assert "already in use" in log.read_text(), log.read_text()
+    raise AssertionError("no port is free")

@@ -21,7 +21,7 @@ from fairlane.client.asynchronous.rows import AsyncRowWriter
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.config.sections import RedisSettings
 from fairlane.config.settings import Settings
-from fairlane.core.errors import CallFailed, ConfigurationError, RunTimeout, SubmissionError
+from fairlane.core.errors import CallFailed, ConfigurationError, FairlaneError, RunTimeout, SubmissionError
 from fairlane.model.job import JobState
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.runs.inbox import Inbox
@@ -79,6 +79,12 @@ def test_every_public_method_is_on_the_async_side_with_the_same_arguments(blocki
                 name
             )
             assert inspect.getdoc(theirs), f"{twin.__name__}.{name} has no docstring"
+
+
+def test_outside_a_loop_of_asyncio_the_client_says_what_to_use(stage: Stage) -> None:
+    """As trio drives its coroutines."""
+    with pytest.raises(FairlaneError, match="to_thread"):
+        async_client(stage).runs().send(None)
 
 
 def test_a_run_from_submission_to_summary(stage: Stage, tmp_path: Path) -> None:

@@ -19,7 +19,12 @@ from redis.exceptions import ResponseError
 from fairlane.config.sections import LogSettings
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
-from fairlane.telemetry.logs import configure_logging, get_logger, logs_calls
+from fairlane.telemetry.logs import (
+    configure_logging,
+    get_logger,
+    log_through_the_application,
+    logs_calls,
+)
 
 ATTEMPT = Attempt(run="r1", team="search", job=7, number=2, lane="openai:gpt-4o")
 
@@ -116,6 +121,16 @@ def test_libraries_that_write_on_every_call_are_quiet_unless_debugging(configure
     stream = configure(level="debug")
     logging.getLogger("httpx").info("HTTP Request: POST …")
     assert len(lines(stream)) == 1
+
+
+def test_lines_in_another_applications_log_name_the_event_as_documented(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    structlog.reset_defaults()
+    log_through_the_application(LogSettings())
+    with caplog.at_level(logging.INFO):
+        get_logger("bridge").info(Event.LANES_SERVED, app="proj")
+    assert caplog.messages == ["event='lanes_served' source='bridge' app='proj'"]
 
 
 def test_a_warning_becomes_a_line(configure: Configure) -> None:

@@ -16,6 +16,7 @@ from uuid import UUID
 import numpy as np
 import pandas as pd
 import pytest
+from django.utils.translation import gettext_lazy
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import BaseModel
@@ -137,6 +138,7 @@ PilImage.__name__ = "Image"
         (np.bytes_(b"x"), "decode"),
         (pd.DataFrame({"a": [1]}), "to_dict"),
         (PilImage(), "data:image/png;base64"),
+        (gettext_lazy("lazy"), "str(value)"),
     ],
     ids=lambda value: type(value).__name__,
 )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import json
-import time
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +13,7 @@ from fairlane.model.outcome import InvalidResponse, Outcome, Success, TimedOut
 from fairlane_workers.providers.http import reply_reader
 from tests.support.provider_calls import ask, call, provider_of
 from tests.support.scripted_server import Fault, Pause, chunk, http, scripted_server, stream_head
+from tests.support.unhurried import UnhurriedLoop
 from tests.support.wires import OpenAIChatWire
 
 CHAT = OpenAIChatWire()
@@ -37,9 +37,9 @@ def usage() -> bytes:
 def outcome_of(*steps: bytes | float, timeout_s: float = LONG_S) -> Outcome:
     """The outcome of a stream that is left open after its last step; a number is a pause in seconds."""
     exchange = [step if isinstance(step, bytes) else Pause(step) for step in steps]
-    began = time.monotonic()
-    outcome, _ = call(CHAT, ask(stream=True, timeout_s=timeout_s), [stream_head(), *exchange, Fault.HANG])
-    assert time.monotonic() - began < LONG_S / 2, "it waited for its deadline"
+    script, loop = [stream_head(), *exchange, Fault.HANG], UnhurriedLoop()
+    outcome, _ = call(CHAT, ask(stream=True, timeout_s=timeout_s), script, loop=loop)
+    assert loop.time() < LONG_S / 2, "it waited for its deadline"
     return outcome
 
 

@@ -27,8 +27,8 @@ LANE, MODEL = "sim:fast", "sim"
 DENIED = AccessDenied("Incorrect API key provided", 401)
 
 
-def attempt_of(job: int) -> Attempt:
-    return Attempt("r1", "search", job, 1, LANE)
+def attempt_of(job: int, number: int = 1) -> Attempt:
+    return Attempt("r1", "search", job, number, LANE)
 
 
 class Fleet:
@@ -51,8 +51,9 @@ class Fleet:
         await denied.look()
         self.beats[worker] = (LANE not in denied.left, LANE in denied.reasons)
 
-    async def deny(self, worker: int, job: int) -> bool:
-        return await self.workers[worker].leaves(attempt_of(job), MODEL, "denied")
+    async def deny(self, worker: int, job: int, number: int = 1, status: int = 401) -> bool:
+        denied = AccessDenied("denied", status)
+        return await self.workers[worker].leaves(attempt_of(job, number), MODEL, denied)
 
     def tries(self, worker: int, job: int) -> bool:
         return self.workers[worker].turns_away(attempt_of(job)) is None
@@ -79,13 +80,25 @@ def test_one_that_was_accepted_leaves_it_after_several_jobs_in_a_row() -> None:
         denied = fleet.workers[0]
         denied.answered.add(LANE)
         fleet.clock.advance(1)
-        assert [await fleet.deny(0, 1) for _ in range(5)] == [False] * 5  # one job alone: a firewall's
+        assert [await fleet.deny(0, 1, n, 403) for n in range(5)] == [
+            False
+        ] * 5  # one job alone: a firewall's
         assert not await fleet.deny(0, 2)
         denied.accepted(LANE, fleet.clock.monotonic_ms() - 1)  # it began before
         assert denied.lanes
         denied.accepted(LANE, fleet.clock.monotonic_ms())
         assert not denied.lanes
         left = [await fleet.deny(0, job) for job in range(DENIED_IN_A_ROW)]
+        assert left == [False] * (DENIED_IN_A_ROW - 1) + [True]
+
+    played(scene())
+
+
+def test_a_401_shows_the_key_even_where_one_job_alone_meets_it() -> None:
+    async def scene() -> None:
+        fleet = Fleet(2)
+        fleet.workers[0].answered.add(LANE)
+        left = [await fleet.deny(0, 1, number) for number in range(DENIED_IN_A_ROW)]
         assert left == [False] * (DENIED_IN_A_ROW - 1) + [True]
 
     played(scene())

@@ -9,6 +9,8 @@ class Event(StrEnum):
     A comment gives the event's own fields.
     """
 
+    __repr__ = str.__repr__  # lines of other applications show values by their repr
+
     # Jobs and attempts
     QUEUEING = "queueing"  # queue_depth
     ACQUIRED = "acquired"  # active_slots, queue_depth

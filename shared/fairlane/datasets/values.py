@@ -34,6 +34,7 @@ _REMEDIES: Mapping[str, str] = {
     "timedelta64": 'Give seconds: value / numpy.timedelta64(1, "s").',
     "Period": _TEXT,
     "Interval": _TEXT,
+    "Promise": _TEXT,  # Django's lazy texts
     "DataFrame": 'Give its rows: value.to_dict("records").',
     "Image": 'Give its bytes as a text: "data:image/png;base64,…".',
     "Tensor": "Give a list: value.tolist().",

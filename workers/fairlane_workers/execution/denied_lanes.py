@@ -11,7 +11,9 @@ from dataclasses import dataclass, field
 
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
+from fairlane.model.decision import FORBIDDEN
 from fairlane.model.job import Attempt
+from fairlane.model.outcome import AccessDenied
 from fairlane.telemetry.logs import get_logger
 
 log = get_logger("credentials")
@@ -23,8 +25,9 @@ LONGEST_WAIT_MS = 300_000
 """A key that a provider has come to accept is noticed within five minutes."""
 
 DENIED_IN_A_ROW = 3
-"""Jobs denied in a row after which a key that was accepted before counts as denied: a firewall that stops
-every tenth request stops three in a row once in a thousand calls. A key never accepted is denied at once."""
+"""Calls denied in a row after which a key that was accepted before counts as denied: a firewall that stops
+every tenth request stops three in a row once in a thousand calls. A job's 403s count once: they may be its
+own. A key never accepted is denied at once."""
 
 
 @dataclass(slots=True)
@@ -36,7 +39,7 @@ class _Denial:
 
     connection: str
     since_ms: int
-    jobs: set[tuple[str, str, int]] = field(default_factory=set)
+    calls: set[tuple[str, str, int, int]] = field(default_factory=set)
     reason: str = ""
     counts: bool = False
     wait_ms: int = FIRST_WAIT_MS
@@ -78,17 +81,18 @@ class DeniedLanes:
         """Lanes whose queues this worker must not consume now."""
         return {lane for lane, each in self.lanes.items() if self._is_left(each)}
 
-    async def leaves(self, attempt: Attempt, connection: str, reason: str) -> bool:
+    async def leaves(self, attempt: Attempt, connection: str, denied: AccessDenied) -> bool:
         """Note a denied call. Whether the worker has left its lane to others.
 
         Raises `RedisError`.
         """
         lane, now_ms = attempt.lane, self._clock.monotonic_ms()
         denial = self.lanes.setdefault(lane, _Denial(connection, now_ms))
-        denial.reason = reason
+        denial.reason = reason = denied.message
         if not denial.counts:
-            denial.jobs.add((attempt.team, attempt.run, attempt.job))
-            denial.counts = len(denial.jobs) >= (DENIED_IN_A_ROW if lane in self.answered else 1)
+            number = 0 if denied.status == FORBIDDEN else attempt.number
+            denial.calls.add((attempt.team, attempt.run, attempt.job, number))
+            denial.counts = len(denial.calls) >= (DENIED_IN_A_ROW if lane in self.answered else 1)
         if not denial.counts or self._is_left(denial):
             return denial.counts
         alone = lane not in await self._elsewhere()

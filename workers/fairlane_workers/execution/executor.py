@@ -235,7 +235,7 @@ class Executor:
         """Whether this worker has left the lane, since its key alone is denied there."""
         connection = inputs.call.model.partition(":")[0]
         with suppress(RedisError):
-            return denied.reason == "auth" and await self._denied.leaves(attempt, connection, denied.message)
+            return denied.reason == "auth" and await self._denied.leaves(attempt, connection, denied)
         return False
 
     async def _control_of(self, held: HeldAttempt, inputs: JobInputs) -> JobInputs | None:

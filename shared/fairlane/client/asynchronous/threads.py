@@ -98,6 +98,13 @@ class Threads:
     def _submit(self, work: Callable[[], Any]) -> Job:
         if self._closed:
             raise FairlaneError("this AsyncClient is closed: make another one, and use it until its `close`")
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            raise FairlaneError(
+                "AsyncClient runs on a loop of asyncio, and none runs here: use Client, under trio in "
+                "trio.to_thread.run_sync"
+            ) from None
         if self._process != os.getpid():  # a fork copies the pool, and none of its threads
             self._open()
         return self._pool.submit(work)
