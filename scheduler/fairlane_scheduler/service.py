@@ -26,6 +26,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leader import Leader, LeaderLease, Marks, NotLeader, Wakeups
 from fairlane.store.write.leases import Leases
 from fairlane.store.write.registry import Registry
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
 from fairlane.store.write.runs.lost_jobs import LostJobs
 from fairlane.store.write.runs.runs import Runs
@@ -165,7 +166,7 @@ class Scheduler:
         self._budgets = BudgetWatch(
             Budgets(redis, keys, auditor), settings.teams, self._sharing.canonical_lane
         )
-        self._janitor = Janitor(inbox, clock)
+        self._janitor = Janitor(inbox, clock, backlog, ArchiveStubs(redis, keys))
         self._lane_sampler = LaneSampler(lanes, History(redis, keys), backlog.depth)
         self._unused_lanes = UnusedLanes(lanes, self._registry, backlog, self._forget_lane)
         self._heartbeat = RunHeartbeat(RunStates(redis, keys), backlog, self._dispatcher.reason_of)

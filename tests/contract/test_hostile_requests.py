@@ -17,6 +17,7 @@ from structlog.testing import capture_logs
 from fairlane.core.clock import ManualClock
 from fairlane.datasets.rows import encode_page
 from fairlane.model.run import RunRef, RunState
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import UPLOAD_TTL_S
 from fairlane_scheduler.dispatch import fairness
 from fairlane_scheduler.intake import admission
@@ -176,7 +177,8 @@ def test_what_a_team_leaves_without_an_end_is_given_one_and_what_runs_own_is_not
     specs = [parts.keys.spec(RunRef("flood", f"s{n}")) for n in range(8_000)]
     write(parts.redis, (("SET", key, "x") for key in (*junk, *specs)))
     parts.redis.hset(f"{parts.keys.prefix}team:flood:\udcff".encode(errors="surrogateescape"), "a", "b")
-    janitor, reads = Janitor(parts.inbox, parts.clock), Trips(parts.redis, parts.clock)
+    stubs, reads = ArchiveStubs(parts.redis, parts.keys), Trips(parts.redis, parts.clock)
+    janitor = Janitor(parts.inbox, parts.clock, parts.backlog, stubs)
     with reads.of(janitor.tick) as (_, read):
         assert read <= 4_000_000
     everything = keys_of(parts, "flood")

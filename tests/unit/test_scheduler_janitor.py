@@ -10,7 +10,9 @@ from redis import Redis
 from fairlane.core.clock import ManualClock
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
+from fairlane_scheduler.state.backlog import Backlog
 from fairlane_scheduler.upkeep import janitor as sweeping
 from fairlane_scheduler.upkeep.janitor import EVERY_MS, TURN_MS, Janitor
 
@@ -49,8 +51,8 @@ def inbox(fake_redis: Redis, clock: ManualClock) -> SlowInbox:
 
 
 @pytest.fixture
-def janitor(inbox: SlowInbox, clock: ManualClock) -> Janitor:
-    return Janitor(inbox, clock)
+def janitor(inbox: SlowInbox, clock: ManualClock, fake_redis: Redis) -> Janitor:
+    return Janitor(inbox, clock, Backlog(), ArchiveStubs(fake_redis, KEYS))
 
 
 def index(redis: Redis, team: str, runs: dict[str, bool]) -> None:

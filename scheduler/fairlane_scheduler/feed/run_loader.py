@@ -74,14 +74,20 @@ class RunLoader:
         return self._backlog.get(ref)
 
     def set_aside(self) -> bool:
-        """Skip runs that have a key of a wrong type, until it is deleted; true if some are new."""
-        found = damaged_runs(self._redis, self._keys)
+        """Skip runs that have a key of a wrong type, and those that continue them, until it is deleted.
+
+        Returns whether some are new.
+        """
+        continued = {old for run in self._backlog.runs() if (old := run.plan.spec.continued)}
+        found = damaged_runs(self._redis, self._keys) | damaged_runs(self._redis, self._keys, continued)
         new = found.keys() - self._backlog.damaged
         for ref in new:
-            self.forget(ref)
             log.error(Event.RUN_DAMAGED, run=ref.run, team=ref.team, error=str(refusal_of(found[ref])))
         self._backlog.damaged |= new
-        return bool(new)
+        waiting = [run.ref for run in self._backlog.runs() if run.plan.spec.continued in found]
+        for ref in (*new, *waiting):
+            self.forget(ref)
+        return bool(new or waiting)
 
     def is_damaged(self, ref: RunRef) -> bool:
         """Whether a run is skipped because one of its keys has a wrong type."""
@@ -140,7 +146,7 @@ class RunLoader:
 
     def _load(self, ref: RunRef) -> bool:
         plan = self.plan(ref)
-        if plan is None:
+        if plan is None or plan.spec.continued in self._backlog.damaged:
             return False
         try:
             task_lanes = self._task_lanes(ref, plan)

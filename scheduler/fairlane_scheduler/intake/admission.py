@@ -305,6 +305,8 @@ class Admission:
         `RequestAwaited` if a child compiles its templates now.
         """
         spec = _read_spec(ref, text)
+        if spec.continued is not None:
+            self._runs.require_here(spec.continued)
         check_jobs(spec, spec.rows)
         check_prices(spec, self._prices)
         missing = self._limits.check_rows(spec, spec.rows)

@@ -1,20 +1,23 @@
-"""Deletes keys that cannot expire on their own: index entries of deleted runs, and abandoned uploads."""
+"""Deletes what nothing needs, such as entries of deleted runs, and keeps runs that others continue."""
 
 from collections.abc import Iterator
 
 from fairlane.core.clock import Clock
+from fairlane.store.write.runs.archive_stub import ArchiveStubs
 from fairlane.store.write.runs.inbox import Inbox
+from fairlane_scheduler.state.backlog import Backlog
 
 EVERY_MS = 60_000  # from the end of one sweep to the next
 TURN_MS = 25  # part of a tick that a sweep may take; it continues in a later tick
+KEPT_MS = 3_600_000  # a run that an active run continues does not expire sooner
 AT_ONCE = 500  # index entries read at once, which takes some 5 ms
 
 
 class Janitor:
     """Sweeps one team after the other, page by page, for at most `TURN_MS` of a tick."""
 
-    def __init__(self, inbox: Inbox, clock: Clock) -> None:
-        self._inbox, self._clock = inbox, clock
+    def __init__(self, inbox: Inbox, clock: Clock, backlog: Backlog, stubs: ArchiveStubs) -> None:
+        self._inbox, self._clock, self._backlog, self._stubs = inbox, clock, backlog, stubs
         self._due_ms = 0
         self._pages: Iterator[None] | None = None
 
@@ -32,6 +35,8 @@ class Janitor:
 
     def _sweep(self) -> Iterator[None]:
         """One step for each page of an index, and for each part of all keys."""
+        continued = {old for run in self._backlog.runs() if (old := run.plan.spec.continued)}
+        self._stubs.prolong(list(continued), KEPT_MS, 2 * KEPT_MS, 0)
         for team in self._inbox.teams():
             first, read = 0, AT_ONCE
             while read == AT_ONCE:

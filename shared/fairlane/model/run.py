@@ -230,6 +230,11 @@ class RunSpec(StoredModel):
         return self.model_copy(update={"version": 1}) if self.version == START_TIME_VERSION else self
 
     @property
+    def continued(self) -> RunRef | None:
+        """The run that this one continues."""
+        return None if self.continues is None else RunRef(self.team, self.continues.run)
+
+    @property
     def keeps_turns_apart(self) -> bool:
         """Whether each turn of a conversation has a field of its own in the run's memory."""
         return self.order.conversation and self.version >= TURN_FIELDS_VERSION

@@ -168,6 +168,7 @@ class Executor:
     def abort_all(self, reason: str) -> None:
         """Requeue every attempt, also new ones: the worker stops."""
         self._stopping = Abort(reason, requeues=True)
+        self._reporter.gives_up = True
         for attempt_id in list(self._held):
             self.abort(attempt_id, self._stopping)
 

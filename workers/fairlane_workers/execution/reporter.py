@@ -5,11 +5,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from fairlane.core.clock import timestamp
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
+from fairlane.core.pause import sleep
 from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import Completion, ReadyJob
@@ -25,6 +26,7 @@ from fairlane.pipeline.completion import (
 )
 from fairlane.pipeline.evaluations import FinishedJob, RenderedEvaluations, render_evaluations
 from fairlane.pipeline.linear import LINEAR_CHARS, completes_linearly, ends_linearly, reads_linearly
+from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
 from fairlane.store.run_queries import ROLE_TIME_FIELDS, role_times
 from fairlane.store.script import Call
@@ -43,6 +45,10 @@ RAW_CHARS = 2000
 
 PATIENCE_S = 0.05
 """Seconds for which an unawaited report waits for others: calls take more than ten times as long."""
+
+AGAIN_S, MENDED_WITHIN_S = 1.0, 60.0
+"""Seconds between tries of a report whose run has a key of another type, and for how long it is tried. Its
+call keeps its place in the lane's window meanwhile."""
 
 PATIENT_RUNS = 1024
 """Most pairs of run and lane whose last report was unawaited that are kept."""
@@ -165,6 +171,8 @@ def _is_linear(inputs: JobInputs, finished: FinishedJob) -> bool:
 class Reporter:
     """One worker's reports. A report that arrives after its lease has lapsed changes nothing.
 
+    ``gives_up``: set where the worker stops; no report is tried again.
+
     The ``timestamp`` of "released" is when the report was sent. The call has ended by then, and no other call
     has its permit yet. So lines "acquired" minus lines "released" never exceed the calls that the limits
     allow.
@@ -180,6 +188,7 @@ class Reporter:
     ) -> None:
         self._worker, self._attempts, self._batcher, self._keys = worker, attempts, batcher, keys
         self.observers = observers
+        self.gives_up = False
         self._served = ServedModels()
         self._shared: set[str] = set()  # lanes already logged as shared
         self._unawaited: Lru[tuple[RunRef, str], bool] = Lru(PATIENT_RUNS)
@@ -267,7 +276,7 @@ class Reporter:
         """
         call = self._attempts.defer(attempt, self._worker, decision, handle=handle)
         sent, fields = timestamp(), _fields(attempt, inputs)
-        reply = Reported.of(await self._batcher.send(call, urgent=False))
+        reply = Reported.of(await self._ask(call))
         if reply is not None and reply.exhausted:
             return reply
         reported = self._released(attempt, fields, reply, outcome, sent, wire_ms)
@@ -304,12 +313,24 @@ class Reporter:
         ref = RunRef(attempt.team, attempt.run)
         lanes = sorted({each.lane for each in ready}) if self._logs_jobs else []
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
-        report = self._batcher.send(call, urgent=False, patience_s=patience_s)
+        report = self._ask(call, patience_s)
         reply, *found = await asyncio.gather(report, *looks, return_exceptions=True)
         if isinstance(reply, BaseException):
             raise reply
         depths = {lane: n if isinstance(n, int) else None for lane, n in zip(lanes, found, strict=True)}
         return reply, depths
+
+    async def _ask(self, call: Call, patience_s: float = 0.0) -> Any:
+        """The reply to a report. One that meets a key of another type has changed nothing: it is repeated."""
+        left_s = MENDED_WITHIN_S
+        while True:
+            try:
+                return await self._batcher.send(call, urgent=False, patience_s=patience_s)
+            except ResponseError as error:
+                if self.gives_up or left_s <= 0 or refusing_state(error) is not RETYPED:
+                    raise
+            left_s -= AGAIN_S
+            await sleep(AGAIN_S)
 
     async def _times(self, ref: RunRef) -> dict[str, float]:
         """A finished run's seconds of waiting and calling, by role."""

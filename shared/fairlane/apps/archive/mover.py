@@ -66,6 +66,8 @@ class RunMover:
                     self._copy(run)
             except RunArchived:
                 return Moved.MOVED_BEFORE  # another process was faster
+            if ref in self._needed():  # a copy may take minutes
+                return Moved.NEEDED
             return _moved(ref, self._stubs.leave(ref, int(state["finished_ms"])))
 
     def due(self, team: str, finished_by_ms: int) -> Iterator[RunRef]:
@@ -85,8 +87,8 @@ class RunMover:
         found = set()
         for ref in self._runs.active():
             plan = self._runs.plan(ref)
-            if plan is not None and plan.spec.continues is not None:
-                found.add(RunRef(ref.team, plan.spec.continues.run))
+            if plan is not None and plan.spec.continued is not None:
+                found.add(plan.spec.continued)
         return found
 
     def _copy(self, run: Finished) -> None:

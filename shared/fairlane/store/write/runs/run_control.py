@@ -7,7 +7,7 @@ from fairlane.model.ending import Ending
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
-from fairlane.store.run_queries import RunQueries
+from fairlane.store.run_queries import RunQueries, read_hostile, require_here
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import bound, named_keys
 from fairlane.store.write.audit import UNNAMED, Act, Auditor
@@ -48,6 +48,16 @@ class RunControl(RunQueries):
         audit, keys = self._asked(Act.RUN_RESUMED, ref, by), named_keys(self.keys, ref)
         call = bound("run_resume", keys, now_ms=now_ms, epoch=epoch, audit=audit)
         return bool(call.run(self.redis) == 1)
+
+    def require_here(self, ref: RunRef) -> None:
+        """Raises `RunNotFound` for a run that has expired, and `RunArchived` for one that has been moved.
+
+        One whose state has a wrong type passes: its readers name that key.
+        """
+        state = self.keys.state(ref)
+        found = read_hostile(lambda: self.redis.hmget(state, "state", "archived"))
+        if found is not None:
+            require_here(ref, *found)
 
     def end(
         self, ref: RunRef, lanes: Sequence[str], ending: Ending, epoch: int, now_ms: str | int = ""

@@ -3,8 +3,7 @@
 -- USES: core/time core/wake run/state_fields
 -- NEEDS: KEY.dirty KEY.done KEY.finished KEY.jobs KEY.results KEY.state ARG.channel
 
--- Writes a job's record. Returns false if it already has one. The state 'given' does not count as a job. A key of a
--- wrong type raises an error before anything is written.
+-- Writes a job's record. Returns false if it already has one. The state 'given' does not count as a job.
 function record_job(job, state, payload, lane)
   if redis.call('GETBIT', KEY.done, job) == 1 then return false end
   redis.call('HDEL', KEY.jobs, job)

@@ -18,6 +18,7 @@
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
 local lease, outcome = reported(now)
 if not lease then return false end
+redis.call('LLEN', KEY.hot) -- fails at a key of another type, before anything changes
 if ARG.cost == 'control' then note_control(outcome.signal == 'ok') end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
 if cost == 'withdrawn' then cost, lease.withdrawn = 'nothing', true end

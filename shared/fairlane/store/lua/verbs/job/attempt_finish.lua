@@ -18,6 +18,9 @@ local MOST_SERVED = 64 -- such fields of a run at most: each read of its status 
 local now = clock(ARG.now_ms, KEY.clock)
 local lease, outcome = reported(now)
 if not lease then return false end
+try_ending(lease.job, KEY.hot)
+if ARG.memory ~= '{}' then redis.call('HLEN', KEY.memory) end
+if ARG.joined ~= '' then redis.call('HLEN', KEY.sessions) end
 lease.took_ms = tonumber(ARG.took_ms)
 local news = end_reported(lease, outcome, outcome.used, now)
 if ARG.memory ~= '{}' then

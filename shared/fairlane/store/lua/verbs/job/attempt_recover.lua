@@ -18,7 +18,7 @@ end
 local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
 if not lapsed and not is_lost(lease, ARG.worker, tonumber(ARG.worker_timeout_ms), now) then return 0 end
-
+try_ending(lease.job, KEY.hot)
 if not end_lapsed(lease, ARG.attempt, now) then return 0 end
 local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing', now)
 if spent.attempts >= tonumber(ARG.max_attempts) then

@@ -9,5 +9,6 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 if redis.call('GETBIT', KEY.done, ARG.job) == 1 then return 0 end
+try_ending(ARG.job, KEY.hot)
 local lost = { job = tonumber(ARG.job), ref = ARG.ref, lane = ARG.lane }
 return finish_job(lost, 'failed', ARG.payload, ARG.follow, ARG.joined, KEY.hot, now) and 2 or 1
