@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import Clock
+from fairlane.core.figures import counted, figure
 from fairlane.core.terminal_text import visible_line
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
@@ -273,31 +274,36 @@ def _whole(status: RunStatus) -> tuple[int, int]:
     return (status.items_done, status.items) if status.items else (int(status.state.finished), 1)
 
 
+def rate_in_words(per_second: float) -> str:
+    """``"77.1"``; below 1 with two digits that count, ``"0.033"``."""
+    return figure(per_second, 2) if 0 < per_second < 1 else f"{per_second:.1f}"
+
+
 def _pace(rate: Rate, left: int) -> str:
     per_second = rate.per_second
     if per_second is None:
         return ""
+    pace = f"{rate_in_words(per_second)}/s"
     if left <= 0 or per_second <= 0:
-        return f"{per_second:.1f}/s"
+        return pace
     minutes, seconds = divmod(round(left / per_second), 60)
     hours, minutes = divmod(minutes, 60)
     clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-    return f"{per_second:.1f}/s, {clock} left"
+    return f"{pace}, {clock} left"
 
 
 def _mishaps(status: RunStatus) -> str:
     """Rejections, retries and failures, and the run's state where it is not running or completed."""
-    counted = [
-        (status.rate_limits, "× 429"),
-        (status.retries, "retries"),
-        (status.failed, "failed"),
+    parts = [
+        f"{status.rate_limits:,} × 429" if status.rate_limits else "",
+        counted(status.retries, "retry", "retries") if status.retries else "",
+        f"{status.failed:,} failed" if status.failed else "",
     ]
-    parts = [f"{count:,} {what}" for count, what in counted if count]
     if status.state in (RunState.SUBMITTED, RunState.CANCELLED, RunState.REFUSED):
         parts.append(str(status.state))
     if status.paused is not None:
         parts.append(f"paused by {visible_line(status.paused.by)}" if status.paused.by else "paused")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _silence(seconds: float) -> str:
