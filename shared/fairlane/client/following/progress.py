@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 RATE_WINDOW_S = 10.0
+CHANGES = 5
 LINE_EVERY_S = 5.0
 LONGEST_TITLE = 40
 LEAST_BAR, WIDEST_BAR = 8, 30
@@ -224,15 +225,22 @@ class PlainProgress:
 
 
 class Rate:
-    """How fast a count grows, over the last `RATE_WINDOW_S` seconds."""
+    """How fast a count grows, over the last `RATE_WINDOW_S` seconds, or over `CHANGES` changes if these take
+    longer: a job that ends every 20 s is 0.05 a second, not 0 and 0.1 in turn.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
+        self._changed: deque[int] = deque(maxlen=CHANGES + 2)
 
     def count(self, now_ms: int, done: int) -> None:
         """Record the current count."""
+        if self._seen and done != self._seen[-1][1]:
+            self._changed.append(now_ms)
         self._seen.append((now_ms, done))
-        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - RATE_WINDOW_S * 1000:
+        few = len(self._changed) < CHANGES + 2  # the last change may end a standstill
+        window_ms = now_ms if few else max(RATE_WINDOW_S * 1000, self._changed[-2] - self._changed[0])
+        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - window_ms:
             self._seen.popleft()
 
     @property
