@@ -407,6 +407,17 @@ def test_a_lanes_activity_is_read_for_the_time_of_the_run(real_redis: Redis) -> 
     assert {point.limit for point in found.points} == {600}
 
 
+def test_429s_are_counted_among_calls_that_were_sent_not_among_permits(real_redis: Redis) -> None:
+    now_ms = ManualClock().now_ms() + 10**9
+    readings = (
+        Reading(now_ms - 60_000 + 5000 * n, 600, "configured", granted=9 * n, finished=6 * n, refused=n)
+        for n in range(9)
+    )
+    History(real_redis, Keys("test")).append((FINE, "sim:fast", each) for each in readings)
+    (found,) = activity_of(real_redis, Keys("test"), status_over(now_ms - 60_000, now_ms), now_ms)
+    assert (found.finished, found.refused) == (48, 8)
+
+
 def test_an_older_run_is_read_by_the_minute_and_gaps_are_quiet(real_redis: Redis) -> None:
     now_ms = ManualClock().now_ms() + 10**9
     times = [now_ms - 7_200_000 + minute * MINUTE_MS for minute in (0, 1, 2, 10, 11)]

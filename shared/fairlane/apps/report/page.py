@@ -226,7 +226,7 @@ def _lane_chart(activity: LaneActivity) -> Drawn:
     limits = [point.limit for point in points if point.limit is not None]
     facts = [("most calls a minute", f"{max(point.admitted for point in points):,.0f}")]
     facts.append(("limit at the end", f"{limits[-1]:,.0f} a minute" if limits else "none known"))
-    facts.append(("429s", f"{activity.refused:,} of about {counted(activity.admitted, 'call')}"))
+    facts.append(("429s", f"{activity.refused:,} of about {counted(activity.finished, 'call')}"))
     return Drawn(activity.lane, charts.throughput(activity, words.clock), facts)
 
 
