@@ -76,6 +76,8 @@ def test_an_amount_of_dollars_is_off_by_half_a_cent_or_half_a_percent_at_most(co
     [
         (None, "–"),
         (0.0, "$0.00"),
+        (-1.5, "$-1.50"),
+        (float("inf"), "–"),
         (0.0149, "$0.0149"),
         (1e-7, "$0.0000001"),
         (0.9999, "$1.00"),

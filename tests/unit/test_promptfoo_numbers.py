@@ -110,3 +110,9 @@ def test_derived_metrics_read_sums_of_weighted_scores(tmp_path: Path, programs: 
     tally.derive([Derived("mean", "m / __count")])
     assert tally.metrics["m", CELL] == (3.0, 8.0)
     assert tally.metrics["mean", CELL] == (1.5, 1.0)
+
+
+def test_a_reason_shows_how_a_score_differs_from_its_threshold(tmp_path: Path, programs: Programs) -> None:
+    said = "{'pass': True, 'score': 0.7496, 'reason': 'x'}"
+    (found,) = verdicts(tmp_path, programs, ["a"], {"type": "python", "value": said}, threshold=0.75)
+    assert found.reasons == ("score 0.7496 is below the threshold of 0.75",)

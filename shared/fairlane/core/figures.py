@@ -34,10 +34,10 @@ def percent(part: float, whole: float = 1, places: int = 0) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """``"$12.30"``; below a dollar with three digits that count, ``"$0.00012"``; a dash for ``None``."""
-    if cost is None:
+    """``"$12.30"``; below a dollar with three digits that count, ``"$0.00012"``; a dash where none is known."""
+    if cost is None or not math.isfinite(cost):
         return "–"
-    shown = f"${cost:,.{max(2, 2 - math.floor(math.log10(cost))) if cost else 2}f}"
+    shown = f"${cost:,.{max(2, 2 - math.floor(math.log10(abs(cost)))) if cost else 2}f}"
     cents = shown.index(".") + 3
     return shown[:cents] + shown[cents:].rstrip("0")
 

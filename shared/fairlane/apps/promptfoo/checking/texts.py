@@ -7,6 +7,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.checking.treebank import words_of
 from fairlane.apps.promptfoo.subjects import CheckError, Result, met
+from fairlane.core.figures import figure
 
 CLOSE, MOST_CHARS = 5, 100_000
 """The distance that ``levenshtein`` allows where none is given, and the characters of a text it compares."""
@@ -36,7 +37,7 @@ def rouge(text: str, value: Any, threshold: float | None) -> Result:
     one, other = words_of(text.lower()), words_of(str(value).lower())
     common = sum((Counter(one) & Counter(other)).values())
     score = 2 * common / (len(one) + len(other)) if common else 0.0
-    return Result(score >= least, score, f"ROUGE-N is {score:.2f}, {least:g} at least is asked for")
+    return Result(score >= least, score, f"ROUGE-N is {figure(score)}, {figure(least)} at least is asked for")
 
 
 def bleu(text: str, value: Any, threshold: float | None) -> Result:
@@ -47,7 +48,7 @@ def bleu(text: str, value: Any, threshold: float | None) -> Result:
     ]
     words = text.lower().split()
     score = _bleu(words, references) if words and references else 0.0
-    return Result(score >= least, score, f"BLEU is {score:.4f}, {least:g} at least is asked for")
+    return Result(score >= least, score, f"BLEU is {figure(score)}, {figure(least)} at least is asked for")
 
 
 def _bleu(words: Sequence[str], references: Sequence[Sequence[str]]) -> float:

@@ -8,6 +8,7 @@ from typing import Literal
 
 from fairlane.apps.promptfoo.checking.checks import RUBRIC, SIMILAR
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, RUBRICS, THRESHOLD
+from fairlane.core.figures import figure
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
@@ -92,7 +93,11 @@ def verdict_over(parts: tuple[Part, ...], threshold: float | None) -> Verdict:
         return Verdict("error", score, unscored, parts)
     unmet = tuple(part.sentence for part in counting if not part.passed)
     if threshold is not None:
-        unmet = () if score >= threshold else (f"score {score:.2f} is below the threshold of {threshold:g}",)
+        unmet = (
+            ()
+            if score >= threshold
+            else (f"score {figure(score)} is below the threshold of {figure(threshold)}",)
+        )
     return chosen(Verdict("failed" if unmet else "passed", score, unmet, parts))
 
 
