@@ -34,7 +34,7 @@ def percent(part: float, whole: float = 1, places: int = 0) -> str:
 
 
 def dollars(cost: float | None) -> str:
-    """``"$12.30"``; below a dollar with three digits that count, ``"$0.00012"``; a dash where none is known."""
+    """``"$12.30"``; below a dollar with three digits that count, ``"$0.00012"``; a dash for no number."""
     if cost is None or not math.isfinite(cost):
         return "–"
     shown = f"${cost:,.{max(2, 2 - math.floor(math.log10(abs(cost)))) if cost else 2}f}"
