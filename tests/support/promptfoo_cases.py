@@ -78,3 +78,34 @@ OURS: list[Case] = [
     ({"type": "javascript", "value": "context.prompt === 'Say hi'"}, "", True),
 ]
 """Those that promptfoo does not have, or that read what the test around them sets."""
+
+_SCORED = "{'pass': True, 'score': 0.5, 'reason': 'x', 'namedScores': {'n': 0.5, 'm': 0.2}}"
+_HAS_A, _HAS_Z = {"type": "contains", "value": "a"}, {"type": "contains", "value": "z"}
+
+MEASURED: list[tuple[dict[str, Any], str, float, dict[str, float]]] = [
+    (
+        {
+            "assert": [
+                {**_HAS_A, "metric": "m", "weight": 3},
+                {**_HAS_Z, "metric": "m"},
+                {"type": "python", "value": _SCORED, "weight": 2},
+            ]
+        },
+        *("a", 4 / 6, {"m": 3.4 / 6, "n": 0.5}),
+    ),
+    ({"assert": [{**_HAS_Z, "weight": 0, "metric": "w"}]}, "a", 0.0, {"w": 0.0}),
+    ({"assert": [{**_HAS_A, "weight": 0, "metric": "w"}], "threshold": 0.5}, "a", 0.0, {"w": 0.0}),
+    (
+        {
+            "assert": [
+                {
+                    **{"type": "assert-set", "threshold": 0.4, "weight": 2, "metric": "s"},
+                    "assert": [{**_HAS_A, "metric": "k", "weight": 3}, {**_HAS_Z, "metric": "k"}],
+                },
+                _HAS_Z,
+            ]
+        },
+        *("a", 0.5, {"s": 0.75, "k": 0.75}),
+    ),
+]
+"""Tests, outputs, and the scores and named scores that promptfoo gives them."""

@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.cli.lanes.lane_views import Allowed, LaneReport, axis_in_words, limits_in_words, short_count
+from fairlane.cli.lanes.lane_views import Allowed, LaneReport, axis_in_words, limits_in_words
+from fairlane.core.figures import short
 from fairlane.model.lane import LaneLimits
 from fairlane.model.tokens import Estimate
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, Places
@@ -205,7 +206,7 @@ def test_why_a_lane_is_parked_is_reported_below_the_table(cli: CommandLine) -> N
     ("count", "shown"), [(0, "0"), (999_999, "999,999"), (1_234_567, "1.23M"), (45_600_000_000, "45.6G")]
 )
 def test_a_count_of_any_size_is_short(count: int, shown: str) -> None:
-    assert short_count(count) == shown
+    assert short(count) == shown
 
 
 def test_lanes_as_json_are_one_list(cli: CommandLine) -> None:

@@ -6,8 +6,9 @@ from datetime import UTC, timedelta, timezone
 
 import pytest
 
-from fairlane.cli.output import ago, at_local_time, iso, took
+from fairlane.cli.output import ago, at_local_time, iso
 from fairlane.core.clock import span, until
+from fairlane.core.figures import took
 
 NOW = 1_700_000_000_000
 

@@ -285,6 +285,16 @@ def test_a_rate_is_that_of_the_last_seconds() -> None:
     assert rate.per_second == pytest.approx(2.0)
 
 
+@pytest.mark.parametrize("every_s", [1, 7, 20, 90])
+def test_the_rate_of_a_slow_run_is_steady(every_s: int) -> None:
+    clock, rate = ManualClock(), Rate()
+    for second in range(20 * every_s):
+        rate.count(clock.monotonic_ms(), second // every_s)
+        clock.advance(1.0)
+        if second > 8 * every_s:
+            assert rate.per_second == pytest.approx(1 / every_s, rel=0.21)
+
+
 def test_a_run_that_stands_still_says_why(stage: Stage, capsys: pytest.CaptureFixture[str]) -> None:
     run = submit(stage)
     key = stage.keys.lane("sim:fast")

@@ -11,7 +11,6 @@ import httpx
 import pytest
 
 from fairlane.core.clock import ManualClock
-from fairlane.core.pause import Pause
 from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
@@ -27,6 +26,7 @@ from fairlane_workers.providers.http.polling import MOST_CUT, MOST_PAUSE_S
 from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
 from fairlane_workers.transport import Transport
+from fairlane_workers.transport.pause import Pause
 from tests.support.provider_calls import ask
 from tests.support.scripted_server import Exchange, Fault, ScriptedServer, http, scripted_server
 from tests.support.wires.replicate import ReplicateWire

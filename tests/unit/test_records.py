@@ -47,6 +47,24 @@ def test_an_evaluation_from_the_cache_used_nothing(cached: bool, shown: dict[str
     assert (record.cached, record.scores, record.eval_usage) == (cached, {"judge": 1.0}, shown)
 
 
+@pytest.mark.parametrize(
+    ("result", "shown"),
+    [
+        (JudgeResult(JobState.SUCCEEDED, 1.0, "yes", attempts=1), {"judge": Usage()}),
+        (JudgeResult(JobState.FAILED, None, "hm", "no verdict", attempts=1), {"judge": Usage()}),
+        (JudgeResult(JobState.FAILED, None, None, "500", attempts=3), {}),
+        (JudgeResult(JobState.SUCCEEDED, 1.0, "yes", attempts=1, cached=True), {}),
+        (JudgeResult(JobState.SUCCEEDED, 1.0, "a batch call's answer"), {}),
+    ],
+)
+def test_an_answer_without_a_number_of_tokens_is_known_as_one(
+    result: JudgeResult, shown: dict[str, Usage]
+) -> None:
+    judge = llm_judge("sim:judge", "{{ output }}", {"yes": 1}, name="judge")
+    stored = [TaskResult(JobState.SUCCEEDED, "out").to_json(), result.to_json()]
+    assert assemble(spec_of([judge], rows=1), 0, {}, stored).eval_usage == shown
+
+
 def test_a_record_has_what_its_stored_result_has_in_every_cell() -> None:
     spec = spec_of([], rows=2).model_copy(update={"models": ("sim:a", "sim:b"), "repetitions": 2})
     task = TaskResult(

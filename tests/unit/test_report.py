@@ -26,6 +26,7 @@ from fairlane.apps.report.gathering import MOST_CELLS, Gathering
 from fairlane.apps.report.page import ReportSource, write_report
 from fairlane.client.views.summary import TASK, Failure
 from fairlane.core.clock import ManualClock
+from fairlane.core.figures import figure
 from fairlane.core.terminal_text import visible
 from fairlane.evaluators.builders import contains, exact_match, llm_judge
 from fairlane.model.choices import Message
@@ -317,6 +318,7 @@ def test_models_without_end_are_bounded() -> None:
 
 @given(values=st.lists(st.floats(-1e6, 1e6), min_size=1, max_size=300), logarithmic=st.booleans())
 @example(values=[*(n * 1e-9 for n in range(20)), 1e306], logarithmic=False)
+@example(values=[*map(float, range(20)), 1.7e308, -1.7e308], logarithmic=False)
 def test_every_value_is_in_one_bin(values: list[float], logarithmic: bool) -> None:
     if logarithmic:
         values = [abs(value) + 0.1 for value in values]
@@ -324,6 +326,8 @@ def test_every_value_is_in_one_bin(values: list[float], logarithmic: bool) -> No
     assert sum(each.held for each in bins) == len(values)
     assert all(each.low <= each.high for each in bins)
     assert [each.low for each in bins] == sorted(each.low for each in bins)
+    assert all(math.isfinite(each.high) for each in bins)
+    assert (min(values), max(values)) == (bins[0].low, bins[-1].high)
     assert math.isclose(bins[0].low, min(values), rel_tol=1e-6, abs_tol=1e-6)
 
 
@@ -341,12 +345,28 @@ def test_a_quantile_lies_between_its_neighbours() -> None:
     assert quantile([1.0, 2.0], 1.0) == 2.0
 
 
+def test_a_quantile_of_the_largest_floats_is_a_number() -> None:
+    assert quantile([-1.7e308, 1.7e308], 0.5) == 0.0
+
+
+def test_latencies_of_0_ms_leave_the_chart_to_the_others() -> None:
+    bins = bins_of([0.0, 0.0, *map(float, range(200, 900))], logarithmic=True)
+    assert sum(each.held > 0 for each in bins) > 4
+
+
+def test_a_cell_without_a_number_of_tokens_shows_none(tmp_path: Path) -> None:
+    some = [replace(each, usage=Usage()) for each in records()]
+    page = page_of(tmp_path, source(some))
+    assert '<td class="n">–</td><td class="n">–</td>' in page
+    assert '<td class="n">0</td><td class="n">–</td>' not in page
+
+
 def test_charts_are_well_formed_and_stay_inside() -> None:
     some = [
         histogram([Bin(0, 0, 3), Bin(1, 1, 0)], EVIL, str),
         throughput(lane_activity(EVIL), in_words.clock),
     ]
-    some.append(histogram(bins_of([random.Random(4).gauss(0, 1) for _ in range(500)]), "x", in_words.number))
+    some.append(histogram(bins_of([random.Random(4).gauss(0, 1) for _ in range(500)]), "x", figure))
     for chart in some:
         svg = ElementTree.fromstring(str(chart))  # noqa: S314
         _, _, width, height = map(float, svg.get("viewBox", "").split())
@@ -385,6 +405,17 @@ def test_a_lanes_activity_is_read_for_the_time_of_the_run(real_redis: Redis) -> 
     assert all(status.started_ms - 5000 <= point.at_ms <= status.finished_ms + 5000 for point in found.points)  # type: ignore[operator]
     assert {round(point.admitted) for point in found.points} == {120}
     assert {point.limit for point in found.points} == {600}
+
+
+def test_429s_are_counted_among_calls_that_were_sent_not_among_permits(real_redis: Redis) -> None:
+    now_ms = ManualClock().now_ms() + 10**9
+    readings = (
+        Reading(now_ms - 60_000 + 5000 * n, 600, "configured", granted=9 * n, finished=6 * n, refused=n)
+        for n in range(9)
+    )
+    History(real_redis, Keys("test")).append((FINE, "sim:fast", each) for each in readings)
+    (found,) = activity_of(real_redis, Keys("test"), status_over(now_ms - 60_000, now_ms), now_ms)
+    assert (found.finished, found.refused) == (48, 8)
 
 
 def test_an_older_run_is_read_by_the_minute_and_gaps_are_quiet(real_redis: Redis) -> None:

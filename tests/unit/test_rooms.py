@@ -19,7 +19,7 @@ REASONS = {
     "shared/fairlane/client/handles.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/docstrings.py": SHARED,
-    "shared/fairlane/core/pause.py": SHARED,
+    "workers/fairlane_workers/transport/pause.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,
     "shared/fairlane/embedded/fake_server.py": PROCESS,

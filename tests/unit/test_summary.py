@@ -364,6 +364,14 @@ def test_calls_without_a_number_of_tokens_are_counted() -> None:
     assert judged.unreported == {}
 
 
+def test_evaluations_without_a_number_of_tokens_are_counted() -> None:
+    price = {"sim:*": Price(input=1.0, output=1.0)}
+    silent = {"eval_usage": {"judge": Usage()}, "scores": {"judge": 1.0}}
+    found = summed(make_record(0, usage=Usage(10, 5), **silent), make_record(1, **silent), prices=price)
+    assert (found.unreported, found.gaps) == ({"sim:judge": 2}, "2 calls reported no tokens")
+    assert found.evaluations == ()
+
+
 def test_a_summary_is_ready_for_json() -> None:
     shown = json.loads(json.dumps(summed(*scored([0.0, 1.0])).to_dict()))
     assert shown["scores"]["judge"]["standard_error"] == pytest.approx(0.5)

@@ -240,7 +240,7 @@ def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
     ref = asked.run(prices={TASKS: price}, budget_usd=0.25)
     assert asked.grant(ref) == 2
     assert announced(asked.why())[0] == "budget"
-    assert announced(asked.why())[1].startswith("$0.2 of the run's budget of $0.25 are used")
+    assert announced(asked.why())[1].startswith("$0.20 of the run's budget of $0.25 are used")
 
 
 def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:

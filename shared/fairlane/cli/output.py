@@ -163,20 +163,6 @@ def _moment(at_ms: float) -> datetime:
     return datetime.fromtimestamp(min(at_ms / 1000, _LAST_S), UTC)
 
 
-def took(milliseconds: float) -> str:
-    """A duration to the second, and to a tenth of one below a minute: ``"42.3 s"``, ``"1:02:03"``."""
-    if milliseconds < 60_000:
-        return f"{max(0.0, milliseconds) / 1000:.1f} s"
-    minutes, seconds = divmod(int(milliseconds) // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02} min"
-
-
-def figure(value: float | None, sign: str = "") -> str:
-    """A number to four digits; a dash for none."""
-    return "–" if value is None else f"{value:{sign}.4g}"
-
-
 def ago(at_ms: int | None, now_ms: int) -> str:
     """``"3 min ago"``; a dash for what has not happened."""
     if at_ms is None:

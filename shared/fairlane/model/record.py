@@ -16,9 +16,10 @@ class Record:
 
     ``scores`` maps evaluator names to scores; ``None`` if there is none, then ``score_errors`` says why.
     ``output`` is ``None`` unless the task succeeded. ``eval_usage`` has the tokens of each evaluation's call,
-    ``arguments`` the reasons that agents and judges gave for their scores, by the same names. ``notes`` says
-    which parameters a call went without, since its model does not support them: by the same names, and under
-    ``task``. ``unkept`` has answers that were paid for but not kept, by the same names as ``notes``.
+    ``None`` for those that its provider did not report; ``arguments`` the reasons that agents and judges gave
+    for their scores, by the same names. ``notes`` says which parameters a call went without, since its model
+    does not support them: by the same names, and under ``task``. ``unkept`` has answers that were paid for
+    but not kept, by the same names as ``notes``.
 
     ``attempts``: how many of its `RetryPolicy.max_attempts` the task has used, its last call included.
     Calls that cost none (429s, overloads, outages) are not in it; 0: no call was made, or the cache answered.

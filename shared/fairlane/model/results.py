@@ -127,6 +127,11 @@ class JudgeResult:
         """Why it has no score: its error, or the state in which the end of its run left it."""
         return self.error or (None if self.state is _SUCCESS else str(self.state))
 
+    @property
+    def answered(self) -> bool:
+        """Whether its own call was answered; the answer of a batch is its batch call's."""
+        return bool(self.attempts) and (self.state is _SUCCESS or self.answer is not None)
+
     def to_json(self, *, short: bool = False) -> str:
         """The stored form, as of a `TaskResult`."""
         usage = _usage_list(self.usage)
@@ -252,7 +257,7 @@ def add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], mi
     """Add the parsed results of each evaluation step to the record of an item or a session."""
     for step, each in zip(steps, parsed, strict=True):
         result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
-        if result.usage.total is not None and not result.cached:
+        if not result.cached and (result.usage.total is not None or (result.answered and step.calls_model)):
             draft.eval_usage[step.name] = result.usage
         if result.left_out:
             draft.notes[step.name] = note_of(result.left_out)

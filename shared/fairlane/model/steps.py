@@ -40,6 +40,11 @@ class Step:
         return not self.batch
 
     @property
+    def calls_model(self) -> bool:
+        """Whether it calls a model, whose tokens count; a function has none."""
+        return not self.model.startswith(f"{FUNCTIONS}:")
+
+    @property
     def labels(self) -> dict[str, str]:
         """Further fields of log lines about an agent's step; other steps have none."""
         if not isinstance(self.evaluator, Agent):

@@ -6,11 +6,12 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.text import Text
 
-from fairlane.cli.lanes.lane_views import short_count
 from fairlane.cli.lanes.workers import busy_in_words
 from fairlane.cli.output import ago
 from fairlane.cli.runs.run_views import share, state_in_a_word
+from fairlane.client.following.progress import rate_in_words
 from fairlane.core.clock import span
+from fairlane.core.figures import latency, percent, short
 from fairlane.top.reading import LaneLine, RunLine, Snapshot, TeamLine, WorkerLine
 from fairlane.why.reasons import per_minute
 
@@ -92,7 +93,7 @@ def _in_flight(line: LaneLine, _: int) -> str:
 
 
 def _percent(part: float) -> str:
-    return f"{100 * part:.1f}"
+    return percent(part, places=1)
 
 
 def _hold(line: LaneLine, _: int) -> Text:
@@ -113,12 +114,12 @@ LANES: Pane[LaneLine] = Pane(
         Column("source", _source, lambda x: x.report.allowed.source, spare=2),
         _number("used/min", lambda x: x.used_per_minute),
         Column("in flight", _in_flight, lambda x: x.report.view.in_flight, number=True),
-        _number("queued", lambda x: x.report.queued, short_count),
+        _number("queued", lambda x: x.report.queued, short),
         _number("429 %", lambda x: x.refused, _percent),
         _number("error %", lambda x: x.report.view.failed_share, _percent, spare=4),
         Column("last error", _last_error, lambda x: x.report.view.last_error_ms or 0, spare=5),
-        _number("latency", lambda x: x.report.view.latency_ms, span, spare=3),
-        _number("granted", lambda x: x.report.view.granted, short_count, spare=4),
+        _number("latency", lambda x: x.report.view.latency_ms, latency, spare=3),
+        _number("granted", lambda x: x.report.view.granted, short, spare=4),
         Column("limited by", _hold, lambda x: x.report.hold.reason if x.report.hold else ""),
     ),
     lambda snapshot: snapshot.lanes,
@@ -150,11 +151,11 @@ RUNS: Pane[RunLine] = Pane(
         Column("name", _name, lambda x: x.status.name, spare=1),
         Column("state", _state, lambda x: state_in_a_word(x.status)),
         Column("done", lambda x, _: share(x.status), lambda x: x.status.progress, number=True),
-        _number("jobs", lambda x: x.status.jobs, short_count),
+        _number("jobs", lambda x: x.status.jobs, short),
         _number("in flight", lambda x: x.status.in_flight),
-        _number("/s", lambda x: x.per_second, "{:.1f}".format, spare=2),
+        _number("/s", lambda x: x.per_second, rate_in_words, spare=2),
         _number("left", lambda x: x.left_s, lambda seconds: span(seconds * 1000)),
-        _number("429s", lambda x: x.status.rate_limits, short_count, spare=4),
+        _number("429s", lambda x: x.status.rate_limits, short, spare=4),
         _number("failed", lambda x: x.status.failed, spare=1),
         Column("submitted", _submitted, lambda x: x.status.submitted_ms, number=True, spare=3),
     ),
@@ -171,7 +172,7 @@ def _budget(line: TeamLine, _: int) -> Text:
         return Text("")
     style = {"used_up": _BAD, "nearly_used": _HELD}.get(budget.state, "")
     where = "" if budget.lane == "*" else f" on {budget.lane}"
-    return Text(f"{budget.share:.0%} of {budget.unit} a {budget.per}{where}", style)
+    return Text(f"{percent(budget.share)}% of {budget.unit} a {budget.per}{where}", style)
 
 
 TEAMS: Pane[TeamLine] = Pane(

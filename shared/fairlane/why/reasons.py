@@ -3,6 +3,7 @@
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
+from fairlane.core.figures import percent
 from fairlane.model.run import Plan
 from fairlane.store.run_queries import RunFields
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
@@ -76,7 +77,9 @@ def reason_of(
         return None
     words = used_up_in_words(view, hold.reason, slots)
     if share < 1:
-        explained = f"{lane} is used to the full ({words}); this team has {share:.0%} of it beside others"
+        explained = (
+            f"{lane} is used to the full ({words}); this team has {percent(share)}% of it beside others"
+        )
         return Reason("fairness", explained, hold.until_ms)
     left = f"; it resumes {until(hold.until_ms, view.now_ms)}" if hold.until_ms is not None else ""
     return Reason(cast(Constraint, hold.reason), f"{lane} is used to the full: {words}{left}", hold.until_ms)
@@ -98,7 +101,9 @@ def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:
 
 def rate_in_words(name: str, axis: AxisView) -> str:
     """``"about 598 requests/min, learned from 429s"``."""
-    chance = f"; {axis.by_chance:.1%} of calls are rejected at any rate" if axis.by_chance else ""
+    chance = (
+        f"; {percent(axis.by_chance, places=1)}% of calls are rejected at any rate" if axis.by_chance else ""
+    )
     if axis.allowed is None:
         return f"no limit of {UNITS[name]}{chance}"
     about = "" if axis.source == "configured" else "about "

@@ -5,6 +5,7 @@
 from collections.abc import Sequence
 
 from fairlane.core.clock import span, until
+from fairlane.core.figures import dollars, figure
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import NextJob, RunTraces
@@ -259,7 +260,7 @@ class RunBounds:
             return None
         what = "tasks" if role == "task" else "evaluations"
         at_ms = max(self._now_ms, round(next_ms) - PACE_SLACK_MS)
-        sentence = f"the run's own rate: {1000 / gap:,.3g} {what} a second"
+        sentence = f"the run's own rate: {figure(1000 / gap, 3)} {what} a second"
         return Reason("task_rate" if role == "task" else "eval_rate", sentence, at_ms)
 
     def _delay(self, lane: str) -> Reason | None:
@@ -280,7 +281,7 @@ class RunBounds:
         if (most := self._number("budget_tokens")) and self._number("tokens") + entry.tokens.most > most:
             return f"{self._number('tokens'):,.0f} of the run's budget of {most:,.0f} tokens"
         if (most := self._number("budget_cost")) and self._number("cost") + self._cost(entry) > most:
-            return f"${self._number('cost') / 1e6:,.4g} of the run's budget of ${most / 1e6:,.4g}"
+            return f"{dollars(self._number('cost') / 1e6)} of the run's budget of {dollars(most / 1e6)}"
         return None
 
     def _team_budget(self, lane: str, entry: Entry) -> Reason | None:

@@ -14,7 +14,7 @@ from fairlane.apps.promptfoo.evaluation import CliOptions, read_evaluation
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from tests.support.promptfoo import path_with_node, record
-from tests.support.promptfoo_cases import CASES
+from tests.support.promptfoo_cases import CASES, MEASURED
 from tests.support.promptfoo_command import Promptfoo, find_promptfoo
 
 ECHO = CliOptions(frozenset({"openai"}), {"echo": "openai:echo"})
@@ -111,3 +111,11 @@ def test_prompts_tests_transforms_and_thresholds_have_the_same_verdicts(
     assert [each["response"]["output"] for each in theirs if "transform" not in str(each["testCase"])] == [
         row["__asked"] for row in ((run.rows or ())[at] for at in rows) if "__transform" not in row
     ]
+
+
+@pytest.mark.timeout(900)
+def test_tests_have_the_same_scores_and_metrics(promptfoo: Promptfoo, tmp_path: Path) -> None:
+    tests = [{"vars": {"said": output}, **test} for test, output, _, _ in MEASURED]
+    found = promptfoo.evaluate(write(tmp_path, tests), {"PROMPTFOO_PYTHON": sys.executable})
+    theirs = [(each["score"], each["namedScores"]) for each in found]
+    assert theirs == [(pytest.approx(score), pytest.approx(metrics)) for _, _, score, metrics in MEASURED]

@@ -14,11 +14,11 @@ from redis.exceptions import DataError, MasterDownError, OutOfMemoryError, ReadO
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fairlane.core.events import Event
-from fairlane.core.pause import Pause, sleep
 from fairlane.store.connection.tls_errors import in_words
 from fairlane.store.redis_client import AsyncRedisClient
 from fairlane.store.script import Call, Functions, Placed, is_missing, merged
 from fairlane.telemetry.logs import get_logger
+from fairlane_workers.transport.pause import Pause, sleep
 
 log = get_logger("batcher")
 

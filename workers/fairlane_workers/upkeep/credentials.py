@@ -8,12 +8,12 @@ from redis.exceptions import RedisError
 
 from fairlane.config.settings import WorkerSecrets
 from fairlane.core.events import Event
-from fairlane.core.pause import sleep
 from fairlane.core.redaction import fingerprint
 from fairlane.store.keys import Keys
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.providers.auth.rotating_key import RotatingKey
+from fairlane_workers.transport.pause import sleep
 
 log = get_logger("credentials")
 

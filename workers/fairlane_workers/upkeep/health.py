@@ -4,8 +4,8 @@ import time
 from collections.abc import Callable
 
 from fairlane.core.clock import Clock
-from fairlane.core.pause import Pause, sleep
 from fairlane.telemetry.metrics_server import Pulse
+from fairlane_workers.transport.pause import Pause, sleep
 
 TURN_S = 1.0
 STUCK_S = 30.0

@@ -12,7 +12,6 @@ from redis.exceptions import RedisError
 from fairlane.config.connections.connection import Connection
 from fairlane.config.sections import WorkerSettings
 from fairlane.core.events import Event
-from fairlane.core.pause import Pause, sleep
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunRef
 from fairlane.store.connection.server_states import refusing_state
@@ -27,6 +26,7 @@ from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.held import Abort
 from fairlane_workers.functions.catalog import claims
+from fairlane_workers.transport.pause import Pause, sleep
 from fairlane_workers.upkeep.capacity import Capacity
 
 log = get_logger("heartbeat")

@@ -12,7 +12,6 @@ from fairlane.cli.failures import FAILED
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import complain, say
 from fairlane.cli.runs.conclusion import FailingCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.runs import wait_for
 from fairlane.cli.runs.selection import find_run
 from fairlane.cli.runs.submitting import options
@@ -20,6 +19,7 @@ from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
+from fairlane.core.figures import be, counted
 from fairlane.export.files import check_place, place_of
 from fairlane.model.run import RunState
 
@@ -139,11 +139,7 @@ def _write(
     except KeyboardInterrupt:
         say(f"`fairlane batch --run {run.id} -o {output}` writes its files later")
         raise
-    say(f"{counted(written.answers, 'answer')} {_be(written.answers)} in {output}")
+    say(f"{counted(written.answers, 'answer')} {be(written.answers)} in {output}")
     if written.errors:
-        say(f"{counted(written.errors, 'request')} without an answer {_be(written.errors)} in {errors}")
+        say(f"{counted(written.errors, 'request')} without an answer {be(written.errors)} in {errors}")
     conclude(status, allowed)
-
-
-def _be(count: int) -> str:
-    return "is" if count == 1 else "are"

@@ -7,14 +7,14 @@ from typing import Annotated, Any
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_fields, print_line, print_table, say, took
+from fairlane.cli.output import emit, print_fields, print_line, print_table, say
 from fairlane.cli.runs.submitting.assignments import read_options
 from fairlane.cli.runs.submitting.inputs import LimitOption, TaskOptions, open_dataset, portion_of
 from fairlane.cli.runs.submitting.options import EvaluatorOptions, MaxConcurrentOption
 from fairlane.cli.runs.submitting.submit import MoreOption
 from fairlane.client.client import Client, Dataset
 from fairlane.client.views.forecast import Forecast, LaneForecast
-from fairlane.client.views.summary import dollars
+from fairlane.core.figures import counted, dollars, took
 from fairlane.datasets.rows import read_rows
 from fairlane.why.reasons import SHORT_WORDS
 
@@ -66,7 +66,8 @@ def estimate(
             max_concurrent=max_concurrent,
             **calls,
         )
-    emit(forecast.to_dict(), lambda: print_forecast(forecast), as_json=as_json)
+    bound = " at most" if expected.answer_tokens is None else ""
+    emit(forecast.to_dict(), lambda: print_forecast(forecast, bound), as_json=as_json)
 
 
 class _Rows:
@@ -79,9 +80,12 @@ class _Rows:
         return read_rows(self._dataset)
 
 
-def print_forecast(forecast: Forecast) -> None:
-    """The run as a whole, its models and its lanes; what the numbers leave out goes to standard error."""
-    print_fields(_fields(forecast))
+def print_forecast(forecast: Forecast, bound: str) -> None:
+    """The run as a whole, its models and its lanes; what the numbers leave out goes to standard error.
+
+    ``bound``: words behind sums that are upper bounds.
+    """
+    print_fields(_fields(forecast, bound))
     print_line("")
     print_table(
         ["model", ">calls", ">input", ">output", ">cost"],
@@ -103,14 +107,16 @@ def print_forecast(forecast: Forecast) -> None:
         say(note)
 
 
-def _fields(forecast: Forecast) -> Iterator[tuple[str, object]]:
-    yield "items", f"{forecast.items:,} of {forecast.rows:,} rows; {forecast.sampled:,} were rendered"
+def _fields(forecast: Forecast, bound: str) -> Iterator[tuple[str, object]]:
+    rendered = counted(forecast.sampled, "item")
+    yield "items", f"{forecast.items:,} of {counted(forecast.rows, 'row')}; {rendered} rendered"
     if forecast.invalid:
         yield "invalid", f"about {forecast.invalid:,}"
-    yield "calls", f"{forecast.calls:,}: {forecast.tasks:,} tasks, {forecast.evaluations:,} evaluations"
-    yield "tokens", f"{forecast.tokens:,} at most"
+    evaluations = counted(forecast.evaluations, "evaluation")
+    yield "calls", f"{forecast.calls:,}: {counted(forecast.tasks, 'task')}, {evaluations}"
+    yield "tokens", f"{forecast.tokens:,}{bound}"
     missing = f", without {', '.join(forecast.unpriced)}" if forecast.unpriced else ""
-    yield "cost", dollars(forecast.cost_usd) + (f" at most{missing}" if forecast.cost_usd is not None else "")
+    yield "cost", dollars(forecast.cost_usd) + (bound + missing if forecast.cost_usd is not None else "")
     yield "time", _duration(forecast.seconds)
 
 

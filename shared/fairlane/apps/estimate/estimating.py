@@ -11,6 +11,7 @@ from fairlane.apps.estimate.counting import Counting, Tally, Use
 from fairlane.apps.estimate.sampling import Sample, take_sample
 from fairlane.client.deployment import Deployment
 from fairlane.client.views.forecast import Forecast, LaneForecast, Limit, ModelForecast
+from fairlane.core.figures import counted, dollars
 from fairlane.model.run import Plan, RunSpec, most_chars
 from fairlane.model.tokens import Price, Usage, cost_usd, price_of
 from fairlane.pipeline.rendering import Rendering
@@ -192,7 +193,7 @@ def _run_notes(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
     if not slots:
         yield "no worker is up: the time assumes that slots are no limit"
     if forecast.invalid:
-        yield f"about {forecast.invalid:,} of {forecast.items:,} items cannot be rendered"
+        yield f"about {forecast.invalid:,} of {counted(forecast.items, 'item')} cannot be rendered"
     if spec.cache.reads:
         yield "answers that are in the cache already are counted as calls"
     if spec.continues is not None:
@@ -202,7 +203,7 @@ def _run_notes(forecast: Forecast, spec: RunSpec, slots: int) -> Iterator[str]:
     if bounds.budget_tokens is not None and tokens > bounds.budget_tokens:
         yield f"its budget_tokens of {bounds.budget_tokens:,} may stop it before it is done"
     if bounds.budget_usd is not None and cost is not None and cost > bounds.budget_usd:
-        yield f"its budget_usd of {bounds.budget_usd:g} may stop it before it is done"
+        yield f"its budget_usd of {dollars(bounds.budget_usd)} may stop it before it is done"
 
 
 def _lane_notes(lanes: tuple[LaneForecast, ...], views: Mapping[str, LaneView]) -> Iterator[str]:
@@ -221,4 +222,4 @@ def _lane_notes(lanes: tuple[LaneForecast, ...], views: Mapping[str, LaneView]) 
                 "minute, where it is now, and it becomes faster"
             )
         if lane.queued:
-            yield f"{lane.lane}: {lane.queued:,} calls of other runs wait there already"
+            yield f"{lane.lane}: {counted(lane.queued, 'call')} of other runs waiting there already"

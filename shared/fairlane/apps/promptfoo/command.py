@@ -20,9 +20,9 @@ from fairlane.cli.failures import FAILED, MISUSED
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import clip, complain, emit, print_line, print_table, say
 from fairlane.cli.runs.conclusion import OPTION, FailingCommand, FailOnErrorOption
-from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.submitting.options import MaxConcurrentOption, OnRefusalOption
 from fairlane.core.errors import SubmissionError, UnsupportedError
+from fairlane.core.figures import be, counted, figure, percent
 from fairlane.export.formats import export_records, format_of
 
 app = typer.Typer()
@@ -178,7 +178,7 @@ def evaluate(
             records = runner.judged(evaluation, programs, tally)
             if output is not None:
                 count = export_records(records, output)
-                say(f"{count:,} records are in {output}")
+                say(f"{counted(count, 'record')} {be(count)} in {output}")
             else:
                 deque(records, maxlen=0)
         tally.derive(evaluation.derived)
@@ -230,23 +230,23 @@ def _describe(evaluation: Evaluation) -> None:
         if plan.rows is None:
             rows, asked = len(evaluation.rows), len(plan.prompts)
             items = rows * asked * len(plan.labels) * repetitions
-            what = f"{rows:,} rows × {asked} prompts"
+            what = f"{counted(rows, 'row')} × {counted(asked, 'prompt')}"
         else:
             items = len(plan.rows) * len(plan.labels) * repetitions
-            what = f"{len(plan.rows):,} requests"
-        print_line(f"run {number}: {what} × {models} × {repetitions} = {items:,} items")
+            what = counted(len(plan.rows), "request")
+        print_line(f"run {number}: {what} × {models} × {repetitions} = {counted(items, 'item')}")
 
 
 def _print(tally: Tally, document: Mapping[str, Any]) -> None:
     results = (
-        each | {"pass_rate": f"{each['pass_rate']:.0%}", "score": f"{each['score']:.2f}"}
+        each | {"pass_rate": f"{percent(each['pass_rate'])}%", "score": figure(each["score"], 3)}
         for each in document["results"]
     )
     heads = ("prompt", "provider", ">passed", ">failed", ">errors", ">pass rate", ">score")
     print_table(heads, (tuple(each.values()) for each in results))
     if document["metrics"]:
         metrics = sorted(document["metrics"], key=itemgetter("metric"))
-        shares = (each | {"share": f"{each['share']:.2f}"} for each in metrics)
+        shares = (each | {"share": figure(each["share"], 3)} for each in metrics)
         print_line("")
         print_table(("metric", "prompt", "provider", ">share"), (tuple(each.values()) for each in shares))
     for failure in tally.failures[:SHOWN_FAILURES]:

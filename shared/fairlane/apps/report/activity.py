@@ -22,13 +22,13 @@ class Point(NamedTuple):
 
 
 class LaneActivity(NamedTuple):
-    """A lane over the time of a run, with the calls of all teams: ``admitted`` in all, and 429s."""
+    """A lane over the time of a run: the calls of all teams that ended, and how many of them with a 429."""
 
     lane: str
     from_ms: int
     upto_ms: int
     points: tuple[Point, ...]
-    admitted: int
+    finished: int
     refused: int
 
 
@@ -56,7 +56,7 @@ def activity_of(redis: RedisClient, keys: Keys, status: RunStatus, now_ms: int) 
             start_ms,
             end_ms,
             tuple(_points(samples, step.every_ms, end_ms)),
-            sum(sample.admitted for sample in samples[1:]),
+            sum(sample.finished for sample in samples[1:]),
             sum(sample.refused for sample in samples[1:]),
         )
         for lane, samples in some.items()

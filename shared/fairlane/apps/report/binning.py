@@ -10,8 +10,8 @@ FEW = 12
 """Most different values that get a bar each."""
 
 LEAST_BINS, MOST_BINS = 8, 40
-LEAST = 1e-9
-"""Smaller values count as this one on a logarithmic axis."""
+LEAST = 0.1
+"""Smaller values count as this one on a logarithmic axis: 0 ms would take most of its decades."""
 
 QUANTILES = (0.5, 0.9, 0.95, 0.99)
 
@@ -39,11 +39,13 @@ def bins_of(values: Sequence[float], *, logarithmic: bool = False) -> list[Bin]:
     ordered = sorted(math.log(max(value, LEAST)) if logarithmic else value for value in values)
     least, most = ordered[0], ordered[-1]
     count = _number_of_bins(ordered)
-    edges = [least + (most - least) * n / count for n in range(1, count)]
+    edges = [least * (1 - n / count) + most * (n / count) for n in range(1, count)]
     counts = [0] * count
     for value in ordered:
         counts[bisect_right(edges, value)] += 1
-    whole = [math.exp(edge) if logarithmic else edge for edge in (least, *edges, most)]
+    inner = map(math.exp, edges) if logarithmic else edges
+    ends = (max(end, LEAST) if logarithmic else end for end in (min(values), max(values)))
+    whole = sorted([*ends, *inner])
     return [Bin(whole[n], whole[n + 1], counts[n]) for n in range(count)]
 
 
@@ -52,7 +54,10 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     place = share * (len(ordered) - 1)
     below = math.floor(place)
     above = min(below + 1, len(ordered) - 1)
-    return ordered[below] + (ordered[above] - ordered[below]) * (place - below)
+    low, high, part = ordered[below], ordered[above], place - below
+    if math.isfinite(high - low):
+        return low + (high - low) * part
+    return low * (1 - part) + high * part
 
 
 def nice_steps(most: float) -> list[float]:
@@ -66,8 +71,8 @@ def nice_steps(most: float) -> list[float]:
 
 
 def _number_of_bins(ordered: Sequence[float]) -> int:
-    spread = quantile(ordered, 0.75) - quantile(ordered, 0.25)
+    spread = quantile(ordered, 0.75) / 2 - quantile(ordered, 0.25) / 2  # halves are finite
     width = 2 * spread / math.pow(len(ordered), 1 / 3)
     if width <= 0:
         return LEAST_BINS * 2
-    return math.ceil(max(LEAST_BINS, min(MOST_BINS, (ordered[-1] - ordered[0]) / width)))
+    return math.ceil(max(LEAST_BINS, min(MOST_BINS, (ordered[-1] / 2 - ordered[0] / 2) / width)))

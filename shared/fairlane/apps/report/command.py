@@ -10,8 +10,8 @@ from fairlane.apps.report.page import MOST_EXAMPLES
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import say
 from fairlane.cli.runs.conclusion import fails_if_refused
-from fairlane.cli.runs.run_views import counted
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
+from fairlane.core.figures import counted
 
 app = typer.Typer()
 

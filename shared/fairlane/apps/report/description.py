@@ -55,7 +55,7 @@ def configuration_of(spec: RunSpec, *, texts: bool) -> Iterator[tuple[str, str]]
         yield "priority", "interactive" if spec.interactive else f"{spec.priority}"
     for name, value, usual in (
         ("bounds", spec.bounds, Bounds()),
-        ("order", spec.order, Order()),
+        ("order", spec.order.model_copy(update={"turn_fields": Order().turn_fields}), Order()),
         ("cache", spec.cache, CacheChoice()),
         ("retries", spec.retry, RetryPolicy()),
     ):

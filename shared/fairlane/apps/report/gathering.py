@@ -31,7 +31,7 @@ class CellSums:
     items: int = 0
     succeeded: int = 0
     cached: int = 0
-    usage: Usage = field(default_factory=lambda: Usage(0, 0))
+    usage: Usage = field(default_factory=Usage)
     latencies_ms: array[float] = field(default_factory=_numbers)
     scores: dict[str, Moments] = field(default_factory=dict)
 
@@ -138,8 +138,7 @@ def _add(cell: CellSums, record: Record, latency_ms: int | None) -> None:
     cell.items += 1
     cell.cached += record.cached
     cell.succeeded += record.state is JobState.SUCCEEDED
-    if not record.cached:
-        cell.usage += record.usage
+    cell.usage += Usage(0, 0) if record.cached else record.usage
     if TASK in record.unkept:
         cell.usage += record.unkept[TASK].usage
     if latency_ms is not None and record.state is JobState.SUCCEEDED:

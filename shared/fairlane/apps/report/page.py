@@ -19,8 +19,9 @@ from fairlane.apps.report.charts import Mark
 from fairlane.apps.report.description import configuration_of, evaluators_of, failures_of
 from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.views.comparison import Comparison
-from fairlane.client.views.summary import Summary, dollars
+from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
+from fairlane.core.figures import counted, dollars, figure, latency, short, took
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file
@@ -91,7 +92,7 @@ def _template() -> Template:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    named = (words.number, words.change, words.error, words.percent, words.moment, words.clipped, dollars)
+    named = (figure, words.change, words.error, words.percent, words.moment, words.clipped, dollars)
     for each in named:
         environment.filters[each.__name__] = each
     return environment.get_template("report.html.j2")
@@ -152,11 +153,11 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     for name, scores in list(summary.scores.items())[:4]:
         if scores.mean is not None:
             error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "
-            yield Figure(name, words.number(scores.mean), f"{error}n = {scores.of_rows}")
+            yield Figure(name, figure(scores.mean), f"{error}n = {scores.of_rows}")
     tokens = summary.task_tokens + summary.evaluation_tokens
     if tokens:
         of_evaluations = words.percent(summary.evaluation_tokens, tokens)
-        yield Figure("tokens", words.short(tokens), f"{of_evaluations} by evaluations")
+        yield Figure("tokens", short(tokens), f"{of_evaluations} by evaluations")
     if summary.cost_usd is not None:
         waste = f"of which not kept: {summary.waste}" if summary.waste else ""
         notes = "; ".join(filter(None, (summary.gaps, waste)))
@@ -164,25 +165,29 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     if status.started_ms is not None and status.finished_ms is not None:
         took_ms = max(1, status.finished_ms - status.started_ms)
         pace = status.jobs_done / took_ms * 1000
-        yield Figure("duration", words.took(took_ms), f"{pace:,.3g} jobs a second")
+        yield Figure("duration", took(took_ms), f"{figure(pace, 3)} jobs a second")
     if gathering.latencies_ms:
         ordered = sorted(gathering.latencies_ms)
-        tail = f"95 % within {words.latency(quantile(ordered, 0.95))}"
-        yield Figure("latency", words.latency(quantile(ordered, 0.5)), f"median; {tail}")
-    yield Figure("answers of 429", f"{status.rate_limits:,}", f"{status.retries:,} retries")
+        tail = f"95 % within {latency(quantile(ordered, 0.95))}"
+        yield Figure("latency", latency(quantile(ordered, 0.5)), f"median; {tail}")
+    yield Figure("answers of 429", f"{status.rate_limits:,}", counted(status.retries, "retry", "retries"))
 
 
 def _score_chart(name: str, scores: Scores, values: Sequence[float]) -> Drawn:
     facts = [("scored", scores.of_rows), ("missing", f"{scores.missing:,}")]
     if scores.mean is not None:
-        facts.append(("mean", words.number(scores.mean)))
+        facts.append(("mean", figure(scores.mean)))
     if scores.standard_error is not None:
         facts.append(("± s.e.", words.error(scores.standard_error)))
     if values:
-        facts += [("median", words.number(quantile(sorted(values), 0.5)))]
-        facts += [("least", words.number(min(values))), ("greatest", words.number(max(values)))]
-    marks = [] if scores.mean is None else [Mark(scores.mean, f"mean {words.number(scores.mean)}")]
-    return Drawn(name, charts.histogram(bins_of(values), f"Scores of {name}", words.tick, marks), facts)
+        facts += [("median", figure(quantile(sorted(values), 0.5)))]
+        facts += [("least", figure(min(values))), ("greatest", figure(max(values)))]
+    marks = [] if scores.mean is None else [Mark(scores.mean, f"mean {figure(scores.mean)}")]
+    return Drawn(name, charts.histogram(bins_of(values), f"Scores of {name}", _tick, marks), facts)
+
+
+def _tick(value: float) -> str:
+    return figure(value, 3)
 
 
 def _times(status: RunStatus) -> Iterator[tuple[str, str, str, str]]:
@@ -190,7 +195,7 @@ def _times(status: RunStatus) -> Iterator[tuple[str, str, str, str]]:
     for role, time in (("tasks", status.predict), ("evaluations", status.score)):
         if time is not None and time.calls:
             waiting, calling = (
-                words.latency(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s)
+                latency(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s)
             )
             yield role, f"{time.calls:,}", waiting, calling
 
@@ -199,19 +204,19 @@ def _latency_chart(gathering: Gathering) -> Drawn | None:
     ordered = sorted(gathering.latencies_ms)
     if not ordered:
         return None
-    facts = [(f"{100 * share:.0f} %", words.latency(quantile(ordered, share))) for share in QUANTILES]
-    facts += [("mean", words.latency(fmean(ordered))), ("longest", words.latency(ordered[-1]))]
+    facts = [(f"{100 * share:.0f} %", latency(quantile(ordered, share))) for share in QUANTILES]
+    facts += [("mean", latency(fmean(ordered))), ("longest", latency(ordered[-1]))]
     marks = [Mark(quantile(ordered, share), f"p{100 * share:.0f}") for share in (0.5, 0.95)]
     bins = bins_of(ordered, logarithmic=True)
-    return Drawn("Latency of tasks", charts.histogram(bins, "Latency of tasks", words.latency, marks), facts)
+    return Drawn("Latency of tasks", charts.histogram(bins, "Latency of tasks", latency, marks), facts)
 
 
 def _tokens_chart(gathering: Gathering) -> Drawn | None:
     ordered = sorted(gathering.output_tokens)
     if not ordered:
         return None
-    facts = [("median", words.number(quantile(ordered, 0.5))), ("mean", words.number(fmean(ordered)))]
-    facts += [("95 %", words.number(quantile(ordered, 0.95))), ("most", words.number(ordered[-1]))]
+    facts = [("median", figure(quantile(ordered, 0.5))), ("mean", figure(fmean(ordered)))]
+    facts += [("95 %", figure(quantile(ordered, 0.95))), ("most", figure(ordered[-1]))]
     chart = charts.histogram(bins_of(ordered), "Output tokens of tasks", lambda value: f"{value:,.0f}")
     return Drawn("Output tokens of tasks", chart, facts)
 
@@ -221,7 +226,7 @@ def _lane_chart(activity: LaneActivity) -> Drawn:
     limits = [point.limit for point in points if point.limit is not None]
     facts = [("most calls a minute", f"{max(point.admitted for point in points):,.0f}")]
     facts.append(("limit at the end", f"{limits[-1]:,.0f} a minute" if limits else "none known"))
-    facts.append(("429s", f"{activity.refused:,} of about {activity.admitted:,} calls"))
+    facts.append(("429s", f"{activity.refused:,} of about {counted(activity.finished, 'call')}"))
     return Drawn(activity.lane, charts.throughput(activity, words.clock), facts)
 
 
@@ -247,15 +252,15 @@ def _cell(
         found = gathering.mean(cell, name)
         if found is not None:
             mean, error = found
-            share = (mean - least) / (most - least)
+            share = (mean / 2 - least / 2) / (most / 2 - least / 2)  # halves are finite
             scores[name] = {"mean": mean, "error": error, "percent": round(100 * share, 1)}
     return {
         "model": cell.model,
         "prompt": cell.prompt + 1,
         "items": cell.items,
         "succeeded": cell.succeeded,
-        "tokens": cell.usage.total,
-        "latency": words.latency(quantile(ordered, 0.5)) if ordered else "–",
+        "tokens": "–" if cell.usage.total is None else f"{cell.usage.total:,}",
+        "latency": latency(quantile(ordered, 0.5)) if ordered else "–",
         "scores": scores,
         "cost": dollars(_cost(cell, prices)),
     }
@@ -263,4 +268,4 @@ def _cell(
 
 def _cost(cell: CellSums, prices: Mapping[str, Price]) -> float | None:
     price = price_of(cell.model, prices)
-    return None if price is None else cost_usd(cell.usage, price)
+    return None if price is None or cell.usage.total is None else cost_usd(cell.usage, price)

@@ -1,58 +1,26 @@
-"""Numbers, amounts and times as a report writes them."""
+"""Numbers and times that only a report writes."""
 
 from datetime import UTC, datetime
+
+from fairlane.core import figures
 
 TEXT_CHARS = 4000
 """Characters shown of a row's field or of an output."""
 
 
-def number(value: float | None) -> str:
-    """Four significant digits; a dash for ``None``."""
-    return "–" if value is None else f"{value:,.4g}" if abs(value) < 10_000 else f"{value:,.0f}"
-
-
 def change(value: float | None) -> str:
     """A difference, with its sign."""
-    return "–" if value is None else f"{value:+,.4g}"
-
-
-def tick(value: float) -> str:
-    """Three significant digits, for an axis."""
-    return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return figures.figure(value, sign="+")
 
 
 def error(value: float | None) -> str:
-    """Two significant digits of a standard error; a dash for ``None``."""
-    return "–" if value is None else f"{value:,.2g}"
+    """Two digits of a standard error; a dash for ``None``."""
+    return figures.figure(value, 2)
 
 
 def percent(part: float, whole: float) -> str:
-    """A percentage, rounded down: 100 % only for all."""
-    return f"{int(1000 * part / whole) / 10:g} %" if whole else "–"
-
-
-def short(count: float) -> str:
-    """``"999,999"``, ``"1.23 M"``, ``"45.6 G"``."""
-    for size, unit in ((1e9, "G"), (1e6, "M")):
-        if count >= size:
-            return f"{count / size:.3g} {unit}"
-    return f"{count:,.0f}"
-
-
-def latency(milliseconds: float) -> str:
-    """``"850 ms"``, ``"1.25 s"``, ``"95 s"``."""
-    if milliseconds < 1000:
-        return f"{milliseconds:.0f} ms"
-    return f"{milliseconds / 1000:.3g} s" if milliseconds < 1e6 else f"{milliseconds / 1000:,.0f} s"
-
-
-def took(milliseconds: float) -> str:
-    """``"42.3 s"``, ``"1:02 min"``, ``"1:02:03 h"``."""
-    if milliseconds < 60_000:
-        return f"{milliseconds / 1000:.1f} s"
-    minutes, seconds = divmod(int(milliseconds) // 1000, 60)
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours}:{minutes:02}:{seconds:02} h" if hours else f"{minutes}:{seconds:02} min"
+    """A percentage to a tenth: 100 % only for all."""
+    return f"{figures.percent(part, whole, 1).removesuffix('.0')} %" if whole else "–"
 
 
 def clock(milliseconds: float) -> str:

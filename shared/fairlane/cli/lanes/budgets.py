@@ -8,6 +8,7 @@ import typer
 from fairlane.cli.invocation import NO_LIMIT, Invocation, JsonOption, read_limit, with_settings
 from fairlane.cli.output import emit, fields_of, print_table, say
 from fairlane.core.errors import ConfigurationError, LaneNotFound
+from fairlane.core.figures import percent
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Unit, amount_in_words
 
 app = typer.Typer()
@@ -97,7 +98,7 @@ def _print(allowances: list[Allowance]) -> None:
                 each.per,
                 amount_in_words(each.unit, each.used),
                 amount_in_words(each.unit, each.most),
-                f"{each.share:.0%}",
+                f"{percent(each.share)}%",
                 _STATES[each.state],
                 each.end_in_words,
             )

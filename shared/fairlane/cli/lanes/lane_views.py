@@ -7,6 +7,7 @@ from rich.text import Text
 
 from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, say, when
 from fairlane.core.clock import span, until
+from fairlane.core.figures import percent, short
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
 from fairlane.why.reasons import SHORT_WORDS, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
@@ -138,7 +139,7 @@ def print_lane(report: LaneReport) -> None:
             ("ended", f"{view.succeeded:,} succeeded, {view.failed:,} failed, {view.limited:,} with 429"),
             ("errors", _errors_in_words(view)),
             ("circuit", view.circuit),
-            ("ramp", f"{view.ramp:.0%} of its rate, after an outage" if view.ramp < 1 else None),
+            ("ramp", f"{percent(view.ramp)}% of its rate, after an outage" if view.ramp < 1 else None),
             ("limited by", report.hold_in_words or "nothing"),
         ]
     )
@@ -148,13 +149,13 @@ def _errors_in_words(view: LaneView) -> str | None:
     if view.last_error is None:
         return None
     age = span(max(0, view.now_ms - (view.last_error_ms or view.now_ms)))
-    return f"{view.failed_share:.1%} of the calls; the last {age} ago: {view.last_error}"
+    return f"{percent(view.failed_share, places=1)}% of the calls; the last {age} ago: {view.last_error}"
 
 
 def _row(report: LaneReport) -> list[object]:
     view = report.view
-    errors = f"{view.failed_share:.1%}" if view.failed else "0"
-    numbers = (f"{report.queued:,}", short_count(view.granted), short_count(view.limited), errors)
+    errors = f"{percent(view.failed_share, places=1)}%" if view.failed else "0"
+    numbers = (f"{report.queued:,}", short(view.granted), short(view.limited), errors)
     rate, source = report.allowed
     allowed = source if rate is None else f"{per_minute(rate)} {source}"
     return [view.lane, allowed, _in_flight(view, "/"), *numbers, _coloured(report)]
@@ -252,11 +253,3 @@ def axis_in_words(name: str, axis: AxisView, now_ms: int) -> str:
     elif axis.shape == "bucket":
         said.append("a bucket")
     return "; ".join([rate_in_words(name, axis), *said])
-
-
-def short_count(count: int) -> str:
-    """A count in at most seven characters: ``"999,999"``, ``"1.23M"``, ``"45.6G"``."""
-    for size, unit in ((10**9, "G"), (10**6, "M")):
-        if count >= size:
-            return f"{count / size:.3g}{unit}"
-    return f"{count:,}"

@@ -6,9 +6,10 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-from fairlane.cli.output import clip, took
+from fairlane.cli.output import clip
 from fairlane.config.environment import child_environment
 from fairlane.core.errors import LocalStackError
+from fairlane.core.figures import latency, took
 from fairlane.why.reasons import UNITS
 
 MODULE = "fairlane_workers.probe"
@@ -125,7 +126,7 @@ def _axis(axis: str, hint: Mapping[str, float | None]) -> str:
 
 
 def _brief(milliseconds: float) -> str:
-    return took(milliseconds) if milliseconds >= 1000 else f"{milliseconds:g} ms"
+    return took(milliseconds) if milliseconds >= 1000 else latency(milliseconds)
 
 
 def _charge(charge: Mapping[str, Any]) -> str:

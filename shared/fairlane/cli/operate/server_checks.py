@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 from fairlane.cli.operate.findings import Clocks, Finding, Seen, Unmoved, fail, ok, warn
 from fairlane.core.clock import span
+from fairlane.core.figures import percent
 from fairlane.store.connection.server_states import FULL
 from fairlane.store.read.overview import ServerView
 
@@ -109,7 +110,7 @@ def _check_memory(server: ServerView) -> Finding:
         return fail("redis memory", FULL.problem, f"{FULL.remedy}.")
     if limit and used > limit * MEMORY_NEARLY_FULL:
         remedy = "Raise maxmemory, or keep finished runs for less long (scheduler.finished_ttl_seconds)."
-        return warn("redis memory", f"{used / limit:.0%} of maxmemory are in use", remedy)
+        return warn("redis memory", f"{percent(used, limit)}% of maxmemory are in use", remedy)
     return ok("redis memory", f"nothing is evicted; {used / 2**20:,.0f} MiB in use")
 
 

@@ -6,9 +6,10 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, figure, print_fields, print_table, say
+from fairlane.cli.output import emit, print_fields, print_table, say
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended
 from fairlane.client.views.comparison import Comparison, Difference
+from fairlane.core.figures import figure
 
 app = typer.Typer()
 

@@ -9,9 +9,10 @@ from typer.core import TyperCommand
 
 from fairlane.cli.failures import FAILED
 from fairlane.cli.output import complain, say
-from fairlane.cli.runs.run_views import counted, ending
+from fairlane.cli.runs.run_views import ending
 from fairlane.cli.runs.selection import RunCommand
 from fairlane.core.errors import SubmissionError
+from fairlane.core.figures import counted
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
 

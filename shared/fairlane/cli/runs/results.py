@@ -15,6 +15,7 @@ from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
 from fairlane.client.outputs import Run, stored_records
 from fairlane.core.errors import UnknownFormat
+from fairlane.core.figures import be, counted
 from fairlane.export.formats import FORMATS, Format, export_records, format_of, write_records
 from fairlane.export.lines import written
 from fairlane.export.stored_lines import StoredRecords
@@ -75,14 +76,14 @@ def results(
         with fails_if_refused():
             count = _write(found, output, chosen, follow=follow, raw=raw)
     if output != STANDARD_OUTPUT:
-        say(f"{count:,} records of run {found.id} are in {output}")
+        say(f"{counted(count, 'record')} of run {found.id} {be(count)} in {output}")
 
 
 def _send(run: Run, exporter: str, output: Path) -> None:
     with fails_if_refused():
         run.wait(progress=True)
         sent = run.export_to(exporter, "" if output == STANDARD_OUTPUT else str(output))
-    say(f"{sent.count:,} records of run {run.id} are in {exporter}: {sent.where}")
+    say(f"{counted(sent.count, 'record')} of run {run.id} {be(sent.count)} in {exporter}: {sent.where}")
 
 
 def _format(output: Path, stated: str | None) -> Format:

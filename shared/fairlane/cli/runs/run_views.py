@@ -4,7 +4,8 @@ from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from fairlane.cli.output import ago, at_local_time, clip, fields_of, iso, print_fields, print_table, took
+from fairlane.cli.output import ago, at_local_time, clip, fields_of, iso, print_fields, print_table
+from fairlane.core.figures import counted, figure, took
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus, Scores, failed_of
@@ -93,11 +94,6 @@ def ending(status: RunStatus) -> str:
     return f"{ended}: {counted(status.jobs, 'job')}" + (f", {counts}" if counts else "")
 
 
-def counted(count: int, noun: str) -> str:
-    """``"1 job"``, ``"1,200 jobs"``."""
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
-
-
 def states_in_words(by_state: Mapping[JobState, int]) -> str:
     """Counts by state, invalid ones among the failed: ``"3 cancelled, 15 failed (5 invalid)"``."""
     invalid = by_state.get(JobState.INVALID, 0)
@@ -110,7 +106,11 @@ def states_in_words(by_state: Mapping[JobState, int]) -> str:
 
 def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
     counts = states_in_words(status.by_state)
-    late = f"{status.late_reports:,} reports that came too late to count" if status.late_reports else None
+    late = (
+        f"{counted(status.late_reports, 'report')} that came too late to count"
+        if status.late_reports
+        else None
+    )
     return [
         ("run", status.run),
         ("name", None if status.name == status.run else status.name),
@@ -123,7 +123,7 @@ def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
         ("jobs", f"{status.jobs_done:,} of {status.jobs:,}" + (f": {counts}" if counts else "")),
         ("in flight", f"{status.in_flight:,}"),
         ("retries", f"{status.retries:,}"),
-        ("rate limits", f"{status.rate_limits:,} calls rejected with 429"),
+        ("rate limits", f"{counted(status.rate_limits, 'call')} rejected with 429"),
         ("late", late),
         *((name, _in_words(each)) for name, each in status.client_scores.items()),
         ("submitted", ago(status.submitted_ms, now_ms)),
@@ -134,12 +134,12 @@ def _fields(status: RunStatus, now_ms: int) -> list[tuple[str, object]]:
 
 def _in_words(scores: Scores) -> str:
     """A client's scores in a line."""
-    rows = f" for {scores.rows:,} rows" if 0 < scores.rows < scores.count else ""
-    of_items = f"{scores.count:,} scores of a client{rows}, {scores.missing:,} missing"
+    rows = f" for {counted(scores.rows, 'row')}" if 0 < scores.rows < scores.count else ""
+    of_items = f"{counted(scores.count, 'score')} of a client{rows}, {scores.missing:,} missing"
     if scores.mean is None:
         return of_items
-    error = "" if scores.standard_error is None else f" ± {scores.standard_error:.2g}"
-    return f"{scores.mean:.4g}{error}, {of_items}"
+    error = "" if scores.standard_error is None else f" ± {figure(scores.standard_error, 2)}"
+    return f"{figure(scores.mean)}{error}, {of_items}"
 
 
 def _finish(status: RunStatus, now_ms: int) -> str | None:

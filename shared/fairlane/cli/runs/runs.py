@@ -8,12 +8,13 @@ from fairlane.cli.failures import after
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
 from fairlane.cli.output import emit, print_json, print_json_line, print_line, say
 from fairlane.cli.runs.conclusion import FailingRunCommand, FailOnErrorOption, conclude
-from fairlane.cli.runs.run_views import counted, ending, pause_in_words, print_run, print_runs, run_document
+from fairlane.cli.runs.run_views import ending, pause_in_words, print_run, print_runs, run_document
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_run
 from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment, SystemWaiter
 from fairlane.client.following.standstill import HeldDetector
 from fairlane.client.outputs import Run
+from fairlane.core.figures import counted
 from fairlane.model.run_status import RunStatus
 
 app = typer.Typer()

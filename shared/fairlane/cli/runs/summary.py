@@ -6,12 +6,12 @@ from typing import Annotated
 import typer
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import clip, emit, figure, print_fields, print_line, print_table
+from fairlane.cli.output import clip, emit, print_fields, print_line, print_table
 from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.run_views import states_in_words
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, find_ended, find_run
-from fairlane.client.views.summary import Spending, Summary, dollars
-from fairlane.core.clock import span
+from fairlane.client.views.summary import Spending, Summary
+from fairlane.core.figures import counted, dollars, figure, latency
 from fairlane.model.run_status import RoleTime, Scores
 
 app = typer.Typer()
@@ -73,7 +73,7 @@ def _fields(summary: Summary) -> Iterator[tuple[str, object]]:
     yield "state", summary.state
     counts = states_in_words(summary.by_state)
     yield "items", f"{summary.items:,}" + (f": {counts}" if counts else "")
-    yield "cached", f"{summary.cached:,} outputs from the cache" if summary.cached else None
+    yield "cached", f"{counted(summary.cached, 'output')} from the cache" if summary.cached else None
     for model, endings in summary.endings.items():
         yield "outputs", f"{endings.in_words()} ({model})"
     for asked, names in summary.served.items():
@@ -92,8 +92,8 @@ def _time(time: RoleTime | None) -> str | None:
     """How many calls, and their mean times."""
     if time is None:
         return None
-    waiting, calling = (round(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s))
-    return f"{time.calls:,} calls: on average {span(waiting)} waiting, {span(calling)} calling"
+    waiting, calling = (latency(each * 1000 / time.calls) for each in (time.waiting_s, time.calling_s))
+    return f"{counted(time.calls, 'call')}: on average {waiting} waiting, {calling} calling"
 
 
 def _scores(summary: Summary) -> Iterator[tuple[object, ...]]:

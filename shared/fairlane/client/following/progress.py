@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Literal
 from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
 from fairlane.core.clock import Clock
+from fairlane.core.figures import counted, figure
 from fairlane.core.terminal_text import visible_line
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 RATE_WINDOW_S = 10.0
+CHANGES = 5
 LINE_EVERY_S = 5.0
 LONGEST_TITLE = 40
 LEAST_BAR, WIDEST_BAR = 8, 30
@@ -223,15 +225,22 @@ class PlainProgress:
 
 
 class Rate:
-    """How fast a count grows, over the last `RATE_WINDOW_S` seconds."""
+    """How fast a count grows, over the last `RATE_WINDOW_S` seconds, or over `CHANGES` changes if these take
+    longer: a job that ends every 20 s is 0.05 a second, not 0 and 0.1 in turn.
+    """
 
     def __init__(self) -> None:
         self._seen: deque[tuple[int, int]] = deque()
+        self._changed: deque[int] = deque(maxlen=CHANGES + 2)
 
     def count(self, now_ms: int, done: int) -> None:
         """Record the current count."""
+        if self._seen and done != self._seen[-1][1]:
+            self._changed.append(now_ms)
         self._seen.append((now_ms, done))
-        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - RATE_WINDOW_S * 1000:
+        few = len(self._changed) < CHANGES + 2  # the last change may end a standstill
+        window_ms = now_ms if few else max(RATE_WINDOW_S * 1000, self._changed[-2] - self._changed[0])
+        while len(self._seen) > 2 and self._seen[1][0] <= now_ms - window_ms:
             self._seen.popleft()
 
     @property
@@ -273,31 +282,36 @@ def _whole(status: RunStatus) -> tuple[int, int]:
     return (status.items_done, status.items) if status.items else (int(status.state.finished), 1)
 
 
+def rate_in_words(per_second: float) -> str:
+    """``"77.1"``; below 1 with two digits that count, ``"0.033"``."""
+    return figure(per_second, 2) if 0 < per_second < 1 else f"{per_second:.1f}"
+
+
 def _pace(rate: Rate, left: int) -> str:
     per_second = rate.per_second
     if per_second is None:
         return ""
+    pace = f"{rate_in_words(per_second)}/s"
     if left <= 0 or per_second <= 0:
-        return f"{per_second:.1f}/s"
+        return pace
     minutes, seconds = divmod(round(left / per_second), 60)
     hours, minutes = divmod(minutes, 60)
     clock = f"{hours}:{minutes:02}:{seconds:02}" if hours else f"{minutes}:{seconds:02}"
-    return f"{per_second:.1f}/s, {clock} left"
+    return f"{pace}, {clock} left"
 
 
 def _mishaps(status: RunStatus) -> str:
     """Rejections, retries and failures, and the run's state where it is not running or completed."""
-    counted = [
-        (status.rate_limits, "× 429"),
-        (status.retries, "retries"),
-        (status.failed, "failed"),
+    parts = [
+        f"{status.rate_limits:,} × 429" if status.rate_limits else "",
+        counted(status.retries, "retry", "retries") if status.retries else "",
+        f"{status.failed:,} failed" if status.failed else "",
     ]
-    parts = [f"{count:,} {what}" for count, what in counted if count]
     if status.state in (RunState.SUBMITTED, RunState.CANCELLED, RunState.REFUSED):
         parts.append(str(status.state))
     if status.paused is not None:
         parts.append(f"paused by {visible_line(status.paused.by)}" if status.paused.by else "paused")
-    return ", ".join(parts)
+    return ", ".join(filter(None, parts))
 
 
 def _silence(seconds: float) -> str:

@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, TypeAlias
 
 from fairlane.client.following.records import require_spec
-from fairlane.client.views.html import Cell, note, number, table
+from fairlane.client.views.html import Cell, note, table
 from fairlane.client.views.student import critical
 from fairlane.core.errors import SubmissionError
+from fairlane.core.figures import figure
 from fairlane.datasets.row_json import digest_of
 from fairlane.evaluators.scorers import as_text
 from fairlane.export.moments import Moments
@@ -295,4 +296,4 @@ def _table(comparison: Comparison) -> str:
 
 def _cells(found: Difference) -> list[Cell]:
     numbers = (found.first_mean, found.second_mean, found.mean, found.standard_error)
-    return [*map(number, numbers), found.better, found.worse, found.equal]
+    return [*map(figure, numbers), found.better, found.worse, found.equal]

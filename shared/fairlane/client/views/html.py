@@ -5,6 +5,7 @@ from html import escape
 from typing import TypeAlias
 
 from fairlane.core.errors import FairlaneError
+from fairlane.core.figures import percent
 from fairlane.model.run_status import RunStatus
 
 Cell: TypeAlias = str | int | float | None
@@ -30,11 +31,6 @@ def note(text: str) -> str:
     return f"<p>{escape(text)}</p>"
 
 
-def number(value: float | None, digits: int = 3) -> str:
-    """A score; a dash where there is none."""
-    return "–" if value is None else f"{value:.{digits}f}"
-
-
 def _cell(value: Cell) -> str:
     if isinstance(value, bool) or not isinstance(value, int | float):
         return f'<td style="text-align:left">{escape("–" if value is None else str(value))}</td>'
@@ -50,7 +46,7 @@ def run_html(title: str, read: Callable[[], RunStatus]) -> str:
         return table(title, ["status"], [[str(error)]])
     cells: dict[str, Cell] = {
         "state": str(status.state),
-        "done": f"{100 * status.progress:.0f} %",
+        "done": f"{percent(status.progress)} %",
         "jobs": status.jobs,
         "items": status.items,
         "in flight": status.in_flight,

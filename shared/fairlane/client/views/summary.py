@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
-from fairlane.client.views.html import Cell, note, number, table
+from fairlane.client.views.html import Cell, note, table
+from fairlane.core.figures import counted, dollars, figure
 from fairlane.model.job import JobState
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RoleTime, Scores
@@ -90,7 +91,7 @@ class Summary:
     ``evaluations`` say by model what the calls used, also of answers that were not kept; an answer from the
     cache (``cached`` tasks) used nothing. Failures are in order of their count. ``predict`` is the time of
     tasks and ``score`` that of evaluations, if the run's state still has it. ``unreported`` counts by model
-    the tasks that were answered without a number of tokens: no cost covers them. ``endings`` has the models
+    the calls that were answered without a number of tokens: no cost covers them. ``endings`` has the models
     some of whose outputs were cut, are empty or are refusals, which most evaluators score like wrong ones.
     ``served`` maps a requested model to those that answered, where the provider names another; it is empty
     once Redis has neither the run nor its stub.
@@ -140,7 +141,7 @@ class Summary:
         tokens = sum(each.unkept_tokens for each in spent)
         known = [each.unkept_usd for each in spent if each.unkept_usd is not None]
         cost = f", {dollars(math.fsum(known))}" if known else ""
-        return f"{answers:,} answer{'' if answers == 1 else 's'}, {tokens:,} tokens{cost}"
+        return f"{counted(answers, 'answer')}, {counted(tokens, 'token')}{cost}"
 
     @property
     def unpriced(self) -> tuple[str, ...]:
@@ -153,7 +154,7 @@ class Summary:
         """What the cost leaves out, in words; empty where it covers everything."""
         calls = sum(self.unreported.values())
         unpriced = f"without {', '.join(self.unpriced)}" if self.unpriced else ""
-        reported = f"{calls:,} call{'' if calls == 1 else 's'} reported no tokens" if calls else ""
+        reported = f"{counted(calls, 'call')} reported no tokens" if calls else ""
         return ", ".join(filter(None, (unpriced, reported)))
 
     def _repr_html_(self) -> str:
@@ -173,9 +174,8 @@ class Summary:
 def _tables(summary: Summary) -> str:
     """Items, scores, failures and use, for a notebook."""
     states = ", ".join(f"{count:,} {state}" for state, count in summary.by_state.items())
-    parts = [
-        note(f"{summary.name} ({summary.run}): {summary.state}. {summary.items:,} items: {states or 'none'}.")
-    ]
+    items = f"{counted(summary.items, 'item')}: {states or 'none'}."
+    parts = [note(f"{summary.name} ({summary.run}): {summary.state}. {items}")]
     columns = ["evaluator", "mean", "± standard error", "scored", "missing"]
     if summary.scores:
         parts.append(table("Scores", columns, [_scores(name, each) for name, each in summary.scores.items()]))
@@ -199,27 +199,16 @@ def _tables(summary: Summary) -> str:
     spent = [*summary.tasks, *summary.evaluations]
     if spent:
         used: list[Sequence[Cell]] = [
-            [each.model, each.calls, each.input_tokens, each.output_tokens, _dollars(each.cost_usd)]
+            [each.model, each.calls, each.input_tokens, each.output_tokens, dollars(each.cost_usd)]
             for each in spent
         ]
         parts.append(table("Use", ["model", "calls", "input tokens", "output tokens", "cost"], used))
     if summary.waste:
         parts.append(note(f"Of these, not kept: {summary.waste}."))
-    if summary.unreported:
+    if summary.gaps:
         parts.append(note(f"The cost: {summary.gaps}."))
     return "".join(parts)
 
 
 def _scores(name: str, scores: Scores) -> list[Cell]:
-    return [name, number(scores.mean), number(scores.standard_error), scores.of_rows, scores.missing]
-
-
-def dollars(cost: float | None) -> str:
-    """``"$12.30"``; below a cent with the digits that matter; ``"–"`` where it is not known."""
-    if cost is None:
-        return "–"
-    return f"${cost:,.2f}" if cost >= 0.01 or not cost else f"${cost:.2g}"
-
-
-def _dollars(cost: float | None) -> str | None:
-    return None if cost is None else f"${cost:,.4f}"
+    return [name, figure(scores.mean), figure(scores.standard_error, 2), scores.of_rows, scores.missing]

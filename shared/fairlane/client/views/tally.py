@@ -90,14 +90,19 @@ class Tally:
                 and record.state is JobState.SUCCEEDED
                 and self._calls(record.model)
             ):
-                self._tasks.miss(record.model)
+                self._tasks.missed[record.model] += 1
         for name, usage in record.eval_usage.items():
-            self._evaluations.book(self._models.get(name, name), usage)
+            self._evaluate(self._models.get(name, name), usage)
         for name, unkept in record.unkept.items():
             if name == TASK:
                 self._tasks.book_unkept(record.model, unkept)
             else:
                 self._evaluations.book_unkept(self._models.get(name, name), unkept)
+
+    def _evaluate(self, model: str, usage: Usage) -> None:
+        self._evaluations.book(model, usage)
+        if usage.total is None:
+            self._evaluations.missed[model] += 1
 
     def _end(self, record: Record) -> None:
         ending = (record.model, record.finish_reason)
@@ -144,7 +149,7 @@ class Tally:
                 for name, error in session.score_errors.items():
                     self._failures.count(name, error, session.items[0])
                 for name, usage in session.eval_usage.items():
-                    self._evaluations.book(models[name], usage)
+                    self._evaluate(models[name], usage)
                 for name, unkept in session.unkept.items():
                     self._evaluations.book_unkept(models[name], unkept)
         return {name: each.scores(count, rows.of(each)) for name, each in sums.items()} if count else {}
@@ -164,7 +169,7 @@ class Tally:
             failures=self._failures.all(),
             tasks=self._tasks.all(),
             evaluations=self._evaluations.all(),
-            unreported=self._tasks.unreported(),
+            unreported=dict(sorted((self._tasks.missed + self._evaluations.missed).items())),
             endings=dict(self._endings()),
         )
 
@@ -241,7 +246,7 @@ class _Ledger:
         self._prices = prices
         self._booked: dict[str, tuple[int, Usage]] = {}
         self._unkept: dict[str, Unkept] = {}
-        self._missed = Counter[str]()
+        self.missed = Counter[str]()
 
     def book_unkept(self, model: str, unkept: Unkept) -> None:
         self._unkept[model] = self._unkept.get(model, NO_UNKEPT) + unkept
@@ -251,12 +256,6 @@ class _Ledger:
             return
         calls, so_far = self._booked.get(model, (0, Usage(0, 0, 0, 0)))
         self._booked[model] = (calls + 1, so_far + usage)
-
-    def miss(self, model: str) -> None:
-        self._missed[model] += 1
-
-    def unreported(self) -> Mapping[str, int]:
-        return dict(sorted(self._missed.items()))
 
     def all(self) -> tuple[Spending, ...]:
         return tuple(map(self._spending, sorted(self._booked.keys() | self._unkept.keys())))

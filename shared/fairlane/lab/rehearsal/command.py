@@ -12,12 +12,13 @@ import typer
 from pydantic import ValidationError
 
 from fairlane.cli.invocation import Invocation, JsonOption, with_settings
-from fairlane.cli.output import emit, print_fields, print_table, say, took
+from fairlane.cli.output import emit, print_fields, print_table, say
 from fairlane.cli.runs.submitting.inputs import TaskOptions, open_dataset, prompt_option
 from fairlane.client.submitting.submission import build_spec
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, TemplateError
+from fairlane.core.figures import took
 from fairlane.datasets.rows import read_rows
 from fairlane.lab.rehearsal.process import rehearse_apart
 from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig

@@ -11,9 +11,9 @@ from typing import IO, Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
-from fairlane.cli.output import took
 from fairlane.config.environment import child_environment
 from fairlane.core.errors import LocalStackError
+from fairlane.core.figures import took
 
 MODULE = "fairlane.lab.rehearsal"
 STOP_TIMEOUT_S = 10.0

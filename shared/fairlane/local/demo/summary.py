@@ -9,6 +9,7 @@ from urllib.request import ProxyHandler, build_opener
 from rich.console import Console
 from rich.table import Table
 
+from fairlane.core.figures import counted, percent
 from fairlane.model.lane import LaneLimits
 from fairlane.model.record import Record
 from fairlane.model.run_status import RunStatus
@@ -92,7 +93,7 @@ def _lanes(uses: Sequence[LaneUse]) -> Table:
         table.add_column(column, justify="right")
     for use in uses:
         numbers = (f"{use.jobs:,}", f"{use.calls:,}", f"{use.rate:,.0f}", f"{use.limit:,.0f}")
-        used = f"{use.rate / use.limit:.0%}" if use.limit else "–"
+        used = f"{percent(use.rate, use.limit)}%" if use.limit else "–"
         table.add_row(use.lane, *numbers, used, f"{use.rejected:,}")
     return table
 
@@ -104,9 +105,9 @@ def _run(summary: Summary) -> Table:
     table.add_column(overflow="fold")
     states = ", ".join(f"{count:,} {state}" for state, count in sorted(status.by_state.items()) if count)
     table.add_row("jobs", f"{status.jobs_done:,} of {status.jobs:,}: {states}")
-    table.add_row("retries", f"{status.retries:,}, and {status.rate_limits:,} answers of 429")
+    table.add_row("retries", f"{status.retries:,}, and {counted(status.rate_limits, 'answer')} of 429")
     for name, value in sorted(summary.scores.items()):
-        table.add_row(name, f"{value:.1%}")
+        table.add_row(name, f"{percent(value, places=1)}%")
     ratio = summary.wall_s / summary.ideal_s
     table.add_row(
         "time", f"{summary.wall_s:.1f} s; the limits allow {summary.ideal_s:.1f} s: {ratio:.2f} × ideal"

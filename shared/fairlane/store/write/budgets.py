@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from fairlane.config.sections import Budget
 from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.figures import dollars
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
@@ -102,7 +103,7 @@ class Allowance:
 def amount_in_words(unit: Unit, amount: float) -> str:
     """``"1,000 tokens"``, ``"$2.50"``, ``"$0.0004"``."""
     if unit == "usd":
-        return f"${amount:,.2f}" if amount >= 1 or amount == 0 else f"${amount:.3g}"
+        return dollars(amount)
     return f"{amount:,.0f} {unit}"
 
 

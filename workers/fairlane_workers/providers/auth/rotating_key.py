@@ -9,11 +9,11 @@ import httpx
 from fairlane.config.connections.connection import Connection
 from fairlane.core.clock import Clock
 from fairlane.core.events import Event
-from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets
 from fairlane.telemetry.logs import get_logger
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
 from fairlane_workers.providers.auth.key_sources import KeyCommand, KeyFile, KeySource
+from fairlane_workers.transport.pause import Pause, sleep
 
 log = get_logger("credentials")
 

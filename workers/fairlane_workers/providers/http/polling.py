@@ -4,7 +4,6 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from fairlane.core.clock import Clock
-from fairlane.core.pause import Pause
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.contract import Request
@@ -12,6 +11,7 @@ from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.http.reply_reader import plain, read_body
 from fairlane_workers.transport import Reply, TooLargeError, TransportError
+from fairlane_workers.transport.pause import Pause
 
 GROWTH = 1.5
 MOST_PAUSE_S = 5.0

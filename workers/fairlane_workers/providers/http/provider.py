@@ -11,7 +11,6 @@ import httpx
 
 from fairlane.core.clock import Clock
 from fairlane.core.lru import Lru
-from fairlane.core.pause import Pause, sleep
 from fairlane.core.redaction import Secrets, is_key_name
 from fairlane.export.finish_reasons import Ending, ending_of
 from fairlane.model.outcome import (
@@ -38,6 +37,7 @@ from fairlane_workers.providers.http.reply_reader import ReplyReader, plain, rea
 from fairlane_workers.providers.limits.reading import read_limits
 from fairlane_workers.providers.limits.table import dialect_of
 from fairlane_workers.transport import SHORTAGE, Reply, Transport, TransportError, is_shortage
+from fairlane_workers.transport.pause import Pause, sleep
 
 ERROR_BODY_BYTES = 64 * 1024
 CANCEL_S = 5.0  # the time to cancel a call at its provider

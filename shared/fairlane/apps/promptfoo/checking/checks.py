@@ -12,6 +12,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.places import names
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
+from fairlane.core.figures import dollars, figure
 from fairlane.evaluators.assertions import NOT, TYPES, AssertionsError, check
 
 PROGRAMS = frozenset(("javascript", "python"))
@@ -135,14 +136,14 @@ def _cost(each: Check, subject: Subject) -> Result:
             f"the model {subject.record.model} has no price: write it under [prices] in fairlane.toml"
         )
     most = each["threshold"]
-    return met(subject.cost <= most, f"it cost ${subject.cost:.2g}, at most ${most:g} may be")
+    return met(subject.cost <= most, f"it cost {dollars(subject.cost)}, at most {dollars(most)} may be")
 
 
 def _latency(each: Check, subject: Subject) -> Result:
     took, most = subject.record.latency_ms, each["threshold"]
     if subject.record.cached or took is None:
         raise CheckError("the cache answered, so there is no latency")
-    return met(took <= most, f"it took {took} ms, at most {most:g} may be")
+    return met(took <= most, f"it took {took} ms, at most {figure(most)} may be")
 
 
 def _finish_reason(each: Check, subject: Subject) -> Result:

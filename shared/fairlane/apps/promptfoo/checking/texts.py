@@ -1,12 +1,13 @@
 """Assertions that compare texts: distances, overlaps, lengths."""
 
 import math
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlane.apps.promptfoo.checking.treebank import words_of
 from fairlane.apps.promptfoo.subjects import CheckError, Result, met
+from fairlane.core.figures import figure
 
 CLOSE, MOST_CHARS = 5, 100_000
 """The distance that ``levenshtein`` allows where none is given, and the characters of a text it compares."""
@@ -14,7 +15,6 @@ CLOSE, MOST_CHARS = 5, 100_000
 ROUGE_ENOUGH, BLEU_ENOUGH = 0.75, 0.5
 _ORDERS = 4
 _SMALL = 1e-7  # replaces 0 under a logarithm
-_TOKEN = re.compile(r"\.{3}|--|'(?:s|m|d|ll|re|ve)\b|n't\b|\w+?(?=n't\b)|[\w.]*\w|[^\w\s]")
 
 
 def levenshtein(text: str, value: Any, threshold: float | None) -> Result:
@@ -32,21 +32,23 @@ def levenshtein(text: str, value: Any, threshold: float | None) -> Result:
 
 
 def rouge(text: str, value: Any, threshold: float | None) -> Result:
-    """ROUGE-1: the harmonic mean of the shares of words that both have."""
+    """ROUGE-1: the harmonic mean of the shares of words that both have (Lin 2004)."""
     least = ROUGE_ENOUGH if threshold is None else threshold
-    one, other = _TOKEN.findall(text.lower()), _TOKEN.findall(str(value).lower())
+    one, other = words_of(text.lower()), words_of(str(value).lower())
     common = sum((Counter(one) & Counter(other)).values())
     score = 2 * common / (len(one) + len(other)) if common else 0.0
-    return Result(score >= least, score, f"ROUGE-N is {score:.2f}, {least:g} at least is asked for")
+    return Result(score >= least, score, f"ROUGE-N is {figure(score)}, {figure(least)} at least is asked for")
 
 
 def bleu(text: str, value: Any, threshold: float | None) -> Result:
     """BLEU over words, up to four in a row, against the best of the references."""
     least = BLEU_ENOUGH if threshold is None else threshold
-    references = [str(each).lower().split() for each in (value if isinstance(value, list) else [value])]
+    references = [
+        str(each).lower().split() or [""] for each in (value if isinstance(value, list) else [value])
+    ]
     words = text.lower().split()
     score = _bleu(words, references) if words and references else 0.0
-    return Result(score >= least, score, f"BLEU is {score:.4f}, {least:g} at least is asked for")
+    return Result(score >= least, score, f"BLEU is {figure(score)}, {figure(least)} at least is asked for")
 
 
 def _bleu(words: Sequence[str], references: Sequence[Sequence[str]]) -> float:

@@ -10,6 +10,7 @@ from fairlane.apps.promptfoo.grading.questions import Chat, EmbeddingPair, Grade
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
+from fairlane.core.figures import figure
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.rubrics import MET, UNMET, enclosed
 
@@ -88,7 +89,9 @@ def similar(check: Check, subject: Subject, _: Programs) -> Grader:
     least = check.get("threshold")
     least = 0.75 if least is None else least
     return Result(
-        max(cosines) >= least - _TINY, max(cosines), f"likeness {max(cosines):.2f} is below {least:g}"
+        max(cosines) >= least - _TINY,
+        max(cosines),
+        f"likeness {figure(max(cosines))} is below {figure(least)}",
     )
 
 
@@ -169,7 +172,7 @@ def g_eval(check: Check, subject: Subject, _: Programs) -> Grader:
     score = sum(float(each) for each in points if each is not None) / _MOST_POINTS / len(points)
     least = _STEPPED if check.get("threshold") is None else check["threshold"]
     reasons = "; ".join(str(each.get("reason") or "") for each in found)
-    return Result(score >= least, score, f"{score:.2f} is below {least:g}: {reasons}")
+    return Result(score >= least, score, f"{figure(score)} is below {figure(least)}: {reasons}")
 
 
 def select_best(check: Check, subjects: Sequence[Subject]) -> Grader:
@@ -211,7 +214,7 @@ def _embedding_pair(check: Check, one: str, other: str) -> EmbeddingPair:
 
 def _at_least(score: float, check: Check, name: str) -> Result:
     least = check.get("threshold") or 0.0
-    return Result(score >= least - _TINY, score, f"{name} {score:.2f} is below {least:g}")
+    return Result(score >= least - _TINY, score, f"{name} {figure(score)} is below {figure(least)}")
 
 
 def _query(subject: Subject) -> str:

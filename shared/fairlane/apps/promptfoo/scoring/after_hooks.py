@@ -131,7 +131,14 @@ class ResultHooks:
 
 def _with_scores(verdict: Verdict, added: Mapping[str, float]) -> Verdict:
     """The verdict with these scores of metrics, which replace its own of the same names."""
-    kept = tuple(replace(part, metric=None) if part.metric in added else part for part in verdict.parts)
+    kept = tuple(
+        replace(
+            part,
+            metric=None if part.metric in added else part.metric,
+            named={name: each for name, each in part.named.items() if name not in added},
+        )
+        for part in verdict.parts
+    )
     own = tuple(
         Part("afterEach", score, 1.0, metric, passed=True, compared=True) for metric, score in added.items()
     )

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 
 from fairlane.apps.promptfoo.checking.checks import COMPARES, SETS, outcome
 from fairlane.apps.promptfoo.checking.coded import graded
@@ -25,7 +25,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import CALLED
-from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, shown, verdict_of, verdict_over
+from fairlane.apps.promptfoo.scoring.verdicts import Part, Verdict, chosen, shown, verdict_of, verdict_over
 from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, located, met, shaped, transformed
 from fairlane.export.finish_reasons import is_filtered
 from fairlane.model.job import JobState
@@ -197,7 +197,8 @@ class Scorer:
         except ProgramError as error:
             return Verdict("failed", 0.0, (f"the scoring function failed: {error}",), verdict.parts)
         reasons = () if result.passed else (result.reason,)
-        return Verdict("passed" if result.passed else "failed", result.score, reasons, verdict.parts)
+        outcome: Literal["passed", "failed"] = "passed" if result.passed else "failed"
+        return chosen(Verdict(outcome, result.score, reasons, verdict.parts))
 
 
 def _threshold(row: Mapping[str, Any]) -> dict[str, Any]:
@@ -223,8 +224,7 @@ def _parts(draft: Draft, checks: Sequence[Mapping[str, Any]], place: tuple[int, 
             inner = verdict_over(tuple(_parts(draft, check["assert"], where)), check.get("threshold"))
             why = "; ".join(inner.reasons) or "not met"
             score = None if inner.outcome == "error" else inner.score
-            named = {part.metric: part.score or 0.0 for part in inner.parts if part.metric}
-            yield Part(f"assert-set: {why}", score, weight, metric, inner.outcome == "passed", named)
+            yield Part(f"assert-set: {why}", score, weight, metric, inner.outcome == "passed", inner.metrics)
             continue
         found = draft.outcomes.get(where)
         if found is None:
@@ -235,7 +235,8 @@ def _parts(draft: Draft, checks: Sequence[Mapping[str, Any]], place: tuple[int, 
         else:
             compared = kind in COMPARES
             sentence = f"{kind}{value}: {found.reason or 'not met'}"
-            yield Part(sentence, found.score, weight, metric, found.passed, found.named, compared)
+            named = {name: (score, 1.0) for name, score in found.named.items()}
+            yield Part(sentence, found.score, weight, metric, found.passed, named, compared)
 
 
 def _highest(group: Sequence[Draft], verdict: Callable[[Draft], Verdict]) -> int:

@@ -68,7 +68,6 @@ class Tally:
     metrics: dict[tuple[str, Cell], tuple[float, float]] = field(
         default_factory=lambda: defaultdict(lambda: (0.0, 0.0))
     )
-    sums: dict[tuple[str, Cell], float] = field(default_factory=lambda: defaultdict(float))
     failures: list[Failure] = field(default_factory=list)
 
     def add(self, cell: Cell, record: Record, verdict: Verdict) -> None:
@@ -76,25 +75,17 @@ class Tally:
         standing = self.standings.setdefault(cell, Standing())
         standing.outcomes[verdict.outcome] += 1
         standing.score += verdict.score
-        for part in verdict.parts:
-            if part.metric is not None and part.score is not None:
-                self._measure(part.metric, cell, part.score, part.weight)
-            for name, score in part.named.items():
-                if name != part.metric:
-                    self._measure(name, cell, score, 1.0)
+        for metric, (score, weight) in verdict.metrics.items():
+            known, weights = self.metrics[metric, cell]
+            self.metrics[metric, cell] = known + score, weights + weight
         if verdict.outcome != "passed" and len(self.failures) < MOST_FAILURES:
             description = str(record.row.get("__description", ""))
             self.failures.append(Failure(cell, record.item, description, verdict.reasons))
 
-    def _measure(self, metric: str, cell: Cell, score: float, weight: float) -> None:
-        known, total = self.metrics[metric, cell]
-        self.metrics[metric, cell] = (known + score * weight, total + weight)
-        self.sums[metric, cell] += score
-
     def derive(self, formulas: Sequence[Derived]) -> None:
         """Add the derived metrics of each cell; leaves out a formula without a value there."""
         for cell, standing in self.standings.items():
-            known = {metric: total for (metric, where), total in self.sums.items() if where == cell}
+            known = {metric: total for (metric, where), (total, _) in self.metrics.items() if where == cell}
             known[COUNT] = float(standing.total)
             for each in formulas:
                 value = each.value(known)

@@ -3,11 +3,12 @@
 import json
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from fairlane.apps.promptfoo.checking.checks import RUBRIC, SIMILAR
 from fairlane.apps.promptfoo.planning.rows import ASSERTIONS, RUBRICS, THRESHOLD
+from fairlane.core.figures import figure
 from fairlane.evaluators.assertions import NOT, AssertionsError, check
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
@@ -22,7 +23,8 @@ Outcome = Literal["passed", "failed", "error"]
 class Part:
     """One assertion's share of a verdict: a score, mostly from 0 to 1, or ``None`` where there is none.
 
-    ``compared``: it compares outputs, so that it counts for whether this one passes, not for its score.
+    ``named`` are further metrics: the sum of their weighted scores, and of their weights. ``compared``: it
+    compares outputs, so that it has no share in the score; an output that is not chosen scores 0.
     """
 
     sentence: str
@@ -30,7 +32,7 @@ class Part:
     weight: float
     metric: str | None
     passed: bool
-    named: Mapping[str, float] = field(default_factory=dict)
+    named: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     compared: bool = False
 
 
@@ -44,13 +46,25 @@ class Verdict:
     parts: tuple[Part, ...] = ()
 
     @property
-    def named_scores(self) -> dict[str, float]:
-        """The sum of scores of each named metric."""
-        named: dict[str, float] = {}
+    def metrics(self) -> dict[str, tuple[float, float]]:
+        """Each named metric's sum of weighted scores, and of weights."""
+        found: dict[str, tuple[float, float]] = {}
         for part in self.parts:
-            if part.metric is not None and part.score is not None:
-                named[part.metric] = named.get(part.metric, 0.0) + part.score
-        return named
+            own = {} if part.metric is None or part.score is None else {part.metric: (part.score, 1.0)}
+            for name, (score, weight) in {**part.named, **own}.items():
+                total, weights = found.get(name, (0.0, 0.0))
+                found[name] = total + score * part.weight, weights + weight * part.weight
+        return found
+
+    @property
+    def named_scores(self) -> dict[str, float]:
+        """The weighted mean score of each named metric; 0 where nothing has a weight."""
+        return {name: total / weights if weights else 0.0 for name, (total, weights) in self.metrics.items()}
+
+    @property
+    def lost(self) -> tuple[str, ...]:
+        """Why this output was not chosen among those of its test."""
+        return tuple(part.sentence for part in self.parts if part.compared and not part.passed)
 
 
 def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:
@@ -69,18 +83,30 @@ def verdict_of(record: Record, checked: Sequence[Part] = ()) -> Verdict:
 
 def verdict_over(parts: tuple[Part, ...], threshold: float | None) -> Verdict:
     """The verdict that assertions make: all are met, or their weighted share reaches the threshold."""
-    counting = [part for part in parts if part.weight and not part.compared]
+    own = [part for part in parts if not part.compared]
+    counting = [part for part in own if part.weight]
     total = math.fsum(part.weight for part in counting)
-    score = math.fsum(part.weight * (part.score or 0.0) for part in counting) / total if total else 1.0
+    score = math.fsum(part.weight * (part.score or 0.0) for part in counting) / (total or 1.0)
+    score = score if own else 1.0
     unscored = tuple(part.sentence for part in parts if part.score is None and part.weight)
     if unscored:
         return Verdict("error", score, unscored, parts)
-    lost = tuple(part.sentence for part in parts if part.compared and not part.passed)
+    unmet = tuple(part.sentence for part in counting if not part.passed)
     if threshold is not None:
-        short = () if score >= threshold else (f"score {score:.2f} is below the threshold of {threshold:g}",)
-        return Verdict("failed" if short or lost else "passed", score, (*short, *lost), parts)
-    unmet = (*(part.sentence for part in counting if not part.passed), *lost)
-    return Verdict("failed" if unmet else "passed", score, unmet, parts)
+        unmet = (
+            ()
+            if score >= threshold
+            else (f"score {figure(score)} is below the threshold of {figure(threshold)}",)
+        )
+    return chosen(Verdict("failed" if unmet else "passed", score, unmet, parts))
+
+
+def chosen(verdict: Verdict) -> Verdict:
+    """The verdict, which fails with a score of 0 where the output lost a comparison."""
+    lost = verdict.lost
+    return (
+        replace(verdict, outcome="failed", score=0.0, reasons=(*verdict.reasons, *lost)) if lost else verdict
+    )
 
 
 def _plain(record: Record) -> Iterator[Part]:
