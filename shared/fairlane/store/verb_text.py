@@ -16,8 +16,8 @@ from fairlane.store.preludes import LuaFile, Preludes
 
 FUNCTION_PREFIX = "fairlane_"
 
-# What the calls of one script call run with.
-_HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
+# What the calls of one script call run with, where their verb says HOLDS.
+_HOLDERS = ("core/held_rows", "core/held_hashes")
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
 {preludes}
@@ -30,10 +30,13 @@ local reply = act()
 return reply
 """
 
+# A library finds a global name by three look-ups, and a local one by none.
+_GLOBALS = "cjson, ipairs, math, pairs, redis, string, table, tonumber, type, unpack"
+
 # The preludes run at the first call: while a library loads, it has neither `redis.call` nor `math`
 # (https://redis.io/docs/latest/develop/programmability/functions-intro/).
 _LIBRARY = """local KEYS, ARGV, KEY, ARG, CALL, verb
-local function build()
+local function build({globals})
 {preludes}
 local function act()
 {keys}
@@ -46,7 +49,7 @@ return reply
 end
 end
 local function run(keys, arguments)
-  verb = verb or build()
+  verb = verb or build({globals})
   KEYS, ARGV, CALL = keys, arguments, {{}}
   return verb()
 end
@@ -97,7 +100,9 @@ class VerbText:
         return Function(name, f"#!lua name={name}\n{body}redis.register_function('{name}', run)\n")
 
     def _filled(self, form: str) -> str:
-        return form.format(preludes=self.preludes, keys=self.keys, code=self.code, ends=self.ends)
+        return form.format(
+            globals=_GLOBALS, preludes=self.preludes, keys=self.keys, code=self.code, ends=self.ends
+        )
 
 
 def of_one(verb: LuaFile, preludes: Preludes) -> VerbText:
@@ -109,7 +114,7 @@ def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
     """Calls one after the other, whose arguments follow each other."""
     args = verb.words("ARGV")
     each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-    return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS], each)
+    return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS if verb.words("HOLDS")], each)
 
 
 def digest(text: str) -> str:

@@ -37,6 +37,7 @@ end
 -- closed or its latest calls were rejected alike, or it failed and most retries fail, but for every RETRY_TURN-th call.
 -- And whether that was drawn.
 function steps_back(offer, row)
+  if offer.emptied == offer.hot then return false, false end -- lib/run/next_allowed.lua
   local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false, false end
   local spent = attempt_counts(offer.jobs, parse_entry(text).job)

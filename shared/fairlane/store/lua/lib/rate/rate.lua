@@ -6,6 +6,12 @@
 -- GIVES: others_rate learned_rate rate_of_use ramp
 -- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/others_constants
 
+-- The fields of each axis, by which most axes prove to have no limit: their names take longer to make than to look up.
+local ESTIMATED = { requests = 'requests_est', tokens = 'tokens_est', input = 'input_est', output = 'output_est' }
+local REPORTED = {
+  requests = 'requests_reported', tokens = 'tokens_reported', input = 'input_reported', output = 'output_reported',
+}
+
 -- What others take of an axis, a minute. Whoever is not seen taking it any more, is believed to take less and less.
 function others_rate(row, axis)
   local unseen_ms = (row.asked_ms or 0) - (row[axis .. '_foreign_ms'] or 0) - UNSEEN_MS
@@ -39,8 +45,9 @@ end
 
 -- The learned rate, a minute; nil where nothing limits the axis. A limit on growth takes the place of slow start.
 function learned_rate(row, axis, configured)
-  local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
-  if not rate and not reported and axis ~= 'requests' then return nil end
+  local reported, est = known(row[REPORTED[axis]]), known(row[ESTIMATED[axis]])
+  if not est and not reported and axis ~= 'requests' then return nil end
+  local rate = est and curve(row, axis)
   if not rate and axis == 'requests' and not reported and not configured then rate = START_PER_MINUTE end
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
     rate = math.min(rate, row[axis .. '_top'])

@@ -7,12 +7,18 @@
 local now, lost = clock(ARG.now_ms, KEY.clock), {}
 local known = redis.call('HSET', KEY.workers, ARG.worker, whole(now) .. ' ' .. ARG.info) == 0
 if ARG.changed == '1' or not known then wake(KEY.dirty, ARG.channel, '*') end
-for _, id in ipairs(cjson.decode(ARG.attempts)) do
-  local record = redis.call('HGET', KEY.leased, id)
-  if record and cjson.decode(record).worker == ARG.worker then
-    redis.call('ZADD', KEY.leases, 'XX', now + tonumber(ARG.lease_ms), id)
-  else
-    lost[#lost + 1] = id
+local ids, until_ms = cjson.decode(ARG.attempts), now + tonumber(ARG.lease_ms)
+local holds = '"worker":' .. cjson.encode(ARG.worker) -- within a text of the lease its quotes would be escaped
+for first = 1, #ids, 1000 do
+  local last, kept = math.min(first + 999, #ids), {}
+  for i, record in ipairs(redis.call('HMGET', KEY.leased, unpack(ids, first, last))) do
+    local id = ids[first + i - 1]
+    if record and string.find(record, holds, 1, true) then
+      kept[#kept + 1], kept[#kept + 2] = until_ms, id
+    else
+      lost[#lost + 1] = id
+    end
   end
+  if #kept > 0 then redis.call('ZADD', KEY.leases, 'XX', unpack(kept)) end
 end
 return lost
