@@ -193,7 +193,7 @@ def all_succeeded(run: Run, timeout: float = 45.0) -> list[Record]:
     records = whole(run, timeout)
     assert run.status().state is RunState.COMPLETED
     failed = [(record.item, record.state, record.error) for record in records if record.error]
-    assert not failed
+    assert not failed, failed[:3]
     assert {record.state for record in records} <= {JobState.SUCCEEDED}
     return records
 
