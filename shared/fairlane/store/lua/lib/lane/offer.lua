@@ -1,11 +1,12 @@
 -- Offers: the runs to which a lane may grant permits, and their next jobs.
 -- GIVES: open_offer queued_jobs next_job
--- USES: lane/delays lane/dominant_share lane/retries models/fitting run/bounds run/next_allowed team/budget
---       team/in_flight tokens/reserve tokens/token_margins
+-- USES: lane/delays lane/dominant_share lane/new_lease lane/retries models/fitting run/bounds run/next_allowed
+--       team/budget team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
 function open_offer(i, offer, count, name, now)
+  write_leases()
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
   return {
     index = i, ref = offer.run, ahead = offer.ahead, most_first = offer.first, team = team_of(offer.run), lane = name,
@@ -28,7 +29,7 @@ local function first_job(offer, admission, queues)
   local reserved, spread = reserve(admission.row, admission.limits, entry, offer.state)
   bound_guess(admission.buckets, reserved, spread)
   local margins = margins_of(admission.row, admission.limits, admission.buckets, reserved, spread)
-  local minutes = admission.shares and lane_minutes(admission.row, admission.limits, reserved)
+  local minutes = admission.shares and lane_minutes(admission, reserved)
   return {
     entry = entry, queue = queue, learns = learns, reserved = reserved, margins = margins, minutes = minutes,
     guess = spread and spread.guessed, model = admission.models and model_named(offer, entry.kind) or nil,
