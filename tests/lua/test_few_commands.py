@@ -84,3 +84,12 @@ def test_reports_that_share_a_script_read_their_lane_once(real_redis: Redis) -> 
     found = sent(real_redis, lambda: merged(ends).run(real_redis))
     assert found["hgetall"] == 2  # the lane, and its limits
     assert found["hlen"] == 0  # nothing but these is held
+
+
+def test_a_damaged_entry_takes_no_job_that_its_grant_began_with(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=3)
+    real_redis.lset(d.keys.fresh(ref, "sim:fast"), 2, "damaged")
+    with pytest.raises(ResponseError):
+        d.take(ref, 3)
+    assert d.leases.count() == 2

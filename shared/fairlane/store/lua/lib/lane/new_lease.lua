@@ -1,7 +1,5 @@
--- The leases of jobs' next attempts (lane/lease), as permits grant them. Those of an offer are written together: before
--- the next one is opened, so that keys of its run that fail cost no job of another, and when the script ends.
+-- The leases of jobs' next attempts (lane/lease), as permits grant them. Those of an offer are written together.
 -- GIVES: write_lease write_leases
--- ENDS: write_leases
 -- USES: core/time job/attempt_counts lane/retries team/in_flight
 -- NEEDS: KEY.in_flight KEY.leased KEY.leases
 
@@ -16,7 +14,7 @@ local function append(values, first, second)
   values[count + 1], values[count + 2] = first, second
 end
 
--- Grants the lease of the offer's job under a number greater than any before it, which fences those out.
+-- Adds the lease of an offer's job, with a dispatch number above all earlier ones, whose leases it so fences off.
 function write_lease(row, lease, offer, until_ms)
   if CALL.leases and CALL.leases.jobs[lease.job] then write_leases() end -- it was queued twice
   local granted = CALL.leases or { offer = offer, jobs = {}, counts = {}, times = {}, records = {} }
@@ -33,7 +31,7 @@ function write_lease(row, lease, offer, until_ms)
   granted.jobs[lease.job] = true
 end
 
--- Writes what was granted of an offer.
+-- Writes the leases of an offer, its jobs' counts, and how many of its calls are in flight.
 function write_leases()
   local granted = CALL.leases
   if not granted then return end

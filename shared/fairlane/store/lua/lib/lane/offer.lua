@@ -1,18 +1,27 @@
 -- Offers: the runs to which a lane may grant permits, and their next jobs.
--- GIVES: open_offer queued_jobs next_job
+-- GIVES: for_each_offer queued_jobs next_job
 -- USES: lane/delays lane/dominant_share lane/new_lease lane/retries models/fitting run/bounds run/next_allowed
 --       team/budget team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
-function open_offer(i, offer, count, name, now)
-  write_leases()
+local function open_offer(i, offer, count, name, now)
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
   return {
     index = i, ref = offer.run, ahead = offer.ahead, most_first = offer.first, team = team_of(offer.run), lane = name,
     hot = hot, fresh = fresh, jobs = jobs, state = state,
     bounds = bounds_of(state, name), budget = budget_of(KEY.queues[count * 4 + i], name, now),
   }
+end
+
+-- Calls `grant` with each offer, in `order`, and with its most permits. The leases of an offer are written together,
+-- also if a damaged entry or key ends it early.
+function for_each_offer(order, offers, name, now, grant)
+  for _, i in ipairs(order) do
+    local good, failure = pcall(grant, open_offer(i, offers[i], #offers, name, now), offers[i].most)
+    write_leases()
+    if not good then error(failure, 0) end
+  end
 end
 
 -- Jobs queued on the lane by the run of offer `i`.

@@ -47,6 +47,7 @@ function grant_permit(offer, job, admission, lease_ms)
   charge_bounds(offer.bounds, entry, lease, now)
   charge_budget(offer.budget, entry, offer.state, lease)
   write_lease(row, lease, offer, now + lease_ms)
+  if (row.shut_teams or '') ~= '' then write_leases() end -- circuit/shut_out reads a team's calls in flight
   return {
     offer = offer.index - 1, job = entry.job, number = lease.number, input = entry.input, output = entry.output,
     kind = entry.kind, most = entry.most, guessed = entry.guessed, share = lease.share,
