@@ -164,7 +164,7 @@ def played(redis: Redis, history: Sequence[Any], send: Send) -> tuple[list[Any],
     return replies, contents
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(steps)
 def test_any_history_is_the_same_if_its_calls_share_scripts(real_redis: Redis, history: list[Any]) -> None:
     expected, contents = played(real_redis, history, alone)

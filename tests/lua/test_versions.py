@@ -65,9 +65,9 @@ def test_a_later_version_takes_a_deferred_job_to_its_end(
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=1)
     for signal in ("broken", "limited"):
-        d.defer(*d.start(ref), signal=signal, cost="unproven")
+        d.defer(d.start(ref)[0], signal=signal, cost="unproven")
         d.advance(60_000)
-    assert d.finish(*d.start(ref)) is not None
+    assert d.finish(d.start(ref)[0]) is not None
     assert d.count(ref, "jobs_done") == 1
 
 
