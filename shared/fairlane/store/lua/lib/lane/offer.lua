@@ -15,12 +15,12 @@ local function open_offer(i, offer, count, name, now)
 end
 
 -- Calls `grant` with each offer, in `order`, and with its most permits. The leases of an offer are written together,
--- also if a damaged entry or key ends it early.
+-- also if a damaged entry or key ends it early: then this returns the error as a reply.
 function for_each_offer(order, offers, name, now, grant)
   for _, i in ipairs(order) do
     local good, failure = pcall(grant, open_offer(i, offers[i], #offers, name, now), offers[i].most)
     write_leases()
-    if not good then error(failure, 0) end
+    if not good then return type(failure) == 'table' and failure or { err = failure } end
   end
 end
 

@@ -29,7 +29,7 @@ local shut, shut_at = reason, at
 local order, passing
 order, passing, reason, at = turn_of_offers(offers, admission, reason, at)
 
-for_each_offer(order, offers, ARG.name, now, function(offer, most)
+local failure = for_each_offer(order, offers, ARG.name, now, function(offer, most)
   admission.team = offer.team
   if offer.bounds.lost then queued[offer.index] = 0 end
   for _ = 1, (reason or queued[offer.index]) and 0 or most do
@@ -40,6 +40,7 @@ for_each_offer(order, offers, ARG.name, now, function(offer, most)
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
 end)
+if failure then return failure end
 for i = 1, #offers do queued[i] = queued[i] or queued_jobs(i) end
 local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then
