@@ -197,6 +197,14 @@ def test_failures_of_a_shut_out_team_cost_its_jobs_attempts(real_redis: Redis) -
     assert seen, "they use up attempts"
 
 
+def test_a_shut_out_team_waits_until_its_call_has_ended(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, _ = _acquitted(d)
+    grant, attempts = ask(d, [flood], most=2)
+    assert len(attempts) == 1
+    assert [(each.bound, each.until_ms) for each in grant.delayed] == [("circuit", 0)]
+
+
 def test_an_answer_to_the_shut_out_team_readmits_it(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, _ = _acquitted(d)

@@ -1,4 +1,4 @@
-"""A heartbeat sends Redis few commands, however many calls its worker has in flight."""
+"""Scripts of the hot path send Redis few commands, however many calls they are of."""
 
 from __future__ import annotations
 
@@ -7,7 +7,13 @@ from collections.abc import Callable
 
 import pytest
 from redis import Redis
+from redis.exceptions import ResponseError
 
+from fairlane.model.ending import Completion
+from fairlane.model.job import Feedback, JobState
+from fairlane.model.tokens import Usage
+from fairlane.store.script import merged
+from fairlane.store.write.permits import Offer
 from fairlane.store.write.workers import WorkerInfo
 from tests.support.deployment import LEASE_MS, Deployment
 
@@ -25,6 +31,37 @@ def sent(redis: Redis, act: Callable[[], object]) -> Counter[str]:
     return counts() - before
 
 
+def test_a_grant_writes_the_leases_of_all_its_permits_together(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=20)
+    found = sent(real_redis, lambda: d.take(ref, 20))
+    assert (found["lpop"], found["zadd"], found["hincrby"]) == (20, 1, 2)
+    assert found["hset"] <= 4
+    assert d.leases.count() == 20
+    assert real_redis.hget(d.keys.state(ref), "in_flight") == b"20"
+
+
+def test_a_job_that_was_queued_twice_gets_two_numbers_in_one_grant(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=1)
+    queue = d.keys.fresh(ref, "sim:fast")
+    real_redis.rpush(queue, real_redis.lindex(queue, 0))
+    assert [(attempt.job, attempt.number) for attempt in d.take(ref, 2)] == [(0, 1), (0, 2)]
+    assert d.leases.count() == 2
+
+
+def test_a_run_whose_state_fails_takes_no_job_from_the_run_before_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    good = d.queued_lane(jobs=3)
+    bad = d.submit(run="r2", rows=1)
+    d.feed(bad, 1)
+    real_redis.set(d.keys.state(bad), "x")
+    with pytest.raises(ResponseError):
+        d.ask([Offer(good, 3), Offer(bad, 1)])
+    assert d.leases.count() == 3
+    assert d.hash(d.keys.jobs(good)) == {"0": "1:0:0", "1": "1:0:0", "2": "1:0:0"}
+
+
 @pytest.mark.parametrize("held", [7, 1205])
 def test_a_beat_keeps_a_thousand_leases_in_one_step(real_redis: Redis, held: int) -> None:
     d = Deployment(real_redis)
@@ -34,3 +71,25 @@ def test_a_beat_keeps_a_thousand_leases_in_one_step(real_redis: Redis, held: int
     found = sent(real_redis, lambda: beat.run(real_redis) == [b"lost"])
     assert (found["zadd"], found["hget"]) == (steps, 0)
     assert beat.run(real_redis) == [b"lost"]
+
+
+def test_reports_that_share_a_script_read_their_lane_once(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ends = [
+        d.attempts.finish(
+            each, "w1", Feedback("ok", Usage(1, 1)), Completion(JobState.SUCCEEDED, "[]"), took_ms=300
+        )
+        for each in d.start(d.queued_lane(jobs=8), 8)
+    ]
+    found = sent(real_redis, lambda: merged(ends).run(real_redis))
+    assert found["hgetall"] == 2  # the lane, and its limits
+    assert found["hlen"] == 0  # nothing but these is held
+
+
+def test_a_damaged_entry_takes_no_job_that_its_grant_began_with(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=3)
+    real_redis.lset(d.keys.fresh(ref, "sim:fast"), 2, "damaged")
+    with pytest.raises(ResponseError):
+        d.take(ref, 3)
+    assert d.leases.count() == 2

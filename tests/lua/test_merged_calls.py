@@ -26,11 +26,11 @@ from tests.support.redis import emptied
 
 RECORD = '{"s":"succeeded","o":"answer"}'
 CORE = files("fairlane.store") / "lua/lib/core"
-WRITES, VALUES, HASHES = (
+ROWS, HASHES = (
     LuaFile.parse(name, (CORE / f"{name}.lua").read_text(encoding="utf-8"))
-    for name in ("held_writes", "held_values", "held_hashes")
+    for name in ("held_rows", "held_hashes")
 )
-NAMES = ", ".join((*WRITES.words("GIVES"), *VALUES.words("GIVES")))
+NAMES = ", ".join(ROWS.words("GIVES"))
 RUN = """
 local replies = {}
 for _, command in ipairs(cjson.decode(ARGV[1])) do
@@ -46,8 +46,7 @@ local CALL = {{}}
 local server = redis
 local redis, {NAMES}
 do
-{WRITES.text}
-{VALUES.text}
+{ROWS.text}
 {HASHES.text}
 end
 {RUN} write_hashes() return cjson.encode(replies)
@@ -125,7 +124,8 @@ def test_a_hash_that_was_read_whole_reads_and_ends_as_one_in_redis(
 
 
 def test_a_hash_that_is_changed_often_is_written_once(real_redis: Redis) -> None:
-    commands = [("HINCRBY", "a", "x", "1")] * 20 + [("HSET", "a", "y", "1"), ("HDEL", "a", "y")] * 20
+    changes = [("HINCRBY", "a", "x", "1")] * 20 + [("HSET", "a", "y", "1"), ("HDEL", "a", "y")] * 20
+    commands = [("ROW", "a"), *changes]
     emptied(real_redis)
     before = int(real_redis.info("commandstats").get("cmdstat_hset", {}).get("calls", 0))
     real_redis.eval(HELD, 0, json.dumps(commands))

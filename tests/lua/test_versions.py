@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import Any, cast
 
@@ -10,8 +11,9 @@ from hypothesis import HealthCheck, Phase, settings
 from hypothesis.stateful import rule, run_state_machine_as_test
 from redis import Redis
 
-from fairlane.store.script import Call
+from fairlane.store.script import Call, Functions
 from fairlane.store.verbs import all_scripts
+from tests.support.deployment import Deployment
 from tests.support.lifecycle import Lifecycle
 from tests.support.next_version import NextVersion, make_next_version
 
@@ -35,6 +37,17 @@ class TwoVersions(Lifecycle):
         type(self).is_later = False
 
 
+def play(monkeypatch: pytest.MonkeyPatch, later: NextVersion, is_later: Callable[[], bool]) -> None:
+    """Run every verb as a script, of the later version while ``is_later``."""
+    run, scripts = Call.run, {each.name: later.script(each.name) for each in all_scripts()}
+
+    def of_whichever_version(call: Call, redis: Any) -> Any:
+        return run(Call(scripts[call.script.name], call.keys, call.args) if is_later() else call, redis)
+
+    monkeypatch.setattr(Call, "run", of_whichever_version)
+    monkeypatch.setattr(Functions, "run", lambda _, redis, call: call.run(redis))
+
+
 def test_a_changed_verb_has_a_different_name_and_the_same_signature(later: NextVersion) -> None:
     differ = set()
     for now in all_scripts():
@@ -45,19 +58,31 @@ def test_a_changed_verb_has_a_different_name_and_the_same_signature(later: NextV
     assert {"permit_grant", "attempt_defer", "attempt_recover", "attempt_finish"} <= differ
 
 
+def test_a_later_version_takes_a_deferred_job_to_its_end(
+    real_redis: Redis, later: NextVersion, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(monkeypatch, later, lambda: True)
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=1)
+    for signal in ("broken", "limited"):
+        d.defer(d.start(ref)[0], signal=signal, cost="unproven")
+        d.advance(60_000)
+    assert d.finish(d.start(ref)[0]) is not None
+    assert d.count(ref, "jobs_done") == 1
+
+
 @pytest.mark.timeout(300)
 @pytest.mark.slow
 def test_no_history_in_two_versions_loses_a_job_or_lets_two_do_it(
     real_server: Redis, later: NextVersion, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    run, scripts, used = Call.run, {each.name: later.script(each.name) for each in all_scripts()}, set[bool]()
+    used = set[bool]()
 
-    def of_whichever_version(call: Call, redis: Any) -> Any:
+    def is_later() -> bool:
         used.add(TwoVersions.is_later)
-        chosen = Call(scripts[call.script.name], call.keys, call.args) if TwoVersions.is_later else call
-        return run(chosen, redis)
+        return TwoVersions.is_later
 
-    monkeypatch.setattr(Call, "run", of_whichever_version)
+    play(monkeypatch, later, is_later)
     run_state_machine_as_test(
         cast("type[Lifecycle]", partial(TwoVersions, real_server)),
         settings=settings(

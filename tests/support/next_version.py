@@ -43,9 +43,9 @@ MORE: tuple[tuple[str, str, str], ...] = (
     (f"{LUA}/lib/job/entry.lua",
      "  if most > 0 or guessed > 0 then numbers[5], numbers[6] = most, guessed end\n",
      "  numbers[5], numbers[6], numbers[7] = most, guessed, 7\n"),
-    (f"{LUA}/lib/job/attempt_counts.lua", "  redis.call('HSET', jobs",
+    (f"{LUA}/lib/job/attempt_counts.lua", "  return table.concat(parts",
      "  if #parts > 4 then parts[14], parts[15] = parts[14] or '0', '7' end\n"
-     "  redis.call('HSET', jobs"),
+     "  return table.concat(parts"),
     (f"{LUA}/lib/lane/new_lease.lua", "  lease.number = spent.number\n", "  lease.number = spent.number\n"
      "  lease.tomorrow = { 1 }\n"),
     (f"{LUA}/lib/lane/lease.lua", "function release_lease(lease, id, row, awaited)\n",

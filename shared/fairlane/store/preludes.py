@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from importlib.resources.abc import Traversable
 
-_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|ENDS|NEEDS|RETURNS|MERGES|FUNCTION):(.*)")
+_LINE = re.compile(r"-- (KEYS|ARGV|USES|GIVES|ENDS|NEEDS|RETURNS|MERGES|HOLDS|FUNCTION):(.*)")
 _CONTINUED = re.compile(r"--   +(\S.*)")
 _COMMENT = re.compile(r"--.*")
 _COMMENTS = re.compile(r"^ *--.*\n", re.MULTILINE)  # lines that are only a comment

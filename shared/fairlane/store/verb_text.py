@@ -14,8 +14,8 @@ from fairlane.store.preludes import LuaFile, Preludes
 
 FUNCTION_PREFIX = "fairlane_"
 
-# The preludes that merged calls of one script share.
-_HOLDERS = ("core/held_writes", "core/held_values", "core/held_hashes")
+# The preludes that merged calls of one script share, if their verb says HOLDS.
+_HOLDERS = ("core/held_rows", "core/held_hashes")
 
 _SCRIPT = """local KEY, ARG, CALL = nil, nil, {{}}
 {preludes}
@@ -112,7 +112,7 @@ def of_many(verb: LuaFile, preludes: Preludes) -> VerbText:
     """Several calls in one; their arguments follow each other."""
     args = verb.words("ARGV")
     each = _FOR_EACH.format(text=verb.text, arguments=_named(args, "first + "), count=len(args))
-    return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS], each)
+    return _text(verb, preludes, [preludes.files[name] for name in _HOLDERS if verb.words("HOLDS")], each)
 
 
 def digest(text: str) -> str:

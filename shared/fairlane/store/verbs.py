@@ -9,6 +9,7 @@ budgets, ``process`` the leader and the workers; ``lane`` and ``run`` are as nam
     -- USES: core/time lane/lease       preludes ``lua/lib/<name>.lua`` whose names the verb uses itself
     -- RETURNS: ...                     for the reader
     -- MERGES: ...                      only if calls with the same keys may be sent as one, and why
+    -- HOLDS: ...                       only if such calls read and change the same hash as a whole, and which
     -- FUNCTION: ...                    only if the server keeps the verb as a function, and why
 
 Inside, a key is ``KEY.leader``, a list ``KEY.queues[1]``, an argument ``ARG.epoch`` (always a string). The

@@ -34,9 +34,15 @@ local function share_of(lane, tokens, held_ms)
   return share > 0 and share or 1 / UNKNOWN_PER_MINUTE
 end
 
+-- What the lane allows while it grants permits: the prices of one script's permits are those of its first.
+local function allowance_of(admission)
+  admission.allowance = admission.allowance or allowance(admission.row, admission.limits)
+  return admission.allowance
+end
+
 -- The minutes of the lane that a call of `tokens` uses up; nil if no rate is known.
-function lane_minutes(row, limits, tokens)
-  return minutes_of(allowance(row, limits), tokens)
+function lane_minutes(admission, tokens)
+  return minutes_of(allowance_of(admission), tokens)
 end
 
 local function learn_held(row, state, kind, held_ms)
@@ -46,8 +52,8 @@ local function learn_held(row, state, kind, held_ms)
   set_field(state, name, string.format('%.1f', own + (held_ms - own) / HELD_OVER_OWN))
 end
 
-function dominant_share(row, limits, tokens, held_ms)
-  return share_of(allowance(row, limits), tokens, held_ms)
+function dominant_share(admission, tokens, held_ms)
+  return share_of(allowance_of(admission), tokens, held_ms)
 end
 
 -- Corrects a team's charge for a call that took `tokens` in the end: KEY.owed counts billionths of lane minutes

@@ -1,17 +1,27 @@
 -- Offers: the runs to which a lane may grant permits, and their next jobs.
--- GIVES: open_offer queued_jobs next_job
--- USES: lane/delays lane/dominant_share lane/retries models/fitting run/bounds run/next_allowed team/budget
---       team/in_flight tokens/reserve tokens/token_margins
+-- GIVES: for_each_offer queued_jobs next_job
+-- USES: lane/delays lane/dominant_share lane/new_lease lane/retries models/fitting run/bounds run/next_allowed
+--       team/budget team/in_flight tokens/reserve tokens/token_margins
 -- NEEDS: KEY.queues
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
-function open_offer(i, offer, count, name, now)
+local function open_offer(i, offer, count, name, now)
   local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
   return {
     index = i, ref = offer.run, ahead = offer.ahead, most_first = offer.first, team = team_of(offer.run), lane = name,
     hot = hot, fresh = fresh, jobs = jobs, state = state,
     bounds = bounds_of(state, name), budget = budget_of(KEY.queues[count * 4 + i], name, now),
   }
+end
+
+-- Calls `grant` with each offer, in `order`, and with its most permits. The leases of an offer are written together,
+-- also if a damaged entry or key ends it early: then this returns the error as a reply.
+function for_each_offer(order, offers, name, now, grant)
+  for _, i in ipairs(order) do
+    local good, failure = pcall(grant, open_offer(i, offers[i], #offers, name, now), offers[i].most)
+    write_leases()
+    if not good then return type(failure) == 'table' and failure or { err = failure } end
+  end
 end
 
 -- Jobs queued on the lane by the run of offer `i`.
@@ -28,7 +38,7 @@ local function first_job(offer, admission, queues)
   local reserved, spread = reserve(admission.row, admission.limits, entry, offer.state)
   bound_guess(admission.buckets, reserved, spread)
   local margins = margins_of(admission.row, admission.limits, admission.buckets, reserved, spread)
-  local minutes = admission.shares and lane_minutes(admission.row, admission.limits, reserved)
+  local minutes = admission.shares and lane_minutes(admission, reserved)
   return {
     entry = entry, queue = queue, learns = learns, reserved = reserved, margins = margins, minutes = minutes,
     guess = spread and spread.guessed, model = admission.models and model_named(offer, entry.kind) or nil,

@@ -42,11 +42,12 @@ function grant_permit(offer, job, admission, lease_ms)
     corrected = (row.tokens_open_ms or row.input_open_ms or row.output_open_ms) and corrections(row),
   }
   lease.held_ms = usual_call_ms(row, offer, entry.kind)
-  lease.share = dominant_share(row, limits, reserved, lease.held_ms)
+  lease.share = dominant_share(admission, reserved, lease.held_ms)
   charge_shares(admission.shares, offer.team, job.minutes)
   charge_bounds(offer.bounds, entry, lease, now)
   charge_budget(offer.budget, entry, offer.state, lease)
-  write_lease(row, lease, offer.jobs, now + lease_ms)
+  write_lease(row, lease, offer, now + lease_ms)
+  if (row.shut_teams or '') ~= '' then write_leases() end -- circuit/shut_out reads a team's calls in flight
   return {
     offer = offer.index - 1, job = entry.job, number = lease.number, input = entry.input, output = entry.output,
     kind = entry.kind, most = entry.most, guessed = entry.guessed, share = lease.share,

@@ -37,6 +37,7 @@ end
 -- while the lane's circuit is not closed, or its latest calls were rejected alike; and if most retries of failed jobs
 -- fail, except for every RETRY_TURN-th call.
 function steps_back(offer, row)
+  if offer.emptied == offer.hot then return false, false end -- lib/run/next_allowed.lua
   local text = redis.call('LINDEX', offer.hot, 0)
   if not text then return false, false end
   local spent = attempt_counts(offer.jobs, parse_entry(text).job)

@@ -1,5 +1,5 @@
 -- A lane's hash as a table: read, changed and written back in one step each.
--- GIVES: AXES CONFIGURED read_hash known edited write_hash
+-- GIVES: AXES CONFIGURED ESTIMATED REPORTED read_hash known edited write_hash
 -- USES: core/time
 
 -- Axes with a bucket each: `<axis>_level` units at `<axis>_ms`. The axis `day` is a count, `day_used` until
@@ -8,6 +8,12 @@ AXES = { 'requests', 'tokens', 'input', 'output' }
 CONFIGURED = {
   requests = 'requests_per_minute', tokens = 'tokens_per_minute', input = 'input_tokens_per_minute',
   output = 'output_tokens_per_minute', day = 'requests_per_day',
+}
+
+-- Fields by axis. To make a name takes longer than to look it up.
+ESTIMATED = { requests = 'requests_est', tokens = 'tokens_est', input = 'input_est', output = 'output_est' }
+REPORTED = {
+  requests = 'requests_reported', tokens = 'tokens_reported', input = 'input_reported', output = 'output_reported',
 }
 
 local TEXTS = { charge = true, circuit = true, last_error = true, stop = true, window_by = true }

@@ -30,8 +30,9 @@ end
 
 -- The learned rate, a minute; nil if nothing limits the axis. A limit on growth takes the place of slow start.
 function learned_rate(row, axis, configured)
-  local reported, rate = known(row[axis .. '_reported']), curve(row, axis)
-  if not rate and not reported and axis ~= 'requests' then return nil end
+  local reported, est = known(row[REPORTED[axis]]), known(row[ESTIMATED[axis]])
+  if not est and not reported and axis ~= 'requests' then return nil end
+  local rate = est and curve(row, axis)
   if not rate and axis == 'requests' and not reported and not configured then rate = START_PER_MINUTE end
   if rate and (row[axis .. '_top_until_ms'] or 0) > (row.asked_ms or 0) then
     rate = math.min(rate, row[axis .. '_top'])

@@ -2,10 +2,9 @@
 -- GIVES: charge_bounds
 -- USES: core/time run/bounds tokens/expected_lengths
 
--- `run` is that of bounds_of. The lease records the charge.
+-- `run` is that of bounds_of. The lease records the charge; lane/new_lease counts the run's calls in flight.
 function charge_bounds(run, entry, lease, now)
   run.in_flight = (run.in_flight or 0) + 1
-  redis.call('HINCRBY', run.key, 'in_flight', 1)
   if not run.bounded then return end
   local task = is_task(run, entry.job)
   if task then

@@ -1,6 +1,5 @@
--- Caches fields of runs' states within one script: it reads each once, and writes all changes in one step at its end. A
--- report changes a dozen fields, and a command for each would cost more than the changes. Files that use this must read
--- and change these fields only through it.
+-- Caches fields of runs' states within one script: it reads each once, and writes all changes in one step at its end.
+-- Files that use this must read and change these fields only through it.
 -- GIVES: read_fields field_of set_field add_to_field drop_fields write_states
 -- ENDS: write_states
 -- USES: core/time
@@ -17,16 +16,16 @@ end
 
 -- Reads those of the fields that were not read yet, in one step.
 function read_fields(key, ...)
-  local state, missing, count = state_at(key), {}, 0
-  local values, added = state.values, state.added
-  for _, name in ipairs({ ... }) do
-    if values[name] == nil then missing[count + 1], count = name, count + 1 end
+  local state, names = state_at(key), { ... }
+  local values, added, changed = state.values, state.added, state.changed
+  for i = next(values) and #names or 0, 1, -1 do
+    if values[names[i]] ~= nil then table.remove(names, i) end
   end
-  if count == 0 then return end
-  for i, value in ipairs(redis.call('HMGET', key, unpack(missing))) do
-    local name, amount = missing[i], added[missing[i]]
-    values[name] = amount and (tonumber(value or '') or 0) + amount or value
-    if amount then state.changed[name], added[name] = true, nil end
+  if #names == 0 then return end
+  for i, value in ipairs(redis.call('HMGET', key, unpack(names))) do values[names[i]] = value end
+  for name, amount in pairs(added) do
+    local sum = values[name] ~= nil and (tonumber(values[name] or 0) or 0) + amount
+    if sum then values[name], changed[name], added[name] = sum, true, nil end
   end
 end
 
@@ -38,10 +37,11 @@ function field_of(key, name)
 end
 
 -- Sets a field; `value` false deletes it. The first change of calls that share a script goes to Redis at once: a server
--- that takes no writes refuses it before anything has changed (lib/core/held_values.lua).
+-- that takes no writes refuses it before anything has changed (lib/core/held_rows.lua).
 function set_field(key, name, value)
   local state = state_at(key)
-  if redis.change_row and not CALL.written then redis.call('HSET', key, name, argument_of(value or '')) end
+  local first = redis.change_row and not CALL.written
+  if first then CALL.written = redis.call('HSET', key, name, argument_of(value or '')) end
   state.values[name], state.changed[name], state.added[name] = value, true, nil
 end
 

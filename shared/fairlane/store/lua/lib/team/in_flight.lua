@@ -5,8 +5,8 @@ function team_of(ref)
   return string.match(ref, '^[^/]*')
 end
 
-function increment_in_flight(key, lease)
-  redis.call('HINCRBY', key, team_of(lease.ref), 1)
+function increment_in_flight(key, team, count)
+  redis.call('HINCRBY', key, team, count)
 end
 
 function decrement_in_flight(key, lease)

@@ -23,7 +23,7 @@ function lengths_of(state, kind)
 end
 
 function save_lengths(state, kind, found)
-  local texts = {}
-  for i, field in ipairs(FIELDS) do texts[i] = string.format('%.10g', found[field]) end
-  set_field(state, 'tokens:' .. kind, table.concat(texts, ' '))
+  set_field(state, 'tokens:' .. kind, string.format(
+    '%.10g %.10g %.10g %.10g %.10g %.10g %.10g %.10g %.10g', found.n, found.mean, found.var, found.peak, found.longest,
+    found.input_n, found.input_mean, found.input_var, found.excess))
 end

@@ -4,6 +4,7 @@
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms proxy_ms refusal delay_ms cost max_attempts limited handle
 -- MERGES: a worker sends many of a run and lane at once
+-- HOLDS: each reads and changes the lane
 -- FUNCTION: a worker calls it for each call that is refused or fails
 -- USES: circuit/control core/time job/rejections job/report job/retry run/blame
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished: false}; nil for a late report, which changes

@@ -4,6 +4,7 @@
 -- ARGV: now_ms channel attempt worker signal sent used_input used_output used_cached retry_after_ms hints reason
 --       deadline_ms proxy_ms refusal took_ms state payload follow memory joined served
 -- MERGES: a worker sends many of a run and lane at once
+-- HOLDS: each reads and changes the lane
 -- FUNCTION: a worker calls it for each call
 -- USES: core/time job/finish_job job/report run/state_fields
 -- RETURNS: JSON {in_flight (of the lane), news (of the lane), finished (the run)}; nil for a late report, which

@@ -29,19 +29,18 @@ local shut, shut_at = reason, at
 local order, passing
 order, passing, reason, at = turn_of_offers(offers, admission, reason, at)
 
-for _, i in ipairs(order) do
-  local each = offers[i]
-  local offer = open_offer(i, each, #offers, ARG.name, now)
+local failure = for_each_offer(order, offers, ARG.name, now, function(offer, most)
   admission.team = offer.team
-  if offer.bounds.lost then queued[i] = 0 end
-  for _ = 1, (reason or queued[i]) and 0 or each.most do
+  if offer.bounds.lost then queued[offer.index] = 0 end
+  for _ = 1, (reason or queued[offer.index]) and 0 or most do
     local job = next_job(offer, admission, delays)
     if not job then break end
     reason, at = blocked_by(admission, job.reserved, job.margins)
     if reason then break end
     permits[#permits + 1] = grant_permit(offer, job, admission, tonumber(ARG.lease_ms))
   end
-end
+end)
+if failure then return failure end
 for i = 1, #offers do queued[i] = queued[i] or queued_jobs(i) end
 local owed = true_up_shares(admission)
 if delays.reserved_until and not reason then

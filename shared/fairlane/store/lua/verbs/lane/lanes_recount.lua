@@ -31,7 +31,7 @@ for i, name in ipairs(names) do
     off = off + 1
     redis.call('DEL', KEY.lanes[i * 2])
     for _, lease in ipairs(held) do
-      increment_in_flight(KEY.lanes[i * 2], lease)
+      increment_in_flight(KEY.lanes[i * 2], team_of(lease.ref), 1)
       if lease.pending then pending = pending + 1 end
     end
     redis.call('HSET', KEY.lanes[i * 2 - 1], 'inflight', #held, 'pending', pending)
