@@ -12,6 +12,7 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
+from fairlane.core.pause import sleep
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
@@ -20,7 +21,6 @@ from fairlane.client.deployment import SystemWaiter
 from fairlane.config.connections.lane_identity import server_digests
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
-from fairlane.core.pause import sleep
 from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.lab.rehearsal.virtual.simulated import CollectingPublisher
 from fairlane.model.job import Attempt

@@ -10,7 +10,6 @@ from redis.exceptions import RedisError, ResponseError
 from fairlane.core.clock import timestamp
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
-from fairlane.core.pause import sleep
 from fairlane.evaluators.agents import flaw
 from fairlane.model.decision import Defer, Finish
 from fairlane.model.ending import Completion, ReadyJob
@@ -37,6 +36,7 @@ from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.child_work import ChildWork
 from fairlane_workers.execution.inputs import JobInputs
 from fairlane_workers.execution.served_models import ServedModels
+from fairlane_workers.transport.pause import sleep
 
 log = get_logger("executor")
 
