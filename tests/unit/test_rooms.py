@@ -37,7 +37,6 @@ REASONS = {
     "workers/fairlane_workers/providers/answers/echo.py": ALONE,
     "workers/fairlane_workers/providers/framing/event.py": SHARED,
     "workers/fairlane_workers/providers/framing/ndjson.py": SHARED,
-    "workers/fairlane_workers/providers/limits/amounts.py": SHARED,
 }
 
 
