@@ -12,7 +12,6 @@ from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
-from fairlane.core.pause import sleep
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError
 
@@ -39,6 +38,7 @@ from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
 from fairlane_workers.execution.inputs import InputReader
 from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.transport.pause import sleep
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
 
 Answer = Callable[["WorkerProcess", Request], tuple[float, Outcome]]
