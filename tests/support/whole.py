@@ -7,7 +7,7 @@ import math
 import random
 import selectors
 from collections import defaultdict, deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
@@ -36,7 +36,8 @@ from fairlane_workers.execution.batcher import Absence, Batcher
 from fairlane_workers.execution.calls import Calls, Chunks
 from fairlane_workers.execution.denied_lanes import DeniedLanes
 from fairlane_workers.execution.executor import Executor
-from fairlane_workers.execution.inputs import InputReader
+from fairlane_workers.execution.held import HeldAttempt
+from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.transport.pause import sleep
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
@@ -125,6 +126,18 @@ class _AsyncRedis:
         return _Pipeline(self._process)
 
 
+class _Calls(Calls):
+    """Counts the calls that are made in place of a job's own."""
+
+    controls = 0
+
+    async def make(
+        self, held: HeldAttempt, inputs: JobInputs, on_pending: Callable[[str], Coroutine[Any, Any, None]]
+    ) -> Outcome:
+        self.controls += inputs is not held.inputs
+        return await super().make(held, inputs, on_pending)
+
+
 class WorkerProcess:
     """A worker as `fairlane_workers.engine` wires it, without children and HTTP."""
 
@@ -137,6 +150,7 @@ class WorkerProcess:
         batcher, reports = (Batcher(redis, absence=absence) for _ in range(2))  # type: ignore[arg-type]
         denied = DeniedLanes(clock, OtherWorkers(batcher, keys, name).lanes)
         lease_ms = round(settings.scheduler.lease_seconds * 1000)
+        self.calls = _Calls(settings, dict.fromkeys(settings.connections, self), Chunks(reports, keys, clock))
         self.executor = Executor(
             worker=name,
             attempts=Attempts(keys),
@@ -144,7 +158,7 @@ class WorkerProcess:
             reports=reports,
             keys=keys,
             inputs=InputReader(batcher, keys, None),
-            calls=Calls(settings, dict.fromkeys(settings.connections, self), Chunks(reports, keys, clock)),
+            calls=self.calls,
             lease_ms=lease_ms,
             clock=clock,
             rng=random.Random(name),
