@@ -124,7 +124,7 @@ def test_an_operator_pauses_changes_and_opens_a_lane_while_it_runs(shell: Shell)
     assert shell.json("status", run)["jobs_done"] < 60
     paused = shell.json("lanes", "show", "sim:slow")
     assert (paused["constraint"], paused["axes"]["requests"]["configured"]) == ("paused", 600)
-    assert shell.json("why", run)["constraint"] == "paused"
+    wait_until(lambda: shell.json("why", run)["constraint"] == "paused")  # its jobs may not be queued yet
     shell("lanes", "set", "sim:slow", "--max-concurrency", "7")
     assert shell.json("lanes", "show", "sim:slow")["limits"]["max_concurrency"] == 7
     shell("lanes", "resume", "sim:slow")
