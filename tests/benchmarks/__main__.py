@@ -6,6 +6,7 @@ Without names, all but those that take minutes each.
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -13,6 +14,7 @@ from pathlib import Path
 from rich.console import Console
 
 from tests.benchmarks.feeding import feeding
+from tests.benchmarks.figures import write_figures
 from tests.benchmarks.hidden import hidden_headers, hidden_retry_after, hidden_silent
 from tests.benchmarks.idle import idle
 from tests.benchmarks.many_teams import many_teams
@@ -66,7 +68,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"of {', '.join(BENCHMARKS)}")
     parser.add_argument("--save", type=Path, default=Path("bench-results"), help="folder for the figures")
     parser.add_argument("--quick", action="store_true", help="scale, peers: less, in one to two minutes")
-    parser.add_argument("--docs", type=Path, help="scale, peers: the page whose tables are written anew")
+    parser.add_argument("--docs", type=Path, help="the page whose tables are written anew")
+    parser.add_argument("--rounds", type=int, default=1, help="how often, in turn; scale, peers: once")
     options = parser.parse_args()
     unknown = [name for name in options.names if name not in BENCHMARKS]
     if unknown:
@@ -74,11 +77,17 @@ def main() -> None:
     console, report = Console(), Report()
     given = {"quick": options.quick, "docs": options.docs, "details": report.details}
     known = BENCHMARKS | {"scale": partial(scale, **given), "peers": partial(peers, **given)}
-    for name in options.names or [name for name in BENCHMARKS if name not in BY_NAME]:
+    names = options.names or [name for name in BENCHMARKS if name not in BY_NAME]
+    found: dict[str, list[Finding]] = {}
+    for name in names + [name for name in names if name not in BY_NAME] * (options.rounds - 1):
         console.print(f"[bold]{name}[/] … {(BENCHMARKS[name].__doc__ or '').splitlines()[0]}")
         for finding in known[name]():
             report.findings.append(finding)
+            if name not in BY_NAME:
+                found.setdefault(name, []).append(finding)
             console.print(f"  {finding.measure}: {finding.value:,.3f} {finding.unit} {finding.note}")
+    if options.docs and found:
+        write_figures(options.docs, found, BENCHMARKS, time.strftime("%Y-%m-%d"), options.rounds)
     report.show(console)
     console.print(f"Saved in {report.save(options.save)}")
 
