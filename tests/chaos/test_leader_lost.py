@@ -41,7 +41,7 @@ def test_a_paused_leader_is_replaced_and_grants_nothing_once_it_runs_again(deplo
     assert deployment.leader().name != sleeper.name
 
 
-def test_a_leader_that_is_told_to_stop_releases_its_lease(deployment: Cluster) -> None:
+def test_a_leader_that_is_stopped_releases_its_lease(deployment: Cluster) -> None:
     strict = start_strict_run(deployment, JOBS)
     leader = deployment.leader()
     leader.ask_to_stop()

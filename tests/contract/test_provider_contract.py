@@ -66,7 +66,7 @@ def test_a_streamed_answer_is_the_same_wherever_the_network_cuts_it(wire: Wire, 
 
 @every_streaming_protocol
 @pytest.mark.parametrize("cut", [1, 7, len(KEY) - 1])
-def test_a_listener_hears_no_key_that_the_provider_echoes(wire: Wire, cut: int) -> None:
+def test_a_listener_receives_no_key_that_the_provider_echoes(wire: Wire, cut: int) -> None:
     heard: list[str] = []
 
     async def listen(text: str) -> None:

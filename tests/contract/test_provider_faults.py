@@ -150,7 +150,7 @@ def test_a_stream_may_end_without_its_last_blank_line(wire: Wire) -> None:
 
 
 @every_streaming_protocol
-def test_text_in_a_last_event_without_a_blank_line_is_heard(wire: Wire) -> None:
+def test_text_in_a_last_event_without_a_blank_line_is_read(wire: Wire) -> None:
     heard: list[str] = []
 
     async def listen(text: str) -> None:

@@ -38,7 +38,7 @@ def test_a_paused_lane_says_so_to_a_run_that_waits_for_it(deployment: Cluster) -
     all_succeeded(run)
 
 
-def test_two_teams_on_one_lane_are_told_of_each_other(deployment: Cluster) -> None:
+def test_why_names_the_other_team_on_a_lane(deployment: Cluster) -> None:
     model = deployment.new_model(latency_ms=20)
     lane = f"sim:{model}"
     deployment.lanes.limit(lane, {"requests_per_minute": 30})

@@ -70,7 +70,7 @@ def test_a_full_server_takes_a_bounded_number_of_requests(full: Redis) -> None:
     assert outbox.waiting("search") == 1000
 
 
-def test_a_team_with_its_own_redis_user_is_told_that_redis_is_full(full: Redis) -> None:
+def test_a_team_with_its_own_redis_user_sees_that_redis_is_full(full: Redis) -> None:
     with member_of(full, "search") as member:
         outbox = Outbox(member, KEYS)
         fill(full)

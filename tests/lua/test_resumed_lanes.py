@@ -20,7 +20,7 @@ SHUT = st.tuples(
 
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(announced=st.lists(SHUT, max_size=6), paused=st.booleans(), later_ms=st.integers(0, 10_000))
-def test_a_resumed_lane_is_open_or_says_what_is_left(
+def test_a_resumed_lane_is_open_or_says_what_still_limits_it(
     real_redis: Redis, announced: list[tuple[Signal, int | None]], paused: bool, later_ms: int
 ) -> None:
     real_redis.flushdb()

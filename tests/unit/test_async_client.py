@@ -277,7 +277,7 @@ def test_a_number_of_threads_below_one_is_refused() -> None:
         AsyncClient(threads=0)
 
 
-def test_chunks_are_heard_and_their_listener_ends_with_the_loop_s_interest(stage: Stage) -> None:
+def test_chunks_arrive_until_the_loop_over_them_ends(stage: Stage) -> None:
     async def body(client: AsyncClient) -> list[tuple[int, str]]:
         run = await client.submit(rows(1), "{{ question }}", model="sim:fast")
         stage.admit()

@@ -47,7 +47,7 @@ def test_workers_are_meant_by_name_pattern_id_host_or_all() -> None:
     assert chosen("w3@b", host="a") == chosen(everyone=True) == ["w1@a", "w2@a", "w3@b"]
 
 
-def test_workers_of_two_machines_with_one_name_are_told_apart_by_the_host() -> None:
+def test_workers_of_two_machines_with_one_name_differ_by_their_host() -> None:
     """As those of ``fairlane up`` and of ``fairlane up --join`` on another machine are."""
     both = [Beat(f"id{host}", 0, info("worker-1", host=host)) for host in "ab"]
     assert [beat.info.host for beat in choose(both, ["worker-1@b"], None, everyone=False)] == ["b"]

@@ -213,7 +213,7 @@ def test_a_scorer_that_is_interrupted_scores_its_record_again(stage: Stage) -> N
     assert [(each.item, each.scores["length"]) for each in seen] == [(0, 8.0), (1, 8.0), (2, 8.0)]
 
 
-def test_a_listener_hears_what_is_published_between_two_timeouts(stage: Stage) -> None:
+def test_a_listener_receives_what_is_published_between_two_timeouts(stage: Stage) -> None:
     async def body(client: Any) -> list[str]:
         run = await client.submit(rows(1), "{{ question }}", model="sim:fast")
         stage.admit()

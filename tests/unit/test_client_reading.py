@@ -265,7 +265,7 @@ def test_a_limit_bounds_the_list(stage: Stage) -> None:
     assert stage.client.runs(limit=0) == []
 
 
-def test_chunks_are_heard_until_the_run_is_over(stage: Stage) -> None:
+def test_chunks_arrive_until_the_run_is_over(stage: Stage) -> None:
     run = submit(stage, rows=2, evaluators=[JUDGE])
     heard = run.chunks()
     channel = stage.keys.chunks(RunRef("search", run.id))

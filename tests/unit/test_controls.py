@@ -124,7 +124,7 @@ def test_where_no_answered_request_is_short_the_row_itself_is_the_probe(
     on_loop(scene)
 
 
-def test_no_listener_hears_a_control() -> None:
+def test_no_listener_receives_a_control() -> None:
     async def scene(parts: WorkerParts) -> None:
         probe = await probe_of(parts, SHORT)
         redis: Any = parts.scheduler.redis

@@ -39,7 +39,7 @@ def test_a_prompt_of_which_a_server_read_a_part_is_noted() -> None:
 
 
 @pytest.mark.parametrize("counted", [None, 0, 1, 10])
-def test_a_count_that_is_none_tells_nothing(counted: int | None) -> None:
+def test_a_count_that_is_none_shows_nothing(counted: int | None) -> None:
     assert not noted(LONG, counted)
 
 

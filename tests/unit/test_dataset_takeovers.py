@@ -211,7 +211,7 @@ def test_a_page_of_a_scheduler_that_was_deposed_is_not_stored(parts: Parts, tmp_
     assert (leaders.run.rows, leaders.run.open) == (0, True)
 
 
-def test_a_scheduler_whose_last_page_was_stored_unheard_knows_that_the_run_is_whole(
+def test_a_scheduler_that_lost_the_reply_to_its_last_page_knows_that_the_run_is_whole(
     parts: Parts, tmp_path: Path
 ) -> None:
     leaders = Leaders(parts, write(tmp_path / "rows.jsonl", numbered(3)), 4)

@@ -210,7 +210,7 @@ def test_what_redis_forgot_may_be_paid_again_and_what_it_knew_may_not() -> None:
     assert broken(replace(with_call(whole(), call(early.question, 5.0)), faults=(POWER,))) == {"paid_once"}
 
 
-def test_what_redis_heard_only_after_it_was_away_may_be_forgotten_with_it() -> None:
+def test_a_power_loss_may_take_what_redis_received_after_it_was_away() -> None:
     early = whole().calls[2]
     again = with_call(whole(), call(early.question, 9.0))
     away = Span("redis_term", (ANY,), early.ended, early.ended + 1.1)

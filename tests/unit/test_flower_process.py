@@ -59,7 +59,7 @@ def test_an_attempt_that_returned_its_slot_has_not_ended() -> None:
     assert heard("'Pending'").tasks[UUID].state == "STARTED"
 
 
-def test_tasks_of_others_are_heard_as_they_are_sent() -> None:
+def test_flower_receives_tasks_of_others_as_they_are_sent() -> None:
     assert heard("'RateLimited'", "a-b-c").tasks["a-b-c"].state == "SUCCESS"
     heartbeat = {"type": "worker-heartbeat", "hostname": "w1"}
     assert as_shown(heartbeat) is heartbeat

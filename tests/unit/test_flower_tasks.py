@@ -167,7 +167,7 @@ def heard(state: EventsState, numbers: range) -> None:
 
 
 @pytest.mark.slow
-def test_what_flower_remembers_does_not_grow_with_the_tasks_it_hears_of() -> None:
+def test_flowers_memory_does_not_grow_with_the_tasks_it_receives() -> None:
     most = FLOWER_MEMORY_TASKS // 50
     state = EventsState(max_tasks_in_memory=most, max_workers_in_memory=100)
     rows = TaskRows(lambda _: None)

@@ -272,7 +272,7 @@ def test_prose_gives_way_to_types_and_headers() -> None:
         "Rate limit reached for m on tokens per min (TPM): Limit 30000, Used 900, Requested 30601.",
     ],
 )
-def test_a_request_beyond_the_whole_limit_fails_and_tells_the_limit(message: str) -> None:
+def test_a_request_beyond_the_whole_limit_fails_and_names_the_limit(message: str) -> None:
     outcome = refused("openai", {"retry-after": "1"}, {"message": message, "type": "tokens"})
     assert isinstance(outcome, PermanentFailure)
     assert (outcome.status, outcome.retry_after_ms) == (429, None)

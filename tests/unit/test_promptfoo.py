@@ -184,9 +184,7 @@ def test_order_options_of_tests_become_orders_of_the_run(folder: Folder) -> None
     ("ids", "keys"),
     [([7, "7", 7.0], ["7"] * 3), ([True, "true"], ["true"] * 2), ([{"b": 1, "a": 2}], ['{"a": 2, "b": 1}'])],
 )
-def test_conversations_are_told_apart_by_their_ids_as_texts(
-    folder: Folder, ids: list[Any], keys: list[str]
-) -> None:
+def test_conversations_differ_by_their_ids_as_texts(folder: Folder, ids: list[Any], keys: list[str]) -> None:
     tests = [{"vars": {"word": "a"}, "metadata": {"conversationId": each}} for each in ids]
     prompt = "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ word }}"
     rows = folder.read(config(tests=tests, prompts=[prompt])).rows

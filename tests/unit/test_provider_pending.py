@@ -252,7 +252,7 @@ def test_partial_output_is_streamed_as_it_appears() -> None:
     assert heard == ["one ", "two ", "three"]
 
 
-def test_text_that_was_there_when_it_was_begun_is_heard_once() -> None:
+def test_text_that_was_there_at_the_start_is_published_once() -> None:
     heard: list[str] = []
 
     async def listen(text: str) -> None:

@@ -327,7 +327,7 @@ def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts) -> None:
     assert len(start(parts, run.ref, 3)) == 3
 
 
-def test_a_writer_hears_of_rows_that_were_fed_though_redis_has_lost_which(parts: Parts) -> None:
+def test_a_writer_learns_of_rows_that_were_fed_though_redis_has_lost_which(parts: Parts) -> None:
     """It writes no further while none of its rows is fed."""
     order = {"turns": True, "conversation": True, "conversation_field": "who"}
     run = parts.admit([{"who": n} for n in range(4)], order=order, open=True)

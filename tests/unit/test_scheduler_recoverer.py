@@ -119,7 +119,7 @@ def test_a_worker_that_is_back_while_its_leases_are_read_keeps_what_it_claims(
     )
 
 
-def test_a_worker_that_wakes_up_again_hears_what_it_lost(parts: Parts) -> None:
+def test_a_worker_that_wakes_up_again_learns_what_it_lost(parts: Parts) -> None:
     run = parts.admit(3)
     parts.feed_all()
     held = lease(parts, run.ref, 2)

@@ -36,7 +36,7 @@ def test_a_run_goes_from_the_inbox_to_its_end(redis: Redis) -> None:
     assert (status.state, status.progress, status.jobs) == (RunState.COMPLETED, 1.0, 60)
 
 
-def test_a_submission_starts_within_the_tick_that_hears_of_it(fake_redis: Redis) -> None:
+def test_a_submission_starts_within_the_tick_that_reads_it(fake_redis: Redis) -> None:
     cluster = Cluster(fake_redis)
     warm = cluster.submit(1)
     cluster.run_until_finished(warm)

@@ -93,7 +93,7 @@ def test_a_prompt_that_an_item_can_fill_is_taken(
     submit(stage, prompt, rows, **options)
 
 
-def test_a_prompt_that_reads_what_is_not_stored_yet_is_told_to_have_a_default(stage: Stage) -> None:
+def test_a_prompt_that_reads_what_is_not_stored_yet_needs_a_default(stage: Stage) -> None:
     with pytest.raises(SubmissionError, match=r"\{\{ summary \| default\(''\) \}\}"):
         submit(stage, "{{ summary }} {{ q }}", store_output_as="summary")
 

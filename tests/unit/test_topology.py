@@ -73,7 +73,7 @@ def test_celery_waits_for_no_server_on_redis_for_ever(url: str) -> None:
     assert 0 < options["health_check_interval"] <= SchedulerSettings().worker_timeout_seconds
 
 
-def test_celery_hears_of_each_sentinel_and_of_the_service() -> None:
+def test_celery_gets_each_sentinel_and_the_service() -> None:
     transport = transport_of(announced(SENTINELS))
     assert transport.url == (
         "sentinel://user:p%40ss@one:26380/3;sentinel://user:p%40ss@two:26379/3;"

@@ -219,7 +219,7 @@ def test_a_server_that_says_that_it_is_broken_is(status: int, document: object) 
     assert type(answered(status, document)) is ServerError
 
 
-def test_a_424_has_the_status_of_its_model_where_that_is_told() -> None:
+def test_a_424_has_the_status_of_its_model_where_that_is_given() -> None:
     document = said("prompt too long")
     told = answered(424, document, **{"ms-azureml-model-error-statuscode": "400"})
     assert isinstance(told, PermanentFailure)

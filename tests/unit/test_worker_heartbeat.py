@@ -391,7 +391,7 @@ async def end(task: asyncio.Task[None]) -> None:
     await asyncio.gather(task, return_exceptions=True)
 
 
-def test_a_cancellation_is_heard_and_breaks_the_runs_calls_off() -> None:
+def test_a_cancellation_breaks_the_runs_calls_off() -> None:
     async def scene(parts: WorkerParts) -> None:
         ear = await listening(parts)
         (attempt,) = parts.grant(1)

@@ -107,7 +107,7 @@ def test_a_run_stands_still_from_the_end_of_its_rest_on(watched: Watched) -> Non
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_a_run_rests_if_all_of_its_queued_jobs_do(parts: Parts, seed: int) -> None:
+def test_a_run_waits_on_purpose_if_all_of_its_queued_jobs_do(parts: Parts, seed: int) -> None:
     rng = random.Random(seed)
     reasons = {f"sim:l{n}": rng.choice(["", "requests", "window", *sorted(MEANT_ON_LANES)]) for n in range(4)}
     jobs: dict[RunRef, list[tuple[str, str]]] = {}
