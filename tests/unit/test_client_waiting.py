@@ -242,6 +242,23 @@ def test_a_terminal_of_80_columns_has_a_bar_and_all_of_the_time_that_is_left(sta
     assert re.search(r"a name.*… ━{4,}.* 60 % +12/20 +6\.0/s, 0:01 left, 12 retries", out.getvalue())
 
 
+@pytest.mark.parametrize("width", [40, 60, 80])
+def test_a_narrow_terminal_cuts_no_number(stage: Stage, width: int) -> None:
+    run = stage.client.submit([{"q": n} for n in range(2638)], "x", model="sim:fast", name="a name " * 9)
+    stage.admit()
+    out = StringIO()
+    console = Console(file=out, force_terminal=True, width=width, color_system=None)
+    with open_progress(stage.clock, console) as view:
+        paused = Pause(0, "ann@a-machine")
+        view.show(replace(run.status(), retries=1009, rate_limits=12, paused=paused))
+    last = out.getvalue().rpartition("\x1b[2K")[2]
+    assert " 0 %" in last
+    assert "0/2,638" in last
+    assert "…" not in last.partition(" 0 %")[2].partition("\n  sim")[0]
+    for word in ("12", "×", "429", "1,009", "retries", "paused"):
+        assert word in last
+
+
 @pytest.mark.parametrize("terminal", [True, False])
 def test_a_paused_run_says_so_and_has_no_time_that_is_left(stage: Stage, terminal: bool) -> None:
     run, out = submit(stage), StringIO()

@@ -6,7 +6,7 @@ from collections import defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import partial
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from fairlane.client.following.notebook import Bar, Cell
 from fairlane.client.following.standstill import Standstill
@@ -18,7 +18,7 @@ from fairlane.model.run_status import RunStatus
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
-    from rich.progress import Progress, TaskID
+    from rich.progress import BarColumn, Progress, TaskID
 
 RATE_WINDOW_S = 10.0
 CHANGES = 5
@@ -26,16 +26,12 @@ LINE_EVERY_S = 5.0
 LONGEST_TITLE = 40
 LEAST_BAR, WIDEST_BAR = 8, 30
 BESIDE_BAR = 72
-"""Columns of a terminal that are left to names and numbers, as long as the bar keeps its least width."""
+"""Columns of a terminal that are left to names and numbers; a narrower terminal has no bar."""
 
 UNDRAWABLE = (OSError, ValueError, AttributeError)
 """What drawing raises on a stream that is closed, of a narrow encoding, or no real file."""
 
-_FIELDS: tuple[tuple[str, Literal["left", "right"]], ...] = (
-    ("{task.fields[share]}", "right"),
-    ("{task.fields[count]}", "right"),
-    (" {task.fields[note]}", "left"),
-)
+NUMBERS = ("{task.fields[share]}", "{task.fields[count]}")
 
 
 @contextmanager
@@ -45,7 +41,7 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Fail
     After the first drawing error it draws nothing more: progress must not end a wait or a program.
     """
     from rich.live import Live
-    from rich.progress import BarColumn, Progress, TextColumn
+    from rich.progress import Progress, TextColumn
     from rich.table import Column
 
     screen = _standard_error() if console is None else console
@@ -58,11 +54,12 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Fail
     drawn = Bars(
         Progress(
             TextColumn("{task.description}", markup=False, table_column=Column(no_wrap=True)),
-            BarColumn(bar_width=max(LEAST_BAR, min(WIDEST_BAR, screen.width - BESIDE_BAR))),
+            *_bar_columns(screen.width),
             *(
-                TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify=side))
-                for field, side in _FIELDS
+                TextColumn(field, markup=False, table_column=Column(no_wrap=True, justify="right"))
+                for field in NUMBERS
             ),
+            TextColumn(" {task.fields[note]}", markup=False, table_column=Column(overflow="fold")),
             console=screen,
             auto_refresh=False,
         )
@@ -77,6 +74,15 @@ def open_progress(clock: Clock, console: Console | None = None) -> Iterator[Fail
     finally:
         with suppress(*UNDRAWABLE):
             live.stop()
+
+
+def _bar_columns(width: int) -> Iterator[BarColumn]:
+    from rich.progress import BarColumn
+    from rich.table import Column
+
+    if width >= BESIDE_BAR:
+        drawn = max(LEAST_BAR, min(WIDEST_BAR, width - BESIDE_BAR))
+        yield BarColumn(bar_width=drawn, table_column=Column(no_wrap=True))
 
 
 def _standard_error() -> Console:
