@@ -5,9 +5,10 @@
 --   answered_n, answered_ms         the latest permit whose call succeeded, and when one last did
 --   answered_size                   expected tokens of the call that succeeded last
 --   usual_ms                        how long calls usually take
+--   slowest_ms                      how long slow calls take: falls slowly towards usual_ms
 -- GIVES: deadline_too_short count_end count_answer
 -- USES: circuit/access circuit/blame circuit/circuit_constants circuit/doubt circuit/openings circuit/probe
---       circuit/shut_out circuit/unanswered concurrency/detector_constants lane/state team/in_flight
+--       circuit/shut_out concurrency/detector_constants lane/state team/in_flight
 
 -- Whether a run's deadline was too short for an answer, so that a call which it ended says nothing about the lane.
 function deadline_too_short(row, deadline_ms)
@@ -74,5 +75,6 @@ function count_answer(row, lease, signal, now)
   row.answered_size = lease.charged.input + lease.charged.output
   local took = lease.took_ms or now - (lease.claimed_ms or lease.granted_ms)
   row.usual_ms = (row.usual_ms or took) + (took - (row.usual_ms or took)) / SAMPLES
-  note_took(row, took)
+  local slowest = row.slowest_ms or took
+  row.slowest_ms = math.max(took, slowest - (slowest - row.usual_ms) / SLOWEST_CALLS)
 end

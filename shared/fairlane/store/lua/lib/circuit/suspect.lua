@@ -27,9 +27,11 @@ function clear_suspect_of(row)
   return suspect and row.suspect_calls >= REFUSED_LEAST and suspect or nil
 end
 
--- Notes that a call in flight of the lane at `key` ends without an outcome.
+-- Notes that a call in flight of the lane at `key` ends without an outcome; it no longer hangs, either
+-- (concurrency/hung).
 function leave_suspect(key, lease)
-  local suspect, n, trial = unpack(redis.call('HMGET', key, 'suspect', 'suspect_n', 'suspect_trial'))
+  local suspect, n, trial, hung_n = unpack(redis.call('HMGET', key, 'suspect', 'suspect_n', 'suspect_trial', 'hung_n'))
+  if lease.n <= (tonumber(hung_n or '') or 0) then redis.call('HINCRBY', key, 'hung', -1) end
   if tonumber(trial or '') == lease.n then redis.call('HSET', key, 'suspect_trial', '') end
   if suspect == '/' .. team_of(lease.ref) and lease.n <= tonumber(n) then
     redis.call('HINCRBY', key, 'suspect_open', -1)

@@ -1,20 +1,13 @@
 -- A lane whose provider is silent: calls have been in flight for longer than its calls ever take, and none has ended.
 -- Then few further ones start. Otherwise a hang would take as many as the rate allows, until the first time-out. In a
 -- lane's hash:
---   slowest_ms       how long slow calls take: falls slowly towards usual_ms
 --   ended            calls that had ended at the latest look, with any signal but `broken`
 --   unanswered       calls that started since then, without those of runs that were never answered
 --   unanswered_ms, unanswered_for   when as many had started as open the circuit, and how many ms later one may start
--- GIVES: note_took silent_ms note_unanswered unanswered_until
--- USES: circuit/circuit_constants lane/state
+-- GIVES: silent_ms note_unanswered unanswered_until
+-- USES: circuit/circuit_constants concurrency/hung lane/state
 
 local ENDS = { 'ok', 'answered', 'limited', 'overloaded', 'server_error', 'refused', 'none', 'unsent' }
-
--- Notes how long a call took that succeeded.
-function note_took(row, took)
-  local slowest = row.slowest_ms or took
-  row.slowest_ms = math.max(took, slowest - (slowest - row.usual_ms) / SLOWEST_CALLS)
-end
 
 -- After how many ms without an end of a call a lane counts as silent; nil if it has not answered yet.
 function silent_ms(row)
@@ -36,14 +29,20 @@ end
 
 -- Counts a call that starts, unless it `learns`: its run was never answered, and may be slower than all others. After a
 -- call that starts on a silent lane, the next waits for a quarter of the silence, at most for the longest probe delay.
-function note_unanswered(row, limits, learns, now)
+-- In `admission` (lane/admission), full_ms says since when nothing is answered in the full window that it goes beyond.
+function note_unanswered(admission, learns)
+  local row, limits, now, full_ms = admission.row, admission.limits, admission.now, admission.full_ms
   catch_up(row)
-  local from_ms = known(row.unanswered_ms)
+  local from_ms, longest = known(row.unanswered_ms), 1000 * (limits.outage_longest_delay or OUTAGE_LONGEST_S)
+  local window = admission.window - admission.hung
+  if full_ms then suspect_hung(row, window, full_ms, longest, now) end
   if from_ms then
     local silent = silent_ms(row)
-    local longest = 1000 * (limits.outage_longest_delay or OUTAGE_LONGEST_S)
     local silence = now - from_ms
-    if silent and silence >= silent then row.unanswered_for = silence + math.min(SILENT_GROWTH * silence, longest) end
+    if silent and silence >= silent then
+      row.unanswered_for = silence + math.min(SILENT_GROWTH * silence, longest)
+      if not full_ms then suspect_hung(row, window, from_ms, longest, now) end
+    end
   elseif not learns then
     row.unanswered = (row.unanswered or 0) + 1
     if row.unanswered >= (limits.outage_failures or OUTAGE_FAILURES) then row.unanswered_ms = now end

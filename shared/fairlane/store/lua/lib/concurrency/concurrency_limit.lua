@@ -8,46 +8,13 @@
 --   window_top                     the most to which successes widen it after an overload
 --   at_once_named                  the limit that the latest 429 for it named, if any
 --   widen_ms                       for how many ms it limits jobs after an overload, or such a 429, until it is widened
--- GIVES: climb_window narrow_window widened_at widen_window concurrency_limit
--- USES: concurrency/deadline_window concurrency/detector_constants concurrency/lasting_429s concurrency/search_window
---       lane/state rate/constants
+-- GIVES: climb_window narrow_window concurrency_limit
+-- USES: concurrency/deadline_window concurrency/detector_constants concurrency/hung concurrency/lasting_429s
+--       concurrency/search_window lane/state
 
 function narrow_window(row, limit, by)
   row.window, row.window_by, row.window_age_ms, row.window_step = math.max(1, limit), by, 0, 1
   row.window_from, row.window_base = row.granted or 0, ''
-end
-
--- Notes the window before it is widened. Earlier calls that went through beyond the same window still count, less those
--- that answers on their way may explain.
-local function note_widening(row)
-  local again = row.fitted == row.window and row.beyond or 0
-  row.beyond = math.max(0, again - STRAGGLERS)
-  row.window_base, row.fitted = row.window, row.window
-end
-
-local function widened_after_ms(row)
-  local waits = row.window_by == 'overload' or row.window_by == 'refusals' and known(row.at_once_named)
-  return waits and row.widen_ms or WIDEN_MS
-end
-
--- When a window that limits jobs is widened if no call ends before; 0 if only an answer widens it.
-function widened_at(row, now)
-  if not known(row.window) or too_late_to_widen(row) then return 0 end
-  return now + math.max(0, widened_after_ms(row) - (row.window_age_ms or 0))
-end
-
--- Widens a window that has limited jobs for a while: the limit may have risen. The refusal budget pays for a 429 every
--- 1 / budget calls, unless 429s name the limit.
-function widen_window(row, limits, elapsed_ms)
-  if not known(row.window) or too_late_to_widen(row) then return end
-  local granted, age_ms = row.granted or 0, (row.window_age_ms or 0) + elapsed_ms
-  local guessed = row.window_by == 'refusals' and not known(row.at_once_named)
-  local paid = guessed and granted - (row.window_from or granted) >= 1 / (limits.refusal_budget or REFUSAL_BUDGET)
-  row.window_age_ms = age_ms
-  if age_ms < widened_after_ms(row) and not paid then return end
-  if not known(row.window_base) then note_widening(row) end
-  row.window, row.window_age_ms, row.window_from, row.floors = row.window + row.window_step, 0, granted, 0
-  row.window_step = math.min(2 * row.window_step, row.window)
 end
 
 -- The learned window. A window that overloads narrowed does not bound a probe: a call from before an outage may hang.
@@ -56,11 +23,11 @@ local function learned_window(row)
   return not (probing and row.window_by == 'overload') and known(row.window) or math.huge
 end
 
--- The most concurrent calls that are configured, reported or detected.
+-- The most concurrent calls that are configured, reported or detected; and the most without those detected.
 local function known_limit(row, limits)
   local most = math.min(limits.max_concurrency or math.huge, known(row.concurrency_reported) or math.huge)
-  if limits.exact == 1 and limits.max_concurrency then return most end
-  return math.min(most, learned_window(row), most_while_rejected(row))
+  if limits.exact == 1 and limits.max_concurrency then return most, most end
+  return math.min(most, learned_window(row), most_while_rejected(row)), most
 end
 
 -- Widens the window by one for each call that goes through beyond its former size, as slow start does (RFC 5681): the
@@ -79,7 +46,10 @@ function climb_window(row, limits, lease, now)
   end
 end
 
--- The most concurrent calls; infinite without a limit.
+-- The most concurrent calls; how many in flight hang, which fill no learned window; and the most that are configured or
+-- reported. Infinite without a limit.
 function concurrency_limit(row, limits)
-  return math.min(known_limit(row, limits), searched_window(row, limits))
+  local limit, most = known_limit(row, limits)
+  local hung = hung_calls(row)
+  return math.min(most, math.min(limit, searched_window(row, limits)) + hung), hung, most
 end

@@ -1,18 +1,17 @@
 -- Admission to a lane while it grants permits: what blocks a job, and what a permit costs.
 -- GIVES: admission_of blocked_by gathering_ms admit
--- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect concurrency/concurrency_limit
+-- USES: buckets/buckets buckets/token_bucket circuit/doubt circuit/probe circuit/suspect concurrency/widening
 --       lane/advance lane/limits rate/constants refusal/reopening tokens/amounts tokens/token_charges
 -- NEEDS: KEY.leases
 
 function admission_of(row, limits, room, most, now)
   local day_used, day_until, day_shut = day_use(row, now)
-  return {
+  return with_window({
     row = row, limits = limits, now = now, taken = 0, room = room, most = most,
     buckets = buckets_of(row, limits, now), day = allowed(row, limits, 'day') or math.huge, day_used = day_used,
-    day_until = day_until, day_shut = day_shut, window = concurrency_limit(row, limits),
-    cluster = redis.call('ZCARD', KEY.leases),
+    day_until = day_until, day_shut = day_shut, cluster = redis.call('ZCARD', KEY.leases),
     probing = row.parked ~= nil or (row.circuit or 'closed') ~= 'closed',
-  }
+  })
 end
 
 -- What blocks a job, as in `blocked_by`. A `trial` ignores what 429s have changed; a probe ignores the window.
@@ -20,8 +19,8 @@ local function limit_reached(admission, reserved, margins, trial)
   local row, now, gap = admission.row, admission.now, admission.limits.min_gap_ms or 0
   if admission.shut and not trial then return admission.shut, admission.shut_at end
   if admission.probing and admission.taken > 0 then return 'probing', 0 end
-  local window = not (trial or admission.probing) and admission.window or admission.limits.max_concurrency or math.huge
-  if (row.inflight or 0) >= window then return 'window', widened_at(row, now) end
+  local full, opens = window_full(admission, trial)
+  if full then return 'window', opens end
   if admission.taken >= admission.room or admission.cluster >= admission.most then return 'slots', 0 end
   if gap > 0 and now < (row.started_ms or 0) + gap then return 'gap', row.started_ms + gap end
   local day_ends = admission.day_shut or admission.day_used >= admission.day and admission.day_until

@@ -1,7 +1,7 @@
 -- Brings a lane up to now: applies what has changed with time since permits were last requested.
 --   stop, stop_until_ms   what blocked jobs then, and until when (0: until woken)
 -- GIVES: advance_to_now note_grant
--- USES: concurrency/concurrency_limit concurrency/concurrency_trial estimate/limit_estimator estimate/measurement
+-- USES: concurrency/concurrency_trial concurrency/widening estimate/limit_estimator estimate/measurement
 --       lane/counts lane/limits lane/state rate/constants rate/growth refusal/reopening reported/quota
 --       reported/window_detector
 

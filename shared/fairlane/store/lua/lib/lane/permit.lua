@@ -28,12 +28,12 @@ function grant_permit(offer, job, admission, lease_ms)
   begin_model_call(row, job.model)
   local alone = start_shut(row, limits, offer.team, now)
   start_refused(row, offer.team, job.learns, now)
-  note_unanswered(row, limits, job.learns, now)
+  note_unanswered(admission, job.learns)
   local witness = job.learns and start_first(offer, entry, row, now) or nil
   if job.guess then row.guesses = (row.guesses or 0) + 1 end
   local lease = {
-    ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, inflight = row.inflight, granted_ms = now,
-    ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
+    ref = offer.ref, job = entry.job, lane = offer.lane, n = row.granted, granted_ms = now,
+    inflight = row.inflight - admission.hung, ok = row.seen_ok, doubtful = admission.doubted and 1 or nil,
     input = entry.input, output = entry.output, kind = entry.kind, most = entry.most,
     model = job.model, learns = job.learns, witness = witness, guessed = entry.guessed and 1 or nil,
     probe = admission.probing or nil, alone = alone or nil, drawn = job.drawn, guess = job.guess,

@@ -3,8 +3,8 @@
 --   broken (no answer, or none that can be read) | refused (401, 403) | none |
 --   unsent (the permit came too late to be used).
 -- GIVES: apply_outcome
--- USES: circuit/circuit circuit/hold circuit/own_limits lane/state outcome/overloaded outcome/rejected
---       outcome/served outcome/spending outcome/trials reported/hints tokens/refund
+-- USES: circuit/circuit circuit/hold circuit/own_limits concurrency/hung lane/state outcome/overloaded
+--       outcome/rejected outcome/served outcome/spending outcome/trials reported/hints tokens/refund
 -- NEEDS: KEY.lane KEY.limits
 
 -- Applies one report to KEY.lane. `used` is {input, output, cached} as the provider counted, -1 if unknown; nil if the
@@ -44,6 +44,7 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   if reason ~= '' and signal ~= 'none' then row.last_error, row.last_error_ms = reason, now end
   hold(row, limits, lease, signal == 'limited' and hints or {}, asked_ms, known(lane.held_until_ms), now)
   row.inflight = (row.inflight or 0) - 1
+  end_hung(row, lease, signal, now)
   local awaited = row.teams_wait == 1 or row.stop == 'window' or row.stop == 'reserved'
   if row.teams_wait == 1 then row.teams_wait = 0 end
   local judged = write_judged(row, lease, signal, wait_ms, now)

@@ -34,7 +34,7 @@ for i, name in ipairs(names) do
       increment_in_flight(KEY.lanes[i * 2], team_of(lease.ref), 1)
       if lease.pending then pending = pending + 1 end
     end
-    redis.call('HSET', KEY.lanes[i * 2 - 1], 'inflight', #held, 'pending', pending)
+    redis.call('HSET', KEY.lanes[i * 2 - 1], 'inflight', #held, 'pending', pending, 'hung_n', '')
     wake(KEY.dirty, ARG.channel, name)
   end
 end
