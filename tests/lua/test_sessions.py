@@ -221,7 +221,9 @@ def test_session_evaluations_become_ready_once_after_the_last_item(
             play.feed(data.draw(st.sampled_from(["call", "call", "known", "invalid"]), label="way"))
         elif act == "end":
             attempt = held.pop(data.draw(st.integers(0, len(held) - 1), label="which"))
-            play.end(attempt, data.draw(st.sampled_from(["succeeds", "succeeds", "fails"]), label="way"))
+            play.end(
+                attempt, data.draw(st.sampled_from(["succeeds", "succeeds", "fails", "killed"]), label="way")
+            )
         elif (started := play.start(act)) is not None:
             held.append(started)
         play.check()
