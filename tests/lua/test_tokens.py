@@ -205,6 +205,16 @@ def test_the_reported_time_is_the_first_with_enough_tokens(
         assert grant.permits
 
 
+@pytest.mark.parametrize("limit", ["requests_per_minute", "input_tokens_per_minute"])
+def test_a_bucket_that_answers_do_not_use_bounds_no_guess(real_redis: Redis, limit: str) -> None:
+    d = Deployment(real_redis)
+    ref = _sized_jobs(
+        d, [Estimate(1, 200, 0, True)], burst_seconds=1.266, output_tokens_per_minute=60_000, **{limit: 600}
+    )
+    (attempt,) = d.take(ref)
+    assert _reserved(d, attempt).output == 200
+
+
 def test_a_refund_wakes_lanes_that_wait_for_tokens(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [90, 90], tokens_per_minute=6000, burst_seconds=1.266)
