@@ -270,6 +270,15 @@ def test_a_session_that_ends_while_it_is_fed_wakes_its_lane(real_redis: Redis) -
     play.d.cancel(play.ref)
 
 
+def test_a_sessions_evaluation_is_no_task_to_the_bounds_of_its_run(real_redis: Redis) -> None:
+    play = Play(real_redis, [0])
+    real_redis.hset(play.d.keys.state(play.ref), "bounded", 1)
+    play.feed("known")
+    assert play.start(SESSIONS[0]) is not None
+    assert "tasks_in_flight" not in play.d.state(play.ref)
+    play.d.cancel(play.ref)
+
+
 def test_incomplete_sessions_are_skipped_once_every_item_has_ended(real_redis: Redis) -> None:
     play = Play(real_redis, [0, 0, 1])
     play.size = {0: 3, 1: 1}
