@@ -89,9 +89,10 @@ def test_only_a_few_calls_start_before_a_length_is_known(real_redis: Redis) -> N
     handful = d.take(ref)
     assert len(handful) == 8
     d.dirty()
-    for attempt in handful:
+    for left, attempt in reversed([*enumerate(handful)]):
         d.claim(attempt)
         d.finish(attempt, used=Usage(100, 150))
+        assert d.lane_state()["guesses"] == str(left)
     assert "sim:fast" in d.dirty()
     assert len(d.take(ref)) > 80
 
