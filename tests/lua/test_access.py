@@ -12,6 +12,8 @@ from redis import Redis
 from fairlane.model.decision import Cost
 from fairlane.model.job import Attempt, Reported, Signal
 from fairlane.model.run import RunRef
+from fairlane.store.write.audit import Auditor
+from fairlane.store.write.scopes import Scopes
 from tests.support.deployment import Deployment
 from tests.support.redis import emptied
 
@@ -229,8 +231,8 @@ def test_a_lane_that_was_never_answered_stays_parked(real_redis: Redis) -> None:
 def test_a_lane_that_was_never_answered_with_its_new_key_stays_parked(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = parked_lane(d)
-    d.redis.hset(d.keys.lane(LANE), "key_ms", str(d.now_ms))
-    d.advance(d.ask(ref).wait_ms)
+    scopes = Scopes(d.redis, d.keys, Auditor("scheduler", "scheduler-1"))
+    assert scopes.save({}, {"sim": "ba9876543210"}, [LANE], d.epoch, d.now_ms) == [LANE]
     denied(d, d.start(ref)[0])
     assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("parked", 0)
 

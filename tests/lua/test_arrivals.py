@@ -221,3 +221,14 @@ def test_a_lowered_limit_holds_for_permits_that_were_granted_before_it(real_redi
     d.lanes.limit("sim:fast", {"requests_per_minute": 180}, d.now_ms)
     sent = [attempt for attempt in piled if (claim := d.claim(attempt)) and claim.sendable]
     assert 1 <= len(sent) <= 3
+
+
+def test_a_permit_of_a_limit_that_is_gone_may_be_sent_at_any_time(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=2, requests_per_minute=60)
+    (first,) = d.take(ref)
+    d.lanes.limit("sim:fast", {"requests_per_minute": 0}, d.now_ms)
+    d.take(ref)
+    claim = d.claim(first)
+    assert claim is not None
+    assert (claim.sendable, claim.good_ms) == (True, 0)

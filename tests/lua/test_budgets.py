@@ -100,6 +100,9 @@ def ended(d: Deployment, act: str, flight: Flight) -> tuple[int, int]:
         case "end with less":
             assert d.finish(attempt, used=flight.tokens // 3)
             return 1, flight.tokens // 3
+        case "half":  # one of the two counts is unknown
+            assert d.finish(attempt, used=Usage(output_tokens=1) if attempt.job % 2 else Usage(1))
+            return whole
         case "end untold":
             assert d.finish(attempt)
             return whole
@@ -114,7 +117,7 @@ def ended(d: Deployment, act: str, flight: Flight) -> tuple[int, int]:
             return 0, 0
 
 
-ENDS = ("end", "end with less", "end untold", "be limited", "break", "give back", "kill", "lapse")
+ENDS = ("end", "end with less", "half", "end untold", "be limited", "break", "give back", "kill", "lapse")
 ACTS = st.sampled_from(["start", "start", "start elsewhere", *ENDS, "cancel", "day", "month"])
 
 

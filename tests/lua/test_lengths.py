@@ -89,11 +89,26 @@ def test_only_a_few_calls_start_before_a_length_is_known(real_redis: Redis) -> N
     handful = d.take(ref)
     assert len(handful) == 8
     d.dirty()
-    for attempt in handful:
+    for left, attempt in reversed([*enumerate(handful)]):
         d.claim(attempt)
         d.finish(attempt, used=Usage(100, 150))
+        assert d.lane_state()["guesses"] == str(left)
     assert "sim:fast" in d.dirty()
     assert len(d.take(ref)) > 80
+
+
+@pytest.mark.parametrize(("guessed", "expected"), [(True, 3000), (False, 1024)])
+def test_a_stated_limit_bounds_the_expected_answer_and_a_guess_does_not(
+    real_redis: Redis, guessed: bool, expected: int
+) -> None:
+    d = Deployment(real_redis)
+    lane = d.lane("sim:fast", tokens_per_minute=10_000_000, burst_seconds=60)
+    ref = d.submit(rows=20)
+    entries = {lane: [entry(job, Estimate(100, 1024, guessed=guessed)) for job in range(20)]}
+    assert d.runs.feed(ref, d.epoch, 0, 20, entries, [], d.now_ms) == 1
+    for _ in range(10):
+        d.finish(d.start(ref)[0], used=Usage(100, 3000))
+    assert _charged(d, d.start(ref)[0]).output == expected
 
 
 @pytest.mark.parametrize("used", [40, 200, 380, 900])

@@ -8,6 +8,7 @@ from redis import Redis
 from fairlane.model.ending import CANCELLED, ReadyJob, RecordedJob
 from fairlane.model.job import JobState
 from fairlane.model.run import Plan, RunRef
+from fairlane.store.write.runs.run_control import restore_active
 from tests.support.conservation import Books
 from tests.support.contents import read_contents
 from tests.support.deployment import TTL_MS, Deployment, entry, make_spec, payload
@@ -24,6 +25,30 @@ def test_an_admitted_run_keeps_what_its_client_uploaded(real_redis: Redis) -> No
     assert d.state(ref)["started_ms"] == str(d.now_ms)
     Books(real_redis, d.keys).check()
     d.cancel(ref)
+
+
+def test_an_ended_run_is_not_restored_to_the_active_ones(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ended, running = d.submit(run="r1"), d.submit(run="r2")
+    d.cancel(ended)
+    real_redis.delete(d.keys.active)
+    assert restore_active(real_redis, d.keys, [ended, running]) == [running]
+    assert d.runs.active() == [running]
+    d.cancel(running)
+
+
+def test_only_a_run_that_is_open_and_running_gets_more_rows(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    closed, ended, running = (d.submit(run=name, rows=1) for name in ("closed", "ended", "running"))
+    for ref in (ended, running):
+        real_redis.hset(d.keys.state(ref), "open", 1)
+    d.cancel(ended)
+    for ref, taken in ((closed, 0), (ended, 0), (running, 1)):
+        plan = d.runs.plan(ref)
+        assert plan is not None
+        assert d.runs.extend(ref, plan, 3, d.epoch, d.now_ms, last=False) == taken
+    for ref in (closed, running):
+        d.cancel(ref)
 
 
 def test_a_run_is_admitted_once(real_redis: Redis) -> None:

@@ -221,7 +221,9 @@ def test_session_evaluations_become_ready_once_after_the_last_item(
             play.feed(data.draw(st.sampled_from(["call", "call", "known", "invalid"]), label="way"))
         elif act == "end":
             attempt = held.pop(data.draw(st.integers(0, len(held) - 1), label="which"))
-            play.end(attempt, data.draw(st.sampled_from(["succeeds", "succeeds", "fails"]), label="way"))
+            play.end(
+                attempt, data.draw(st.sampled_from(["succeeds", "succeeds", "fails", "killed"]), label="way")
+            )
         elif (started := play.start(act)) is not None:
             held.append(started)
         play.check()
@@ -265,6 +267,15 @@ def test_a_session_that_ends_while_it_is_fed_wakes_its_lane(real_redis: Redis) -
     play.feed("known")
     assert _queued(play, SESSIONS[0])
     assert play.d.dirty() >= {f"{SESSIONS[0]}|{play.ref}"}
+    play.d.cancel(play.ref)
+
+
+def test_a_sessions_evaluation_is_no_task_to_the_bounds_of_its_run(real_redis: Redis) -> None:
+    play = Play(real_redis, [0])
+    real_redis.hset(play.d.keys.state(play.ref), "bounded", 1)
+    play.feed("known")
+    assert play.start(SESSIONS[0]) is not None
+    assert "tasks_in_flight" not in play.d.state(play.ref)
     play.d.cancel(play.ref)
 
 

@@ -159,6 +159,18 @@ def test_a_refund_is_the_part_that_the_provider_does_not_charge(
     assert int(d.lane_state()["tokens_level"]) == (90 - 80 + back) * UNIT
 
 
+@pytest.mark.parametrize(("claimed", "back"), [(True, 0), (False, 80)])
+def test_a_lapsed_call_is_refunded_only_if_no_worker_has_claimed_it(
+    real_redis: Redis, claimed: bool, back: int
+) -> None:
+    d = Deployment(real_redis)
+    ref = _sized_jobs(d, [80], tokens_per_minute=6000, burst_seconds=1.266)
+    (attempt,) = d.start(ref) if claimed else d.take(ref)
+    d.redis.zadd(d.keys.leases, {attempt.id: d.now_ms})
+    assert d.recover(attempt) == 1
+    assert int(d.lane_state()["tokens_level"]) == (90 - 80 + back) * UNIT
+
+
 def test_a_job_larger_than_the_bucket_starts_at_a_full_bucket_and_leaves_a_debt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [500, 10], tokens_per_minute=6000, burst_seconds=1.266)
@@ -191,6 +203,16 @@ def test_the_reported_time_is_the_first_with_enough_tokens(
         d.advance(1)
         grant = d.ask(ref)
         assert grant.permits
+
+
+@pytest.mark.parametrize("limit", ["requests_per_minute", "input_tokens_per_minute"])
+def test_a_bucket_that_answers_do_not_use_bounds_no_guess(real_redis: Redis, limit: str) -> None:
+    d = Deployment(real_redis)
+    ref = _sized_jobs(
+        d, [Estimate(1, 200, 0, True)], burst_seconds=1.266, output_tokens_per_minute=60_000, **{limit: 600}
+    )
+    (attempt,) = d.take(ref)
+    assert _reserved(d, attempt).output == 200
 
 
 def test_a_refund_wakes_lanes_that_wait_for_tokens(real_redis: Redis) -> None:

@@ -70,6 +70,8 @@ def test_a_moved_run_reads_the_same_before_and_after(stage: ArchivedStage) -> No
     assert stage.move(run) is Moved.MOVED
     assert not stage.redis.exists(stage.keys.results(stage.ref(run)))
     assert seen(run) == before
+    read = stage.archive.stored.finished
+    assert [read(stage.ref(run), place, 1)[1] for place in range(3, 6)] == [[1], [0], []]
     assert seen(stage.client.run(run.id)) == before
 
 
@@ -321,4 +323,6 @@ def test_runs_that_finished_by_then_are_due_the_oldest_first(stage: ArchivedStag
     stage.move(first)
     assert [ref.run for ref in due("search", moment)] == [second.id]
     assert list(due("ads", moment)) == []
+    stage.expire(second)
+    assert list(due("search", moment)) == []
     assert running.status().state is RunState.RUNNING

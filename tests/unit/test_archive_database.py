@@ -15,7 +15,7 @@ from sqlalchemy import text
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.exc import OperationalError
 
-from fairlane.apps.archive.database import Database
+from fairlane.apps.archive.database import MOST_ERROR_CHARS, Database
 from fairlane.apps.archive.opening import Archive
 from fairlane.apps.archive.schema import (
     SCHEMA_VERSION,
@@ -148,6 +148,15 @@ def test_what_a_driver_says_loses_the_password_and_the_url(database: Database) -
     assert "OperationalError: no password *** for *** of pg://u:***@h" in shown
     for hidden in ("hunter2", "nowhere", "people", "data"):
         assert hidden not in str(caught.value)
+
+
+def test_a_password_that_the_end_of_a_long_error_cuts_is_masked(database: Database) -> None:
+    database._secrets = ["hunter2hunter2"]
+    for words in range(MOST_ERROR_CHARS - 20, MOST_ERROR_CHARS + 1):
+        cause = sqlite3.OperationalError("x" * words + "hunter2hunter2 is wrong")
+        with pytest.raises(ArchiveUnavailable) as caught, database._without_secrets():
+            raise OperationalError("select 1", {}, cause)
+        assert "hunt" not in str(caught.value)
 
 
 def test_without_sqlalchemy_the_remedy_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:

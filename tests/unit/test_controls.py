@@ -39,7 +39,7 @@ def prompts(requests: list[Request]) -> list[str]:
 
 def unless_empty(request: Request) -> Outcome:
     text = request.messages[0]["content"]
-    return Success("yes", Usage(len(text), 3), status=200) if text else EMPTY
+    return Success("yes", Usage(len(text), 3 * len(text)), status=200) if text else EMPTY
 
 
 async def probe_of(parts: WorkerParts, *answered: str) -> Attempt:

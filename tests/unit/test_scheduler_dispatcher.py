@@ -11,6 +11,7 @@ from structlog.testing import capture_logs
 
 from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
+from fairlane.model.run import Bounds, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.registry import TeamRecord
@@ -414,3 +415,17 @@ def test_a_team_whose_turn_is_late_is_offered_a_call_while_those_of_another_fail
         parts.backlog.unthrottle("sim:fast")
         tick(parts)
     assert [attempt.team for attempt in parts.mailbox.collect()] == ["victim"]
+
+
+def test_a_run_whose_next_call_exceeds_its_budget_is_to_end_once_none_is_in_flight(fake_redis: Redis) -> None:
+    parts = staffed(fake_redis, 50)
+    parts.admit(3, run="poor", bounds=Bounds(budget_tokens=1))
+    parts.admit(3, run="busy", bounds=Bounds(budget_tokens=1500))
+    parts.admit(3, run="paused")
+    parts.feed_all()
+    parts.runs.pause(RunRef("search", "paused"), "me", parts.leader.epoch, parts.now_ms)
+
+    tick(parts)
+
+    assert [attempt.run for attempt in parts.mailbox.collect()] == ["busy"]
+    assert {ref.run for ref in parts.dispatcher.take_out_of_budget()} == {"poor"}

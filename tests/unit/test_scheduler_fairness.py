@@ -213,14 +213,15 @@ def test_an_interactive_run_is_served_next_but_not_twice_before_others() -> None
     assert ("visitor", "visitor") not in pairwise(granted)
 
 
-def test_a_team_with_only_interactive_runs_starves_no_other() -> None:
-    lane = Lane()
+@pytest.mark.parametrize("weight", [0.25, 1, 4])
+def test_a_team_with_only_interactive_runs_starves_no_other(weight: float) -> None:
+    lane = Lane({"greedy": weight})
     queued = {run(f"team{n}"): 1000 for n in range(9)} | {run("greedy", "now"): 1000}
     lane.interactive = [run("greedy", "now")]
 
     counts = by_team(lane.grant(queued, 1000))
 
-    assert counts["greedy"] <= 100 + fairness.INTERACTIVE_AHEAD + 1
+    assert counts["greedy"] <= 1000 * weight / (9 + weight) + fairness.INTERACTIVE_AHEAD + 1
 
 
 teams = st.dictionaries(st.sampled_from("abcdef"), st.floats(0.1, 100), min_size=1)

@@ -128,6 +128,7 @@ def test_an_open_run_that_outgrows_its_bytes_is_stopped(fake_redis: Redis) -> No
     parts.receiver.tick({"search"}, parts.moment())
     assert parts.state(ref)["state"] == RunState.STOPPED
     assert "scheduler.limits.run_bytes" in parts.state(ref)["reason"]
+    assert parts.backlog.get(ref) is None
 
 
 def test_what_was_measured_of_an_open_run_is_dropped_with_its_last_rows(fake_redis: Redis) -> None:

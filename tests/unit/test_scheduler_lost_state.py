@@ -312,19 +312,21 @@ def test_leases_without_a_deadline_get_one(parts: Parts) -> None:
     assert parts.runs.queued(run.ref, [LANE]) == {LANE: 3}
 
 
-def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts) -> None:
+@pytest.mark.parametrize("lost", [1, 3])
+def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts, lost: int) -> None:
     """Else a run with lost calls in all of its places would stand for good."""
     run, other = parts.admit(9, bounds={"max_concurrent": 3}), parts.admit(4, run="r2")
     parts.feed_all()
     start(parts, run.ref, 3)
     kept = start(parts, other.ref, 2)
     gone = [each for each in parts.redis.hkeys(parts.keys.leased) if each.startswith(str(run.ref).encode())]
-    parts.redis.hdel(parts.keys.leased, *gone)
+    parts.redis.hdel(parts.keys.leased, *gone[:lost])
     with capture_logs() as logs:
         watch(parts).tick(parts.moment(), parts.registry.names)
     assert [line["runs"] for line in logs if line["event"] == "runs_recounted"] == [1]
-    assert [parts.state(ref)["in_flight"] for ref in (run.ref, other.ref)] == ["0", str(len(kept))]
-    assert len(start(parts, run.ref, 3)) == 3
+    assert [parts.state(ref)["in_flight"] for ref in (run.ref, other.ref)] == [str(3 - lost), str(len(kept))]
+    assert parts.state(run.ref)["tasks_in_flight"] == str(3 - lost)
+    assert len(start(parts, run.ref, lost)) == lost
 
 
 def test_a_writer_learns_of_rows_that_were_fed_though_redis_has_lost_which(parts: Parts) -> None:

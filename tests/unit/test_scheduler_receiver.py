@@ -345,6 +345,14 @@ def test_only_the_announced_inboxes_are_read(parts: Parts) -> None:
     assert parts.backlog.get(search) is None
 
 
+def test_the_next_call_is_due_when_the_first_of_the_waiting_teams_may_be_served(parts: Parts) -> None:
+    for team, wait_ms in (("ads", 400), ("search", 90), ("shop", 700)):
+        parts.upload(parts.spec(1, team=team), [{"q": 1}])
+        parts.receiver._awaited_ms[team] = parts.clock.monotonic_ms() + wait_ms
+
+    assert parts.receiver.tick(None, parts.moment()) == 90
+
+
 def test_a_long_inbox_is_read_to_its_end(parts: Parts) -> None:
     for n in range(130):
         parts.upload(parts.spec(1, run=f"r{n}"), [{"q": 1}])

@@ -81,10 +81,10 @@ class Database:
 
     def _message_of(self, error: SQLAlchemyError) -> str:
         cause = getattr(error, "orig", None) or error
-        text = str(cause).strip().partition("\n")[0][:MOST_ERROR_CHARS]
+        text = str(cause).strip().partition("\n")[0]
         for secret in self._secrets:
             text = text.replace(secret, MASK)
-        return f"{type(cause).__name__}: {mask_text(text)}"
+        return f"{type(cause).__name__}: {mask_text(text)[:MOST_ERROR_CHARS]}"
 
 
 def _options(url: URL) -> dict[str, Any]:

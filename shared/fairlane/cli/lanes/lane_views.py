@@ -36,9 +36,7 @@ class LaneReport:
     def allowed(self) -> Allowed:
         """The request rate in force."""
         axis = self.view.axes["requests"]
-        if axis.allowed is None or axis.source is None:
-            return Allowed(axis.allowed, "unlimited")
-        return Allowed(axis.allowed, "probing" if axis.source == "starting" else axis.source)
+        return Allowed(axis.allowed, axis.source_in_words)
 
     @property
     def hold(self) -> Hold | None:

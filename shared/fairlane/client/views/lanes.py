@@ -83,7 +83,6 @@ def read_lanes(deployment: Deployment, names: Sequence[str]) -> LaneList:
 
 def _lane(view: LaneView, queued: int) -> Lane:
     axis, hold = view.axes["requests"], view.hold(queued)
-    source = "unlimited" if axis.allowed is None or axis.source is None else axis.source
     if hold is None:
         limited_by = None
     elif hold.reason == "parked":
@@ -94,7 +93,7 @@ def _lane(view: LaneView, queued: int) -> Lane:
         lane=view.lane,
         state=view.state,
         requests_per_minute=axis.allowed,
-        source="probing" if source == "starting" else source,
+        source=axis.source_in_words,
         in_flight=view.in_flight,
         queued=queued,
         granted=view.granted,

@@ -58,6 +58,13 @@ class AxisView(NamedTuple):
     renews_ms: int | None = None
     by_chance: float = 0.0
 
+    @property
+    def source_in_words(self) -> str:
+        """Where the limit in force comes from: "unlimited" if there is none, "probing" in slow start."""
+        if self.allowed is None or self.source is None:
+            return "unlimited"
+        return "probing" if self.source == "starting" else self.source
+
 
 class Places(NamedTuple):
     """The most calls in flight at once (``None``: only slots limit them), and the source.

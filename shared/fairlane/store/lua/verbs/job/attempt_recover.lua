@@ -11,10 +11,7 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) then return 0 end
 local record = redis.call('HGET', KEY.leased, ARG.attempt)
-if not record then
-  redis.call('ZREM', KEY.leases, ARG.attempt)
-  return 0
-end
+if not record then return 0 end
 local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
 if not lapsed and not is_lost(lease, ARG.worker, tonumber(ARG.worker_timeout_ms), now) then return 0 end
