@@ -7,8 +7,10 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
 from fairlane.cli.commands import Command, find_commands
@@ -49,6 +51,13 @@ def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     sys.modules.pop("greeting", None)
 
 
+def each_of(command: Any) -> Iterator[Any]:
+    """A command, and those of its group."""
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from each_of(inner)
+
+
 def modules_after(program: str) -> set[str]:
     """Names of all modules that a new interpreter has loaded after ``program``."""
     report = "; import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
@@ -71,6 +80,13 @@ def test_the_package_loads_none_of_its_modules_before_a_name_is_used() -> None:
         "fairlane.core",
         "fairlane.core.version",
     }
+
+
+@pytest.mark.parametrize("command", find_commands().values(), ids=lambda command: command.name)
+def test_every_word_of_a_help_is_printed(command: Command) -> None:
+    """Rich drops a word in brackets, such as the name of a table of the settings, as a style."""
+    texts = [option.help for each in each_of(command.load()) for option in each.params]
+    assert [text for text in texts if text and Text.from_markup(text).plain != text.replace("\\[", "[")] == []
 
 
 @pytest.mark.parametrize("command", find_commands().values(), ids=lambda command: command.name)
