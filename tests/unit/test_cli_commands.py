@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 
 from fairlane.cli.commands import Command, find_commands
 from fairlane.cli.main import app
+from tests.support.documents import ROOT
 
 MOST_MODULES = 250
 """Modules that ``import fairlane`` may load, the interpreter's own included."""
@@ -80,6 +82,12 @@ def test_the_package_loads_none_of_its_modules_before_a_name_is_used() -> None:
         "fairlane.core",
         "fairlane.core.version",
     }
+
+
+def test_the_page_of_all_commands_is_current() -> None:
+    written = runpy.run_path(str(ROOT / "deploy" / "site" / "command_line.py"))["page"]()
+    current = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == written
+    assert current, "write it anew with `make docs-cli`"
 
 
 @pytest.mark.parametrize("command", find_commands().values(), ids=lambda command: command.name)
