@@ -59,8 +59,12 @@ SHARED = "deployment"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--tier quick`` leaves out slow tests; ``--tier proof`` leaves out what the quick tier runs."""
+    """``--tier quick`` leaves out slow tests; ``--tier proof`` leaves out what the quick tier runs.
+
+    ``--beside COMMIT``: test_versions.py plays that commit's scripts beside these.
+    """
     parser.addoption("--tier", choices=("quick", "proof"), help="run one tier of the tests")
+    parser.addoption("--beside", metavar="COMMIT", help="play the scripts of a commit beside these")
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

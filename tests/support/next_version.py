@@ -7,6 +7,7 @@ exist, so that no copy is the same as this version by mistake.
 from __future__ import annotations
 
 import shutil
+import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -75,7 +76,7 @@ class NextVersion:
         return {"PYTHONPATH": ":".join(str((self.folder / each).parent) for each in PACKAGES)}
 
     def script(self, name: str) -> Script:
-        """A verb's script in that version."""
+        """A verb's script in that version. Raises ``KeyError`` for a verb that it lacks."""
         return load(self.folder / LUA, name)
 
 
@@ -88,4 +89,13 @@ def make_next_version(folder: Path, *changes: tuple[str, str, str]) -> NextVersi
         present = path.read_text(encoding="utf-8")
         assert text in present, f"{file} has no {text!r}: what the next version adds belongs elsewhere"
         path.write_text(present.replace(text, other, 1), encoding="utf-8")
+    return NextVersion(folder)
+
+
+def other_version(folder: Path, commit: str) -> NextVersion:
+    """The packages as a commit of this repository has them."""
+    packed = folder / "packages.tar"
+    command = ["git", "archive", "-o", str(packed), commit, *PACKAGES]
+    subprocess.run(command, cwd=ROOT, check=True)
+    shutil.unpack_archive(packed, folder, filter="data")
     return NextVersion(folder)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import runpy
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.text import Text
 from typer.testing import CliRunner
 
 from fairlane.cli.commands import Command, find_commands
 from fairlane.cli.main import app
+from tests.support.documents import ROOT
 
 MOST_MODULES = 250
 """Modules that ``import fairlane`` may load, the interpreter's own included."""
@@ -49,6 +53,13 @@ def other_distribution(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Itera
     sys.modules.pop("greeting", None)
 
 
+def each_of(command: Any) -> Iterator[Any]:
+    """A command, and those of its group."""
+    yield command
+    for inner in getattr(command, "commands", {}).values():
+        yield from each_of(inner)
+
+
 def modules_after(program: str) -> set[str]:
     """Names of all modules that a new interpreter has loaded after ``program``."""
     report = "; import json, sys; print(json.dumps(sorted(sys.modules)), file=sys.stderr)"
@@ -71,6 +82,19 @@ def test_the_package_loads_none_of_its_modules_before_a_name_is_used() -> None:
         "fairlane.core",
         "fairlane.core.version",
     }
+
+
+def test_the_page_of_all_commands_is_current() -> None:
+    written = runpy.run_path(str(ROOT / "deploy" / "site" / "command_line.py"))["page"]()
+    current = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8") == written
+    assert current, "write it anew with `make docs-cli`"
+
+
+@pytest.mark.parametrize("command", find_commands().values(), ids=lambda command: command.name)
+def test_every_word_of_a_help_is_printed(command: Command) -> None:
+    """Rich drops a word in brackets, such as the name of a table of the settings, as a style."""
+    texts = [option.help for each in each_of(command.load()) for option in each.params]
+    assert [text for text in texts if text and Text.from_markup(text).plain != text.replace("\\[", "[")] == []
 
 
 @pytest.mark.parametrize("command", find_commands().values(), ids=lambda command: command.name)

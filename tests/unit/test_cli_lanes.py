@@ -413,3 +413,18 @@ def test_a_budget_on_a_lane_that_another_carries_is_on_that_one(cli: CommandLine
     shared(cli)
     cli.out("budgets", "set", "search", "--per", "day", "--requests", "5", "--lane", "other:fast")
     assert [each["lane"] for each in cli.json("budgets")] == ["sim:fast"]
+
+
+OTHER_VALUES = {"charge": "reserved", "cache_reads": "counted", "exact": True, "refusal_budget": 0.01}
+"""A value other than the default of each limit for which 7 is none."""
+
+
+@pytest.mark.parametrize("name", LaneLimits.model_fields)
+def test_every_limit_can_be_set_and_is_shown(cli: CommandLine, name: str) -> None:
+    value = OTHER_VALUES.get(name, 7)
+    cli.stage.deployment.lanes.limit("sim:fast", {"requests_per_minute": 60, "models_at_once": 2})
+    before = cli.stage.deployment.lanes.view("sim:fast").limits
+    cli("lanes", "set", "sim:fast", f"--{name.replace('_', '-')}", str(value).lower())
+    after = cli.stage.deployment.lanes.view("sim:fast").limits
+    assert getattr(after, name) == value
+    assert limits_in_words(after) != limits_in_words(before)

@@ -6,6 +6,8 @@ import pytest
 from redis import Redis
 
 from fairlane.cli.runs.why import eta_in_words
+from fairlane.evaluators.builders import llm_judge
+from fairlane.model.job import JobState
 from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.waiting import Eta
 from tests.support.command_line import CommandLine
@@ -52,6 +54,16 @@ def test_a_job_is_reported_with_its_place(cli: CommandLine) -> None:
     assert "4 in its run's queue" in shown
     assert "about 3 jobs start before it" in shown
     assert cli.json("why", f"{run}/3/task")["position"] == 4
+
+
+def test_a_job_that_failed_is_reported_with_its_attempts_its_error_and_its_number(cli: CommandLine) -> None:
+    run = cli.submitted(rows=2, evaluators=[llm_judge("sim:judge", "{{ output }}", {"yes": 1})])
+    failed = {"state": JobState.FAILED, "output": None, "error": "500: no luck"}
+    cli.stage.answer(run, 2, attempts=3, **failed)
+    shown = cli.out("why", f"{run}/1/task")
+    assert "it is over: failed after 3 attempts: 500: no luck" in shown
+    assert shown.splitlines()[-1] == f"in logs  run={run} and job=2"
+    assert cli.json("why", f"{run}/1/1")["job"] == 3
 
 
 def test_a_job_that_is_over_needs_no_eta(cli: CommandLine) -> None:

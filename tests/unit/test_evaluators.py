@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
+import fairlane
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators.builders import (
     check_names,
@@ -23,11 +24,24 @@ from fairlane.evaluators.builders import (
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.numbers import last_number
 from fairlane.evaluators.scorers import Score, score
-from fairlane.model.evaluators import EvaluatorSpec, Judge, Regex
+from fairlane.model.evaluators import EVALUATORS, EvaluatorSpec, Judge, Regex
+
+OF_OTHER_NAMES = {"assertions": None, "function": "scorer"}
+"""The builders of two kinds: `fairlane eval` makes the first, and the second is named after what it does."""
+
+KINDS = [each.model_fields["kind"].default for each in EVALUATORS]
 
 YES_NO = {"yes": 1.0, "no": 0.0}
 RIGHT = Score(1.0)
 WRONG = Score(0.0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_kind_of_evaluator_has_a_public_builder_of_its_name(kind: str) -> None:
+    name = OF_OTHER_NAMES.get(kind, kind)
+    assert name is None or name in fairlane.__all__, (
+        "write it in evaluators/builders.py and fairlane/__init__.py"
+    )
 
 
 def judge(**changes: Any) -> Any:

@@ -16,13 +16,15 @@ from fairlane.config.connections.connection import Connection, LimitHeaders
 from fairlane.config.connections.presets import PROTOCOLS
 from fairlane.core.clock import ManualClock
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.hints import Axis
-from fairlane.model.outcome import Outcome, Success
+from fairlane.model.hints import Axis, AxisHint, Hints
+from fairlane.model.outcome import Outcome, RateLimited, Success
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.limits.table import DIALECTS
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
 from fairlane_workers.providers.registry import build_provider
 from tests.support.classified import HTTP_PROTOCOLS, connection_of, dialect_of
+from tests.support.documents import ROOT, blocks
 from tests.support.scripted_server import http, scripted_server
 from tests.support.wires import OpenAIChatWire
 
@@ -68,33 +70,30 @@ def add_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AddPackage:
     return add
 
 
-GOPHER = """
-from fairlane_workers.providers.dialect import Dialect
-
-class Spoken(Dialect):
-    protocol = "gopher"
-    def target(self, request): return "/menu"
-    def body(self, request): return {"selector": request.messages[0]["content"]}
-    def read(self, document, answer):
-        answer.add(document["text"])
-        answer.ended = True
-"""
+(GUIDE,) = blocks(ROOT / "docs" / "providers.md", "python", "Protocols")
+GOPHER = f"{GUIDE.text}\nSpoken = Gopher\n"
+MENU = {"text": "a menu", "tokens": {"in": 7, "out": 3}, "stopped": "end"}
 
 
 def test_a_connection_speaks_the_protocol_that_an_installed_package_adds(add_package: AddPackage) -> None:
     add_package("gopher", "gopher_protocol", GOPHER)
 
-    async def scenario() -> tuple[Outcome, str]:
-        async with scripted_server([[http(200, {"text": "a menu"})]]) as server:
+    limits = {"X-Gopher-Limit": "60", "X-Gopher-Remaining": "0", "X-Gopher-Reset": "30"}
+
+    async def scenario() -> tuple[list[Outcome], str]:
+        answers = [[http(200, MENU, limits)], [http(429, {"message": "too fast"}, limits)]]
+        async with scripted_server(answers) as server:
             gopher = Connection.model_validate({"protocol": "gopher", "base_url": server.url})
             provider = build_provider("burrow", gopher, None)
-            outcome = await provider.call(REQUEST)
+            outcomes = [await provider.call(REQUEST) for _ in answers]
             await provider.aclose()
-            return outcome, server.received[0].path
+            return outcomes, server.received[0].path
 
-    outcome, path = asyncio.run(scenario())
-    assert isinstance(outcome, Success)
-    assert (outcome.output, path) == ("a menu", "/menu")
+    (answer, rejection), path = asyncio.run(scenario())
+    hints = {"requests": AxisHint(60.0, 0, 30_000)}
+    assert answer == Success("a menu", Usage(7, 3), "end", hints=Hints(hints))  # type: ignore[arg-type]
+    assert rejection == RateLimited("too fast", retry_after_ms=30_000, hints=Hints(hints, "requests"))  # type: ignore[arg-type]
+    assert path == "/menu"
 
 
 def test_a_package_may_add_a_provider_of_its_own(add_package: AddPackage) -> None:

@@ -22,7 +22,7 @@ from fairlane.model.results import (
     stored_state,
 )
 from fairlane.model.tokens import Usage
-from tests.support.records import spec_of
+from tests.support.records import UNKEPT, drawn, spec_of
 
 COUNTS = st.none() | st.integers(0, 1 << 40)
 USAGES = st.builds(
@@ -32,7 +32,7 @@ USAGES = st.builds(
 )
 TEXTS = st.none() | st.text(st.characters(), max_size=12)
 NAMES = st.text("abc", min_size=1, max_size=3)
-TASKS = st.builds(
+TASKS = drawn(
     TaskResult,
     state=st.sampled_from(JobState),
     output=TEXTS,
@@ -46,8 +46,10 @@ TASKS = st.builds(
     cached=st.booleans(),
     finish_reason=TEXTS,
     left_out=st.lists(NAMES, max_size=2).map(tuple),
+    unkept=UNKEPT,
+    notes=st.lists(NAMES, max_size=2).map(tuple),
 )
-JUDGED = st.builds(
+JUDGED = drawn(
     JudgeResult,
     state=st.sampled_from(JobState),
     score=st.none() | st.floats(0, 1),
@@ -57,6 +59,7 @@ JUDGED = st.builds(
     attempts=st.integers(0, 9),
     cached=st.booleans(),
     left_out=st.lists(NAMES, max_size=2).map(tuple),
+    unkept=UNKEPT,
 )
 JUDGE = Judge(name="judge", model="sim:judge", template="{{ output }}", choices={"yes": 1, "no": 0})
 

@@ -26,7 +26,7 @@ from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult, Portion, TaskResult, packed
 from fairlane.model.run import RunSpec
 from fairlane.model.tokens import Usage
-from tests.support.records import spec_of
+from tests.support.records import UNKEPT, drawn, spec_of
 from tests.support.stage import Stage
 
 ODD_TEXTS = ["", "a\tb\n", '"', "\\", "\x00", "\x1f\x7f", "\u2028", "half \ud83d", "\U0001f600", "100 %b%d%%"]
@@ -41,7 +41,7 @@ USAGE = st.builds(Usage, COUNT, COUNT)
 PURE = [exact_match("expected", name=NAMES[0]), contains(text="x", name=NAMES[1])]
 JUDGE = llm_judge("sim:judge", "{{ output }}", {"yes": 1, "no": 0}, name="judge")
 
-TASKS = st.builds(
+TASKS = drawn(
     TaskResult,
     state=st.sampled_from(list(JobState)),
     output=st.none() | TEXT,
@@ -55,6 +55,8 @@ TASKS = st.builds(
     cached=st.booleans(),
     finish_reason=st.none() | TEXT,
     left_out=st.sampled_from([(), ("seed",)]),
+    unkept=UNKEPT,
+    notes=st.just(()) | st.tuples(TEXT),
 )
 PLAIN = st.builds(
     TaskResult,

@@ -130,9 +130,11 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
 
     Options after the command's name win over those before it. The callback of a group of commands runs only
     if no command of the group follows. A parameter of a dataclass type becomes one option for each field,
-    with the field's docstring as help.
+    with the field's docstring as help. So does ``Annotated[dict[str, str], Model]`` for a pydantic model: the
+    dict has what was given, as it was written.
     """
     own = list(inspect.signature(command, eval_str=True).parameters.values())[1:]
+    models = {each.name: model for each in own if (model := _model_of(each)) is not None}
     bundles: dict[str, Any] = {each.name: each.annotation for each in own if is_dataclass(each.annotation)}
 
     @functools.wraps(command)
@@ -141,6 +143,9 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     ) -> R | None:
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
         ctx.obj = invocation = Invocation(config, redis, team).or_else(before)
+        for name, model in models.items():
+            given = {each: options.pop(each) for each in model.model_fields}
+            options[name] = {each: text for each, text in given.items() if text is not None}
         for name, bundle in bundles.items():
             options[name] = bundle(**{each.name: options.pop(each.name) for each in fields(bundle)})
         return None if ctx.invoked_subcommand else command(invocation, **options)
@@ -155,7 +160,14 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     return run
 
 
+def _model_of(parameter: inspect.Parameter) -> Any:
+    """The pydantic model whose fields a parameter takes as options; ``None`` for other parameters."""
+    return next((each for each in get_args(parameter.annotation)[1:] if hasattr(each, "model_fields")), None)
+
+
 def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    if (model := _model_of(parameter)) is not None:
+        return [_option_of(name, field.annotation, model) for name, field in model.model_fields.items()]
     if not is_dataclass(parameter.annotation):
         return [parameter]
     from fairlane.core.docstrings import docstrings_of
@@ -166,3 +178,12 @@ def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
         _, option = get_args(each.annotation)
         option.help = docstrings_of(bundle).get(each.name)
     return options
+
+
+def _option_of(name: str, kind: Any, model: Any) -> inspect.Parameter:
+    from fairlane.core.section import descriptions
+
+    words = "|".join(each for each in get_args(kind) if isinstance(each, str))
+    option = typer.Option(metavar=words or ("BOOL" if kind is bool else "N"), help=descriptions(model)[name])
+    annotation = Annotated[str | None, option]
+    return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation)

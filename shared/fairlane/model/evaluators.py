@@ -184,7 +184,7 @@ PureSpec = ExactMatch | Contains | Regex | JsonValid | NumericMatch | Assertions
 CallSpec = Judge | Agent | FunctionScorer | Similarity
 """Each of their scores takes a job."""
 
-EVALUATORS: tuple[type, ...] = get_args(PureSpec | CallSpec)
+EVALUATORS: tuple[type[_Spec], ...] = get_args(PureSpec | CallSpec)
 """The classes of all evaluators."""
 
 EvaluatorSpec = Annotated[

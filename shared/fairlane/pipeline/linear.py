@@ -5,7 +5,7 @@ loops of templates, regular expressions, JSON schemas, and everything about long
 """
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, assert_never
 
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.assertions import is_linear as assertions_are_linear
@@ -17,6 +17,8 @@ from fairlane.model.evaluators import (
     JsonValid,
     Judge,
     NumericMatch,
+    PureSpec,
+    Regex,
 )
 from fairlane.model.steps import Step
 from fairlane.pipeline.conversation import recalled
@@ -119,14 +121,16 @@ def _accepts_few(expected: object) -> bool:
     return not isinstance(expected, list) or len(expected) <= FEW_ANSWERS
 
 
-def _scores_linearly(spec: object, output: str, row: Row) -> bool:
+def _scores_linearly(spec: PureSpec, output: str, row: Row) -> bool:
     match spec:
         case ExactMatch() | JsonValid():
             return True
+        case Regex():
+            return False
         case NumericMatch():
             return _accepts_few(row.get(spec.expected))
         case Contains():
             return len(spec.text or "") <= LINEAR_CHARS and _accepts_few(row.get(spec.expected or ""))
         case Assertions():
             return assertions_are_linear(row.get(spec.field), output, LINEAR_CHARS)
-    return False
+    assert_never(spec)

@@ -57,7 +57,7 @@ class Script:
                 else:
                     placed.append(cast("str | bytes", keys[name]))
         except KeyError as missing:
-            raise ScriptError(self.name, f"{missing} is missing") from None
+            raise ScriptError(self.name, f"key {missing} is missing: add it to `Keys`, or pass it") from None
         return Placed(map(_encoded, placed))
 
     def bind(
@@ -70,7 +70,7 @@ class Script:
         try:
             return Call(self, placed, tuple([args[name] for name in self.args]))
         except KeyError as missing:
-            raise ScriptError(self.name, f"{missing} is missing") from None
+            raise ScriptError(self.name, f"argument {missing} is missing") from None
 
 
 class Placed(tuple[bytes, ...]):

@@ -181,8 +181,10 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
         case "reserved":
             words = f"the rest of {lane} is reserved for teams that do not lend it"
             return f"{words}; `fairlane teams list` has them"
-        case _:
+        case "refused":
             return f"{lane} met 429s; one call tests whether the provider takes calls again"
+        case later:
+            return f"{lane} waits for {later!r}, a constraint that this version of Fairlane does not know"
 
 
 def _down_in_words(view: LaneView) -> str:

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 from fairlane.core.clock import span, until
 from fairlane.core.errors import RunNotFound, TargetNotFound
+from fairlane.model.results import JudgeResult, TaskResult
 from fairlane.model.run import Plan, RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient
@@ -107,13 +108,14 @@ class JobExplainer:
                 eta=eta,
             )
             parts = (part,)
-        return Waiting(target, "job", state, *reason, position, ahead, eta, parts, here.now_ms)
+        job = item * self._plan.spec.steps + step
+        return Waiting(target, "job", state, *reason, position, ahead, eta, parts, here.now_ms, job=job)
 
     def _over(self, item: int, step: int, job: int) -> Waiting | None:
         traces = self._traces.job(job)
         if traces.done:
-            state = traces.result_state or "over"
-            return self._answer(item, step, state, Reason("done", f"it is over: {state}"))
+            state, end = traces.result_state or "over", _end_in_words(traces.result, step)
+            return self._answer(item, step, state, Reason("done", f"it is over: {state}{end}"))
         state = RunState(traces.run_state) if traces.run_state else self._status.state
         if state.finished:
             how = ended(replace(self._status, state=state))
@@ -213,6 +215,15 @@ class JobExplainer:
 
 def _later(eta: Eta) -> Eta:
     return eta._replace(at_least=True)
+
+
+def _end_in_words(stored: bytes | None, step: int) -> str:
+    """How many attempts a stored result took, if several, and its error; empty without either."""
+    if not stored:
+        return ""
+    result = (JudgeResult if step else TaskResult).from_json(stored)
+    attempts = f" after {result.attempts:,} attempts" if result.attempts > 1 else ""
+    return f"{attempts}: {result.error}" if result.error else attempts
 
 
 def _in_flight_in_words(flight: Flight, now_ms: int) -> str:

@@ -131,7 +131,8 @@ class Waiting:
     start before it, those of other runs and teams included. ``eta`` is when the job starts, or the
     last job of the run or of the lane's queue. ``state`` is the lane's, the run's or the job's.
     ``unknown`` is what the answer leaves out, since this team's user may not read it. ``held_teams`` are
-    those whose jobs wait on a lane for the end of a budget.
+    those whose jobs wait on a lane for the end of a budget. ``job`` is the number of a job in its run, by
+    which log lines and traces name it.
     """
 
     target: str
@@ -147,3 +148,4 @@ class Waiting:
     now_ms: int
     unknown: tuple[str, ...] = ()
     held_teams: tuple[HeldTeam, ...] = ()
+    job: int | None = None

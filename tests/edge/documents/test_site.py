@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,11 +78,3 @@ def test_nothing_that_is_configured_is_loaded_from_elsewhere() -> None:
     assert CONFIG["theme"]["font"] is False
     assert {"extra_css", "extra_javascript", "repo_url"}.isdisjoint(CONFIG)
     assert CONFIG["extra"] == {"polyfills": ["assets/iframe-worker.js"]}
-
-
-def test_the_page_of_the_command_line_is_current(tmp_path: Path) -> None:
-    """If this fails, run ``.venv/bin/python deploy/site/command_line.py``."""
-    written = tmp_path / "cli.md"
-    script = ROOT / "deploy" / "site" / "command_line.py"
-    subprocess.run([sys.executable, str(script), str(written)], check=True, timeout=60)
-    assert (DOCS / "cli.md").read_text(encoding="utf-8") == written.read_text(encoding="utf-8")

@@ -8,7 +8,6 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any, Literal, NamedTuple
-from urllib.parse import urlsplit
 
 import httpx
 
@@ -24,13 +23,14 @@ from fairlane.model.lane import LaneLimits
 from fairlane.model.outcome import Outcome, Success, UnsupportedParameter
 from fairlane.model.tokens import Usage
 from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.http.reply_reader import plain
 from fairlane_workers.providers.limits.table import (
+    DIALECTS,
     GENERIC,
     NAMES,
     LimitDialect,
     dialect_in,
-    dialect_of,
     tells_limits,
 )
 from fairlane_workers.providers.registry import build_provider, open_transport
@@ -118,6 +118,7 @@ async def probe(settings: Settings, secrets: WorkerSecrets, name: str, question:
         lane=lane,
         optional=frozenset({"stream"} if chosen == "auto" else ()),
     )
+    named = built.limits if isinstance(built, HttpProvider) else None
     provider = AdaptingProvider(name, built, clock, logs=False)
     pieces = Pieces(clock, clock.monotonic_ms())
     try:
@@ -145,12 +146,12 @@ async def probe(settings: Settings, secrets: WorkerSecrets, name: str, question:
         "first_piece_ms": pieces.first_ms if stream else None,
         "pieces": pieces.count,
         **_fields(outcome),
-        "limits": _limits(connection, transport.last or {}, outcome),
+        "limits": _limits(connection, named, transport.last or {}, outcome),
         "charge": _charge(
             settings.limits_of(lane) or LaneLimits(),
             question,
             outcome,
-            _dialect(connection, transport.last or {}),
+            dialect_in(transport.last or {}, named),
         ),
     }
 
@@ -185,24 +186,23 @@ def _fields(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _limits(connection: Connection, headers: Mapping[str, str], outcome: Outcome) -> dict[str, Any]:
+def _limits(
+    connection: Connection, named: str | LimitDialect | None, headers: Mapping[str, str], outcome: Outcome
+) -> dict[str, Any]:
     """The dialect of the reported limits, how it was detected, and the hints of each axis."""
-    reported, hints = tells_limits(headers), outcome.hints
+    reported, hints, dialect = tells_limits(headers, named), outcome.hints, dialect_in(headers, named)
     return {
-        "dialect": _dialect(connection, headers).name if reported else None,
-        "known_by": _known_by(connection, headers) if reported else None,
-        "headers": {name: headers[name] for name in sorted(NAMES & headers.keys())},
+        "dialect": dialect.name if reported else None,
+        "known_by": _known_by(connection, dialect, headers) if reported else None,
+        "headers": {name: headers[name] for name in sorted({*NAMES, *dialect.headers} & headers.keys())},
         "axes": {axis: hint._asdict() for axis, hint in hints.axes.items()} if hints else {},
         "exhausted": hints.exhausted if hints else None,
     }
 
 
-def _dialect(connection: Connection, headers: Mapping[str, str]) -> LimitDialect:
-    host = urlsplit(connection.base_url).hostname or ""
-    return dialect_in(headers, connection.limit_headers or dialect_of(host))
-
-
-def _known_by(connection: Connection, headers: Mapping[str, str]) -> str:
+def _known_by(connection: Connection, dialect: LimitDialect, headers: Mapping[str, str]) -> str:
+    if DIALECTS.get(dialect.name) is not dialect:
+        return "protocol"
     if dialect_in(headers, None) is not GENERIC:
         return "headers"
     if connection.limit_headers is None:

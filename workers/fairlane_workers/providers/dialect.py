@@ -12,6 +12,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.sse import SseParser
+from fairlane_workers.providers.limits.table import LimitDialect
 
 
 class UnmappableError(ValueError):
@@ -33,6 +34,9 @@ class Dialect(ABC):
     method: str = "POST"
     streams: bool = True
     """Whether a reply may be a stream of events."""
+
+    limits: ClassVar[LimitDialect | None] = None
+    """The headers that report the provider's limits, of a protocol that is not Fairlane's own."""
 
     late_statuses: ClassVar[Mapping[str, int]] = {}
     """The HTTP status of each error type or code (lower case), for errors that arrive after a 200."""

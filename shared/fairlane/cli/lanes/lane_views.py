@@ -188,6 +188,15 @@ def _axis_document(axis: AxisView) -> dict[str, Any]:
     return document
 
 
+_IN_WORDS = {
+    *("requests_per_minute", "tokens_per_minute", "input_tokens_per_minute", "output_tokens_per_minute"),
+    *("requests_per_day", "exact", "burst_seconds", "charge", "output_factor", "cache_reads"),
+    *("max_concurrency", "first_concurrency", "models_at_once", "model_seconds", "min_gap_ms"),
+    "longest_wait_seconds",
+}
+"""Limits that `limits_in_words` has words for; it shows others by their names."""
+
+
 def limits_in_words(limits: LaneLimits) -> str:
     """The limits that an operator has configured, in one line."""
     said = []
@@ -217,6 +226,8 @@ def limits_in_words(limits: LaneLimits) -> str:
         said.append(f"{limits.min_gap_ms:,} ms apart")
     if "longest_wait_seconds" in limits.model_fields_set:
         said.append(f"held beyond waits of {limits.longest_wait_seconds:g} s")
+    others = limits.model_dump(exclude=_IN_WORDS, exclude_defaults=True)
+    said += [f"{name} {value}" for name, value in others.items()]
     return ", ".join(said) or "no limits"
 
 

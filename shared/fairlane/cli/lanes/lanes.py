@@ -1,6 +1,5 @@
 """``fairlane lanes``: shows lanes, sets their limits, pauses and resumes them."""
 
-from dataclasses import asdict, dataclass
 from typing import Annotated
 
 import typer
@@ -10,75 +9,17 @@ from fairlane.cli.lanes.lane_views import LaneReport, limits_in_words, print_lan
 from fairlane.cli.output import emit, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
-from fairlane.model.lane import FUNCTIONS
+from fairlane.model.lane import FUNCTIONS, LaneLimits
 
 app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="lanes")
 
 REMEDY = f'Give a number, or "{NO_LIMIT}" to remove the limit.'
-_IN_WORDS = ("exact", "charge", "cache_reads")
-
-Limit = str | None
-"""A limit as the user writes it: a number, a word, or "none"."""
+_NUMBERS = (int, float, int | None, float | None)
+_IN_WORDS = {name for name, field in LaneLimits.model_fields.items() if field.annotation not in _NUMBERS}
 
 LaneArgument = Annotated[str, typer.Argument(metavar="LANE", help="As `fairlane lanes` names it.")]
-
-
-@dataclass(frozen=True, slots=True)
-class NewLimits:
-    """The limits to change, each as the user writes it; ``None`` keeps the present one."""
-
-    requests_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
-    """0: no limit; none: detected."""
-
-    tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Input and output together."""
-
-    input_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Input tokens alone."""
-
-    output_tokens_per_minute: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Output tokens alone."""
-
-    requests_per_day: Annotated[Limit, typer.Option(metavar="N")] = None
-    """A day ends at midnight UTC."""
-
-    exact: Annotated[Limit, typer.Option(metavar="BOOL")] = None
-    """true: use exactly these limits, not what the lane learns."""
-
-    charge: Annotated[Limit, typer.Option(metavar="HOW")] = None
-    """used, or reserved: the prompt and max_tokens."""
-
-    output_factor: Annotated[Limit, typer.Option(metavar="X")] = None
-    """How many tokens an output token counts as."""
-
-    cache_reads: Annotated[Limit, typer.Option(metavar="HOW")] = None
-    """free or counted: input read from a cache."""
-
-    burst_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
-    """Seconds of unused rate that may be spent at once."""
-
-    max_concurrency: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Most calls in flight."""
-
-    first_concurrency: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Calls in flight with which the lane begins."""
-
-    models_at_once: Annotated[Limit, typer.Option(metavar="N")] = None
-    """Models that the server holds at once."""
-
-    model_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
-    """Seconds for which calls of other models wait."""
-
-    min_gap_ms: Annotated[Limit, typer.Option(metavar="MS")] = None
-    """Least time between two starts."""
-
-    refusal_budget: Annotated[Limit, typer.Option(metavar="SHARE")] = None
-    """Share of calls that may be rejected by probes."""
-
-    longest_wait_seconds: Annotated[Limit, typer.Option(metavar="S")] = None
-    """Longest wait for which a provider may block the lane."""
 
 
 @group.callback(invoke_without_command=True)
@@ -110,14 +51,13 @@ def show(invocation: Invocation, lane: LaneArgument, as_json: JsonOption = False
 def set_limits(
     invocation: Invocation,
     lane: LaneArgument,
-    limits: NewLimits,
+    limits: Annotated[dict[str, str], LaneLimits],
     new: Annotated[bool, typer.Option("--new", help="Add the lane if it is not known yet.")] = False,
 ) -> None:
     """Change a lane's limits within a second, while it runs; "none" removes one."""
-    given = asdict(limits)
-    changes = {name: _limit(name, text) for name, text in given.items() if text is not None}
+    changes = {name: _limit(name, text) for name, text in limits.items()}
     if not changes:
-        options = ", ".join(_option(name) for name in given)
+        options = ", ".join(_option(name) for name in LaneLimits.model_fields)
         raise typer.BadParameter(f"say which limit to set: {options}")
     with invocation.deployment() as deployment:
         lane = _find_lane(deployment, lane)

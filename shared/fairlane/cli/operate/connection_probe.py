@@ -20,6 +20,7 @@ _KNOWN_BY = {
     "headers": "recognized by these headers",
     "host": "recognized by the host",
     "provider": "as the provider's preset says",
+    "protocol": "as the protocol says",
     "limit_headers": "as limit_headers says",
 }
 _OUTCOMES = {

@@ -26,7 +26,7 @@ app = typer.Typer()
 group = typer.Typer()
 app.add_typer(group, name="connections")
 
-NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As in [connections.NAME].")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="As `fairlane connections` lists it.")]
 ProviderArgument = Annotated[
     str, typer.Argument(metavar="PROVIDER", help="As `fairlane connections --providers` lists it.")
 ]

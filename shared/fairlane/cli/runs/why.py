@@ -42,7 +42,7 @@ def why(
 def document(found: Waiting) -> dict[str, Any]:
     """Every field, times in ISO 8601. ``eta`` is null where it is unknown."""
     return {
-        **fields_of(found, "target", "kind", "state", "constraint", "sentence"),
+        **fields_of(found, "target", "kind", "job", "state", "constraint", "sentence"),
         "until": iso(found.until_ms),
         **fields_of(found, "position", "ahead"),
         "eta": iso(found.eta.at_ms),
@@ -93,6 +93,9 @@ def waiting_fields(found: Waiting) -> list[tuple[str, object]]:
         fields.append(("ahead", f"about {found.ahead:,} jobs start before {last}"))
     if _starts(found):
         fields.append((_STARTS[found.kind], eta_in_words(found.eta, now_ms)))
+    if found.job is not None:
+        run, _, _ = found.target.partition("/")
+        fields.append(("in logs", f"run={run} and job={found.job}"))
     fields += [(f"team {each.team}", f"{each.queued:,} jobs: {each.sentence}") for each in found.held_teams]
     if found.unknown:
         fields.append(("unknown", f"{'; '.join(found.unknown)}: this user may not read that"))

@@ -51,9 +51,14 @@ class JobTraces:
     """One job in a run's keys, apart from queues and delays."""
 
     done: bool
-    result_state: str | None
+    result: bytes | None
     run_state: str
     flight: Flight | None
+
+    @property
+    def result_state(self) -> str | None:
+        """The state that the result names."""
+        return stored_state(self.result) if self.result else None
 
 
 class HeldShare(NamedTuple):
@@ -209,7 +214,7 @@ class RunTraces:
             record = if_allowed(lambda: self._redis.hget(keys.leased, lease), None)
         return JobTraces(
             done=bool(done),
-            result_state=stored_state(result) if result else None,
+            result=result,
             run_state=state.decode() if state else "",
             flight=_flight(json.loads(record)) if record else None,
         )

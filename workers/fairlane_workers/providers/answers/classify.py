@@ -47,13 +47,14 @@ from fairlane_workers.providers.limits.reading import (
     read_refusal,
     wait_of_success_ms,
 )
+from fairlane_workers.providers.limits.table import LimitDialect
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
     """How the errors of a connection are read.
 
-    ``limits`` names the dialect of its rate-limit headers (`fairlane_workers.providers.limits`); the headers
+    ``limits`` is or names the dialect of its rate-limit headers (`providers.limits.table`); the headers
     may prove another one. ``error_map``, the operator's, gives the class of an error by its type, code (lower
     case) or status, ahead of all rules. ``statuses``, the preset's, gives it by status after an error's names
     and words. ``late_statuses``: see `Dialect`. ``shared``: several models share one lane. There a
@@ -62,7 +63,7 @@ class Reading:
     outcome has.
     """
 
-    limits: str | None = None
+    limits: str | LimitDialect | None = None
     error_map: Mapping[str, str] = field(default_factory=dict)
     statuses: Mapping[int, str] = field(default_factory=dict)
     late_statuses: Mapping[str, int] = field(default_factory=dict)

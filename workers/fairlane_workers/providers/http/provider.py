@@ -77,9 +77,8 @@ class HttpProvider:
         self._name, self._dialect, self._embeddings = name, dialect, embeddings
         self._authorizer = authorizer or Authorizer()
         given = reading or Reading()
-        self._reading = replace(
-            given, limits=given.limits or dialect_of(base_url.host), late_statuses=dialect.late_statuses
-        )
+        self.limits = given.limits or dialect.limits or dialect_of(base_url.host)
+        self._reading = replace(given, limits=self.limits, late_statuses=dialect.late_statuses)
         self._base_url = base_url
         self._urls: dict[str, httpx.URL] = {}
         self._headers = httpx.Headers(

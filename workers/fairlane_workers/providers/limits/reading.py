@@ -30,14 +30,14 @@ class Refusal(NamedTuple):
     wait_ms: int | None
 
 
-def read_limits(dialect: str | None, headers: Mapping[str, str], now_ms: int) -> Hints | None:
+def read_limits(dialect: str | LimitDialect | None, headers: Mapping[str, str], now_ms: int) -> Hints | None:
     """The limits that an answer's headers report; ``None`` if they report none.
 
-    ``dialect`` is a name of `dialect_of`; headers that prove another one take precedence. ``headers`` have
-    names in lower case; the answer's own ``date`` takes precedence over ``now_ms`` (epoch milliseconds).
-    Never raises.
+    ``dialect`` is a protocol's own, or a name of `dialect_of`: headers that prove another one take precedence
+    over a name. ``headers`` have names in lower case; the answer's own ``date`` takes precedence over
+    ``now_ms`` (epoch milliseconds). Never raises.
     """
-    if not tells_limits(headers):
+    if not tells_limits(headers, dialect):
         return None
     axes = _axes(dialect_in(headers, dialect), headers, now_ms)
     return Hints(axes) if axes else None
@@ -68,7 +68,11 @@ def wait_of_success_ms(wait_ms: int | None, hints: Hints | None) -> int | None:
 
 
 def read_refusal(
-    dialect: str | None, headers: Mapping[str, str], body: ErrorBody, wait_ms: int | None, now_ms: int
+    dialect: str | LimitDialect | None,
+    headers: Mapping[str, str],
+    body: ErrorBody,
+    wait_ms: int | None,
+    now_ms: int,
 ) -> Refusal:
     """The limits of an answer that *is* a rejection by rate, with the exhausted axis.
 
@@ -76,7 +80,7 @@ def read_refusal(
     axis, and of no other, replaces it. If nothing else gives a wait, the message may ask for one.
     """
     row, now_ms = dialect_in(headers, dialect), provider_now_ms(headers, now_ms)
-    axes = _axes(row, headers, now_ms) if tells_limits(headers) else {}
+    axes = _axes(row, headers, now_ms) if tells_limits(headers, dialect) else {}
     violated = bodies.violations(body.error, now_ms)
     axes.update(violated.axes)
     exhausted = violated.exhausted or _exhausted(axes, headers, body)

@@ -23,6 +23,15 @@ class LimitDialect(NamedTuple):
     reset: Literal["full", "window"] = "full"
     amend: Amend | None = None
 
+    @property
+    def headers(self) -> set[str]:
+        """The names of its headers, in lower case."""
+        return {name for each in self.clocks for name in (each.limit, each.remaining, each.reset) if name}
+
+    def tells(self, headers: Mapping[str, str]) -> bool:
+        """Whether any of its headers is there."""
+        return not self.headers.isdisjoint(headers)
+
 
 _OPENAI = (clock("requests", "x-ratelimit-*-requests"), clock("tokens", "x-ratelimit-*-tokens"))
 
@@ -140,13 +149,10 @@ _EVIDENCE = {
     **{f"x-ratelimit-{word}-requests-day": "cerebras" for word in ("limit", "remaining")},
 }
 
-NAMES = frozenset(
-    name
-    for row in DIALECTS.values()
-    for each in row.clocks
-    for name in (each.limit, each.remaining, each.reset)
-    if name
-) | {*ratelimit_fields.NAMES, *quirks.NAMES}
+NAMES = frozenset(name for row in DIALECTS.values() for name in row.headers) | {
+    *ratelimit_fields.NAMES,
+    *quirks.NAMES,
+}
 
 
 def dialect_of(host: str) -> str:
@@ -162,13 +168,18 @@ def dialect_of(host: str) -> str:
     return "generic"
 
 
-def dialect_in(headers: Mapping[str, str], named: str | None) -> LimitDialect:
-    """The dialect that the headers prove, else the named one, else the generic one."""
+def dialect_in(headers: Mapping[str, str], named: str | LimitDialect | None) -> LimitDialect:
+    """The dialect that the headers prove, else the named one, else the generic one.
+
+    A `LimitDialect` is a protocol's own: it takes precedence where its headers are there.
+    """
+    if isinstance(named, LimitDialect) and named.tells(headers):
+        return named
     if not _EVIDENCE.keys().isdisjoint(headers):
         return DIALECTS[next(_EVIDENCE[name] for name in headers if name in _EVIDENCE)]
-    return DIALECTS.get(named, GENERIC) if named else GENERIC
+    return DIALECTS.get(named, GENERIC) if isinstance(named, str) else named or GENERIC
 
 
-def tells_limits(headers: Mapping[str, str]) -> bool:
-    """Whether any header is in this table."""
-    return not NAMES.isdisjoint(headers)
+def tells_limits(headers: Mapping[str, str], named: str | LimitDialect | None = None) -> bool:
+    """Whether any header is in this table, or in a protocol's own dialect."""
+    return not NAMES.isdisjoint(headers) or (isinstance(named, LimitDialect) and named.tells(headers))

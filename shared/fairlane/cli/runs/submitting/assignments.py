@@ -3,14 +3,14 @@
 import inspect
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
 from fairlane.evaluators import builders
-from fairlane.model.evaluators import EvaluatorSpec
+from fairlane.model.evaluators import EVALUATORS, Agent, EvaluatorSpec, Judge
 
 EVALUATOR, CHOICES, OPTION = "--evaluator", "--judge-choices", "--option"
 
@@ -35,13 +35,9 @@ OWN_OPTIONS: Mapping[str, str] = {
 
 OPTIONS = frozenset(SubmitOptions.__annotations__) - OWN_OPTIONS.keys()
 
+_KINDS = [each.model_fields["kind"].default for each in EVALUATORS if each not in (Judge, Agent)]
 _SCORERS: Mapping[str, Callable[..., EvaluatorSpec]] = {
-    "exact_match": builders.exact_match,
-    "contains": builders.contains,
-    "regex": builders.regex,
-    "json_valid": builders.json_valid,
-    "numeric_match": builders.numeric_match,
-    "similarity": builders.similarity,
+    kind: getattr(builders, kind) for kind in _KINDS if hasattr(builders, kind)
 }
 
 # A value without quotes is a text, unless it begins like JSON, or spells a word of JSON as Python does.
@@ -92,12 +88,12 @@ def read_evaluator(given: str) -> EvaluatorSpec:
     if build is None:
         raise _unknown_evaluator(given, kind.strip())
     options = [part.partition("=") for part in _NEXT_OPTION.split(rest)] if rest.strip() else []
-    names = list(inspect.signature(build).parameters)
+    names = inspect.signature(build).parameters
     for name, separator, _ in options:
         if not separator or name not in names:
             remedy = f"{kind} takes {', '.join(names)}."
             raise SubmissionError(EVALUATOR, given, f"{name!r} is no option of {kind}", remedy)
-    values = {name: _OPTIONS.get(name, _text)(given, text) for name, _, text in options}
+    values = {name: _READERS.get(names[name].annotation, _text)(given, text) for name, _, text in options}
     try:
         inspect.signature(build).bind(**values)
     except TypeError as error:
@@ -172,11 +168,9 @@ def _words(given: str, text: str) -> list[str]:
     return words
 
 
-_OPTIONS: Mapping[str, Callable[[str, str], Any]] = {
-    "ignore_case": _truth,
-    "fenced": _truth,
-    "strip": _truth,
-    "tolerance": _number,
-    "threshold": _number,
-    "required": _words,
+_READERS: Mapping[Any, Callable[[str, str], Any]] = {
+    bool: _truth,
+    **dict.fromkeys((float, float | None, int, int | None), _number),
+    Sequence[str]: _words,
 }
+"""How an option of a builder is read, by the type of its argument; others are texts."""

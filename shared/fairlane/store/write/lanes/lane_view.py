@@ -19,8 +19,8 @@ AXES = tuple(STATED)
 FAILED = ("answered", "overloaded", "server_error", "broken", "refused")
 """Signals of calls that failed for another reason than a rate limit."""
 
-WAITS = frozenset((*AXES, "window", "slots", "gap", "doubt", "refused", "reserved"))
-"""Constraints that may have limited a lane's jobs at the last request, besides those that shut the lane."""
+SHUTS = frozenset(("paused", "parked", "probing", "held", "circuit", "blocked"))
+"""Constraints that shut a lane. Those of the last request may have ended: `LaneView.shut` is of now."""
 
 Source = Literal["configured", "headers", "probed", "starting"]
 """In this order: the operator; the provider's headers or bodies; 429s; slow start before the first 429."""
@@ -186,7 +186,7 @@ class LaneView:
         """What keeps queued jobs from starting; ``None`` if nothing does, or none are queued."""
         if self.shut is not None or not queued:
             return self.shut
-        if self.reason not in WAITS:
+        if not self.reason or self.reason in SHUTS:
             return None
         return Hold(self.reason, self.axes["day"].renews_ms if self.reason == "day" else None)
 

@@ -16,8 +16,8 @@ from fairlane.core.events import Event
 from fairlane.model.outcome import Outcome
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
-from fairlane.store.write.lanes.lane_view import AXES
 from tests.benchmarks.__main__ import BENCHMARKS
+from tests.support.constraints import LANE_CONSTRAINTS
 from tests.support.documents import DECISION_INDEX, DECISIONS, ROOT, coded, headings, table, tables
 
 GLOSSARY = ROOT / "docs" / "glossary.md"
@@ -28,7 +28,6 @@ CONSTRAINTS = ROOT / "docs" / "constraints.md"
 OUTCOMES = ROOT / "docs" / "outcomes.md"
 EVALUATORS = ROOT / "docs" / "evaluators.md"
 BENCHMARKS_PAGE = ROOT / "docs" / "benchmarks.md"
-LUA = ROOT / "shared" / "fairlane" / "store" / "lua"
 SOURCES = [path for part in ("shared", "scheduler", "workers") for path in (ROOT / part).rglob("*.py")]
 
 TOPICS = {"Core", "Limits", "Teams", "Runs", "Providers", "Operation"}
@@ -127,17 +126,8 @@ def test_every_outcome_is_described() -> None:
     assert described == [kind.__name__ for kind in get_args(Outcome)]
 
 
-OF_ONE_TEAM = {"team_share"}  # limits that team's runs only: test_why_bounds.py checks it
-
-
 def test_every_constraint_of_a_lane_is_described() -> None:
-    scripts = [*(LUA / "lib" / "lane").glob("*.lua"), LUA / "lib" / "team" / "reserved_shares.lua"]
-    reasons = {
-        reason
-        for script in scripts
-        for reason in re.findall(r"return '(\w+)',", script.read_text(encoding="utf-8"))
-    }
-    assert set(_first(table(CONSTRAINTS, "reason", "caused by"))) == reasons - OF_ONE_TEAM | set(AXES)
+    assert set(_first(table(CONSTRAINTS, "reason", "caused by"))) == LANE_CONSTRAINTS, CONSTRAINTS
 
 
 def test_every_evaluator_is_described() -> None:

@@ -43,7 +43,7 @@ def test_every_metric_is_described_with_its_type_and_by_whom_it_is_reported() ->
         role: {name: row["type"] for name, row in DOCUMENTED.items() if role[0] in row["by"].split(", ")}
         for role in SERVED
     }
-    assert described == ours
+    assert described == ours, PAGE
 
 
 def test_a_standby_reports_what_the_page_says() -> None:
@@ -54,7 +54,7 @@ def test_a_standby_reports_what_the_page_says() -> None:
 
 def test_every_alert_is_described_with_its_severity() -> None:
     rows = {coded(row["alert"])[0]: row["severity"] for row in table(PAGE, "alert", "severity")}
-    assert rows == {name: rule["labels"]["severity"] for name, rule in ALERTS.items()}
+    assert rows == {name: rule["labels"]["severity"] for name, rule in ALERTS.items()}, PAGE
 
 
 @pytest.mark.parametrize("alert", ALERTS)
@@ -64,9 +64,10 @@ def test_an_alert_asks_for_metrics_that_are_served(alert: str) -> None:
 
 @pytest.mark.parametrize("alert", ALERTS)
 def test_an_alert_is_tested_firing_and_silent(alert: str) -> None:
-    tests = yaml.safe_load(RULES.with_name("fairlane.test.yml").read_text(encoding="utf-8"))["tests"]
+    page = RULES.with_name("fairlane.test.yml")
+    tests = yaml.safe_load(page.read_text(encoding="utf-8"))["tests"]
     asked = [each for test in tests for each in test["alert_rule_test"] if each["alertname"] == alert]
-    assert {bool(each.get("exp_alerts")) for each in asked} == {True, False}
+    assert {bool(each.get("exp_alerts")) for each in asked} == {True, False}, page
 
 
 @pytest.mark.parametrize("expression", dashboard_expressions().values(), ids=list(dashboard_expressions()))

@@ -13,7 +13,7 @@ from fairlane.config import keys
 from fairlane.config.keys import all_keys
 from fairlane.config.loader import load_settings
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 PAGE = ROOT / "docs" / "configuration.md"
 SCRIPT = runpy.run_path(str(ROOT / "deploy" / "site" / "configuration.py"))
 render, main = SCRIPT["render"], SCRIPT["main"]
