@@ -166,7 +166,7 @@ class HttpProvider:
         """Resume a call that an earlier attempt began, or begin one, and wait for its answer."""
         if call.request.handle is not None and _names_a_call(call.dialect, call.request.handle):
             call.handle = call.request.handle
-            reply = await self._poller.follow(call)
+            reply = await self._poller.follow(call, deadline)
             if reply.status not in GONE:
                 return await self._outcome(call, reply, deadline)
             await reply.aclose()
@@ -174,7 +174,7 @@ class HttpProvider:
         reply = await self._begin(call, deadline)
         if call.answer.pending is not None:
             call.handle = call.answer.pending.handle
-            reply = await self._poller.follow(call)
+            reply = await self._poller.follow(call, deadline)
             if reply.status in GONE:
                 await reply.aclose()
                 return InvalidResponse("the provider no longer knows the call", reply.status)
