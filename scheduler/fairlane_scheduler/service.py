@@ -216,14 +216,14 @@ class Scheduler:
             self._shared_keys_ms = now + SHARED_KEYS_MS
             if self._shared_keys.discard(all_lanes=False):
                 self.leader.deposed()
-        self._bid(now)
-        if not self.leader.leads:
-            return self.leader.wait_ms(now)
-        moment = Moment(self.leader.epoch, now, self._time.now_ms(), self._time.argument())
         try:
+            self._bid(now)
+            if not self.leader.leads:
+                return self.leader.wait_ms(now)
+            moment = Moment(self.leader.epoch, now, self._time.now_ms(), self._time.argument())
             waits = self._lead(moment, teams)
         except NotLeader:
-            log.warning(Event.LEADER_LOST, epoch=moment.epoch)
+            log.warning(Event.LEADER_LOST, epoch=self.leader.epoch)
             self.leader.deposed()
             return 0
         return max(0, min([self.leader.wait_ms(now), *(wait for wait in waits if wait is not None)]))
@@ -247,16 +247,30 @@ class Scheduler:
         if won:
             self._begin_term()
 
+    def _stay(self) -> None:
+        """Renew the lease if it is time, between two parts of a pass. Raises `NotLeader`.
+
+        A term's first pass reads everything, which may take longer than a lease. Without this, two schedulers
+        would take over from each other without end.
+        """
+        self.leader.renew(self._clock.monotonic_ms(), self._time.argument())
+
     def _begin_term(self) -> None:
         """Read everything again: another scheduler may have led."""
         load_all(self._redis)
         keep_functions(self._redis)
+        self._stay()
         for lane in self._memory.restore(self._time.argument()):
             log.warning(Event.LANE_RESTORED, lane=lane)
-        self._sharing.reload()
-        self._registry.reload()
-        self._budgets.reload()
-        self._restarts.look()
+        for reload in (
+            self._sharing.reload,
+            self._registry.reload,
+            self._budgets.reload,
+            self._restarts.look,
+        ):
+            self._stay()
+            reload()
+        self._stay()
         self._publisher.close()
         self._loader.forget_all()
         self._receiver.forget_all()
@@ -273,14 +287,18 @@ class Scheduler:
         """Do a leader's part of a tick. Returns for how many milliseconds each part can wait."""
         now = moment.monotonic_ms
         housekeeps = now >= self._housekeeping_ms
+        self._stay()
         if housekeeps:
             more = self._housekeep(moment)
             self._housekeeping_ms = now + (0 if more else HOUSEKEEPING_MS)
             teams = None
+        self._stay()
         inbox_wait = self._receiver.tick(teams, moment)
+        self._stay()
         # Together with housekeeping while nothing is leased, so that an idle leader wakes up once a second.
         if now >= self._recoverer.due_ms or (housekeeps and self._recoverer.idle):
             self._recoverer.tick(moment)
+        self._stay()
         marks = self._take_marks(moment)
         if overdue := self._backlog.overdue(marks.work, moment.server_ms):
             self._outages.look(overdue, moment)
@@ -288,8 +306,11 @@ class Scheduler:
         source_wait = None
         if self._backlog.sourced or self._sources.readings:
             source_wait = self._sources.tick(moment, self._registry.names)
+        self._stay()
         self._feeder.tick(moment)
+        self._stay()
         ask_wait = self._dispatcher.tick(moment)
+        self._stay()
         refused = bool(self._backlog.throttled_by(REFUSED)) and self._refusals.tick(moment)
         if now >= self._heartbeat_ms:
             self._heartbeat_ms = self._heartbeat.tick(moment)
@@ -311,17 +332,22 @@ class Scheduler:
     def _housekeep(self, moment: Moment) -> bool:
         """Look for changes that nobody announced; true if there are more runs to load."""
         more = self._loader.refresh()
+        self._stay()
         self._registry.restore(lane for lane, queue in self._backlog.lanes() if queue.depth)
         self._unused_lanes.tick(moment, all_loaded=self._loader.complete)
         more = self._outages.tick(moment) or more
+        self._stay()
         if moment.monotonic_ms >= self._remember_ms:
             self._memory.refresh(self._registry.names())
             self._remember_ms = moment.monotonic_ms + REMEMBER_MS
             self._note_metrics()
         self._team_shares.update(self._created_teams.all())
+        self._stay()
         self._update_workers(moment)
+        self._stay()
         self._budgets.tick(moment.server_ms)
         self._lane_sampler.tick(moment, self._registry.names)
+        self._stay()
         self._janitor.tick()
         self._lost_state.tick(moment, self._registry.names)
         return more

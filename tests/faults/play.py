@@ -42,10 +42,8 @@ UnderWay: TypeAlias = tuple[float, Timed, ExitStack, tuple[str, ...], float]
 class Player:
     """Plays one schedule."""
 
-    def __init__(self, deployment: Deployment, schedule: Schedule) -> None:
-        deployment.begin()
-        self._deployment, self._schedule = deployment, schedule
-        self._workload = Workload(deployment)
+    def __init__(self, deployment: Deployment, schedule: Schedule, workload: Workload) -> None:
+        self._deployment, self._schedule, self._workload = deployment, schedule, workload
         rng = random.Random(f"play/{schedule.seed}")
         self._stage = Stage(deployment, self._workload, rng, time.monotonic())
         self._spans: list[Span] = []
@@ -155,4 +153,5 @@ class Player:
 
 def play(deployment: Deployment, schedule: Schedule) -> History:
     """Play a schedule on a whole deployment, which is whole again afterwards."""
-    return Player(deployment, schedule).play()
+    deployment.begin()
+    return Player(deployment, schedule, Workload(deployment)).play()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import dataclass, field
 
 import pytest
@@ -12,7 +13,9 @@ from redis import Redis
 
 from fairlane.config.sections import Budget
 from fairlane.core.errors import ConfigurationError
-from fairlane.model.job import Attempt
+from fairlane.model.decision import Defer, RetryPolicy, decide
+from fairlane.model.job import Attempt, Claim
+from fairlane.model.outcome import Aborted
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Estimate, Usage
 from fairlane.store.write.budgets import KEEP_MS, Allowance, Budgets, Per, period_of
@@ -217,6 +220,17 @@ def test_an_unused_reservation_is_refunded_and_wakes_waiting_lanes(real_redis: R
     assert {FAST, SLOW} <= d.dirty()
     assert standing(d)["*", "day", "tokens"].state == "open"
     assert len(d.take(other, lane=SLOW)) == 1
+
+
+def test_a_call_that_was_rejected_with_a_key_since_replaced_counts_nothing(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    budgets(d).set("search", "day", {"requests": 40, "tokens": 10**6})
+    [attempt] = d.start(queued(d))
+    decision = decide(Aborted("replaced", 401), Claim(0, 0, 0), RetryPolicy(), random.Random(0))
+    assert isinstance(decision, Defer)
+    d.defer(attempt, signal=decision.feedback.signal, cost=decision.cost, sent=True)
+    assert (used(d, "requests"), used(d, "tokens")) == (0, 0)
+    assert d.redis.hget(d.keys.lane(FAST), "circuit") in (None, b"closed")
 
 
 def test_a_budget_of_one_lane_does_not_affect_the_others(real_redis: Redis) -> None:

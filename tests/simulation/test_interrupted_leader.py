@@ -12,6 +12,8 @@ from fairlane.model.decision import RetryPolicy
 from fairlane.model.job import Attempt
 from fairlane.model.outcome import NetworkFailure, Outcome
 from fairlane.model.run import RunState
+from fairlane.store.write.leader import LeaderLease
+from tests.support.scheduler_parts import LEADER_LEASE_MS
 from tests.support.scheduling import Cluster
 from tests.support.stand_ins import answers
 
@@ -45,6 +47,18 @@ class Pausable:
             if self._left < 0:
                 self._left = None
                 self._meanwhile()
+        return command(*args, **kwargs)
+
+
+class Slow(Pausable):
+    """A Redis client that does something else before each of its commands."""
+
+    def __init__(self, redis: Redis) -> None:
+        super().__init__(redis)
+        self.before_each: Callable[[], object] = lambda: None
+
+    def _counted(self, command: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        self.before_each()
         return command(*args, **kwargs)
 
 
@@ -92,3 +106,25 @@ def test_a_pause_between_any_two_commands_loses_nothing(real_redis: Redis, comma
     assert cluster.status(cancelled).state is RunState.CANCELLED
     assert cluster.lanes.on_slots(["sim:fast", "sim:judge"]) == {"sim:fast": 0, "sim:judge": 0}
     assert {attempt.run for attempt in cluster.late} <= {cancelled.run}
+
+
+@pytest.mark.parametrize("command_s", [0.02, 0.1, 0.2])
+def test_a_pass_that_takes_longer_than_a_lease_keeps_it(real_redis: Redis, command_s: float) -> None:
+    """A busy machine or a large deployment: no standby takes over, and would do no better."""
+    client = Slow(real_redis)
+    cluster = Cluster(real_redis, leader_redis=client)
+    cluster.run_for(1.2)
+    standby = LeaderLease(real_redis, cluster.keys, "standby", LEADER_LEASE_MS)
+
+    def another_bids() -> None:
+        cluster.clock.advance(command_s)
+        assert not standby.acquire(cluster.now_ms).epoch
+
+    ref = cluster.submit(25, judges=["sim:judge"])
+    scheduler = cluster.processes[0].scheduler
+    scheduler.store_came_back()
+    client.before_each = another_bids
+    scheduler.tick()
+    client.before_each = lambda: None
+    cluster.run_until_finished(ref)
+    assert cluster.status(ref).state is RunState.COMPLETED

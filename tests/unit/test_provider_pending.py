@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 from fairlane.core.clock import ManualClock
 from fairlane.model.outcome import (
@@ -22,13 +24,14 @@ from fairlane.model.outcome import (
     TimedOut,
 )
 from fairlane_workers.providers.contract import Request
-from fairlane_workers.providers.http.polling import MOST_CUT, MOST_PAUSE_S
+from fairlane_workers.providers.http.polling import LAST_LOOK_S, MOST_CUT, MOST_PAUSE_S
 from fairlane_workers.providers.http.provider import HttpProvider
 from fairlane_workers.providers.protocols.replicate import LOOK_AFTER_S, Replicate
 from fairlane_workers.transport import Transport
-from fairlane_workers.transport.pause import Pause
+from fairlane_workers.transport.pause import Pause, sleep
 from tests.support.provider_calls import ask
 from tests.support.scripted_server import Exchange, Fault, ScriptedServer, http, scripted_server
+from tests.support.unhurried import UnhurriedLoop
 from tests.support.wires.replicate import ReplicateWire
 
 WIRE = ReplicateWire()
@@ -36,6 +39,9 @@ ID = WIRE.prediction("starting")["id"]
 BEGUN: Exchange = [http(201, WIRE.prediction("starting"))]
 GOING: Exchange = [http(200, WIRE.prediction("processing"))]
 DONE: Exchange = [http(200, WIRE.whole("all"))]
+SETTLED_S = 0.05
+"""Of the loop's time, which leaps over waits, that exchanges with a server in it may take."""
+
 BEGIN, LOOK, CANCEL = "/v1/predictions", f"/v1/predictions/{ID}", f"/v1/predictions/{ID}/cancel"
 
 
@@ -281,6 +287,28 @@ def test_the_deadline_covers_all_looks_and_cancels_the_call() -> None:
     assert isinstance(outcome, TimedOut)
     assert "1.5 s" in outcome.message
     assert asked == [BEGIN, CANCEL]
+
+
+@given(timeout_s=st.floats(0.6, 120.0))
+@example(timeout_s=1.0)
+@example(timeout_s=60.0)
+def test_the_last_look_is_shortly_before_the_deadline(timeout_s: float) -> None:
+    looks = list[float]()
+
+    async def pause(seconds: float) -> None:
+        await sleep(seconds)
+        looks.append(asyncio.get_running_loop().time())
+
+    async def scenario() -> Outcome:
+        async with scripted_server([BEGUN, *[GOING] * 60]) as server:
+            made = provider(server.url, pause)
+            outcome = await made.call(ask(timeout_s=timeout_s))
+            await made.aclose()
+            return outcome
+
+    with asyncio.Runner(loop_factory=UnhurriedLoop) as runner:
+        assert isinstance(runner.run(scenario()), TimedOut)
+        assert timeout_s - looks[-1] <= min(LAST_LOOK_S, timeout_s / 4) + SETTLED_S
 
 
 def test_a_cancellation_that_is_not_answered_keeps_nobody() -> None:

@@ -94,7 +94,7 @@ def test_a_call_that_was_refused_with_the_old_key_costs_no_attempt_and_the_next_
     assert keys == [OLD, OLD, NEW]
     decision = decide(second, Claim(attempts=0, rate_limits=0, waited_ms=0), RetryPolicy(), random.Random(0))
     assert isinstance(decision, Defer)
-    assert (decision.cost, decision.feedback.signal) == ("nothing", "none")
+    assert (decision.cost, decision.feedback.signal) == ("withdrawn", "refused")
 
 
 def test_a_refused_key_that_nobody_has_replaced_is_denied(tmp_path: Path) -> None:

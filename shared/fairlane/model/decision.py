@@ -168,8 +168,10 @@ def _decided(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: random.Ra
         case AccessDenied():
             cost: Cost = "denied" if outcome.status == FORBIDDEN else "unproven"
             return _retried(_feedback(outcome, "refused"), cost, claim, policy, rng)
-        case Aborted():
+        case Aborted(status=None):
             return Defer(_feedback(outcome, "none"), delay_ms=ABORTED_DELAY_MS)
+        case Aborted():
+            return withdrawn(outcome)
     assert_never(outcome)
 
 
@@ -182,6 +184,8 @@ def decide_control(outcome: Outcome, claim: Claim, policy: RetryPolicy, rng: ran
         return Defer(_feedback(outcome, "ok"), cost="control")
     if isinstance(outcome, PermanentFailure | UnsupportedParameter):
         return Defer(replace(_feedback(outcome, "server_error"), refusal=""), cost="control")
+    if isinstance(outcome, Aborted) and outcome.status is not None:
+        return withdrawn(outcome)
     decision = _decided(outcome, claim, policy, rng)
     return Defer(decision.feedback, decision.delay_ms if isinstance(decision, Defer) else 0)
 
@@ -257,8 +261,10 @@ def without_ids(message: str) -> str:
     return _IDENTIFIER.sub("…", message)
 
 
-def withdrawn(denied: AccessDenied) -> Defer:
-    """Requeue a job whose call only this worker's key has failed: others are served on its lane."""
+def withdrawn(denied: AccessDenied | Aborted) -> Defer:
+    """Requeue a job whose call only this worker's key, or a key since replaced, has failed: its lane serves
+    others, and its budgets get the call back.
+    """
     return Defer(_feedback(denied, "refused"), ABORTED_DELAY_MS, "withdrawn")
 
 

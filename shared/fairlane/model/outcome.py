@@ -175,7 +175,7 @@ class AccessDenied:
 @dataclass(frozen=True, slots=True)
 class Aborted(_Uncounted):
     """Fairlane aborted the call: its run was cancelled, its lease was lost, or the worker stops. Or its
-    result says nothing about the lane: the key was replaced during the call.
+    result says nothing about the lane: the provider rejected a key (``status``) that has been replaced since.
     """
 
 

@@ -1,13 +1,18 @@
 """The interface of a provider: it takes a request and returns an outcome, never an exception."""
 
+import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeAlias
+from types import TracebackType
+from typing import Any, Protocol, Self, TypeAlias
 
 from fairlane.model.outcome import Outcome
 
 OnChunk: TypeAlias = Callable[[str], Awaitable[None]]
 OnPending: TypeAlias = Callable[[str], Awaitable[None]]
+
+MOST_LATE_S = 1.0
+"""A process reads within this time what arrived while it stood still."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +50,53 @@ class Request:
     withdrawn: Callable[[], bool] = bool
     leave: Callable[[], object] = bool
     optional: frozenset[str] = frozenset()
+
+
+class Deadline:
+    """Ends a block after ``seconds``, as `asyncio.timeout` does, whose other methods it has.
+
+    An event loop that stood still runs its timers before it reads what arrived meanwhile. So where the
+    deadline passed during a standstill, the block gets as long again, at most `MOST_LATE_S`.
+    """
+
+    def __init__(self, seconds: float) -> None:
+        self._loop, self._timeout = asyncio.get_running_loop(), asyncio.timeout(None)
+        self._timer: asyncio.TimerHandle | None = None
+        self.reschedule(self._loop.time() + seconds)
+
+    def when(self) -> float | None:
+        """When it ends the block, by the loop's clock in seconds; ``None``: never."""
+        return None if self._timer is None else self._timer.when()
+
+    def reschedule(self, when: float | None) -> None:
+        """Move it, unless it has ended the block."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._timeout.when() is not None and not self.expired():
+            self._timeout.reschedule(None)
+        self._timer = None if when is None else self._loop.call_at(when, self._pass, when)
+
+    def expired(self) -> bool:
+        """Whether it has ended the block."""
+        return self._timeout.expired()
+
+    def _pass(self, when: float) -> None:
+        now = self._loop.time()
+        if not self.expired():
+            self._timeout.reschedule(now + min(now - when, MOST_LATE_S))
+
+    async def __aenter__(self) -> Self:
+        await self._timeout.__aenter__()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.reschedule(None)
+        await self._timeout.__aexit__(kind, error, traceback)
 
 
 class Provider(Protocol):

@@ -36,7 +36,7 @@ from fairlane_workers.functions.arguments import bind, is_call, is_scoring
 from fairlane_workers.functions.catalog import Catalog
 from fairlane_workers.functions.nested_retries import without_nested_retries
 from fairlane_workers.providers.answers.classify import passing
-from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.contract import Deadline, OnChunk, Request
 from fairlane_workers.providers.errors.content import rejects_content
 from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
@@ -74,7 +74,7 @@ class FunctionProvider:
         if self._closed:
             return NetworkFailure("the worker stops")
         request.leave()
-        deadline = asyncio.timeout(request.timeout_s)
+        deadline = Deadline(request.timeout_s)
         try:
             async with deadline:
                 outcome = await self._outcome(request)

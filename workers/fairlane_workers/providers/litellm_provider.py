@@ -32,7 +32,7 @@ from fairlane.model.outcome import (
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify, conclude
 from fairlane_workers.providers.answers.pieces import MaskedPieces
-from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.contract import Deadline, OnChunk, Request
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.errors.throttling import texts_of
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
@@ -88,7 +88,7 @@ class LiteLLMProvider:
 
     async def _called(self, request: Request, pieces: MaskedPieces | None) -> Outcome:
         sdk = self._sdk
-        answer, deadline = Answer(), asyncio.timeout(request.timeout_s)
+        answer, deadline = Answer(), Deadline(request.timeout_s)
         headers: Mapping[str, str] = {}
         try:
             async with deadline:

@@ -76,7 +76,9 @@ class NotLeader(Exception):
 
 
 class Leader:
-    """Renews three times per lease. A leader that misses a whole lease is replaced and fenced out."""
+    """Renews three times per lease, also within a pass. A leader that misses a whole lease is replaced and
+    fenced out.
+    """
 
     def __init__(self, lease: LeaderLease, lease_ms: int) -> None:
         self._lease, self._interval_ms = lease, lease_ms // BIDS_PER_LEASE
@@ -101,6 +103,12 @@ class Leader:
         """Renew at once. Raises `NotLeader` if the term has ended: recent changes may not count."""
         if self._bid(server_now) != self.epoch:
             raise NotLeader
+
+    def renew(self, monotonic_ms: int, server_now: str | int = "") -> None:
+        """`confirm` if it is time to bid."""
+        if monotonic_ms >= self._due_ms:
+            self.confirm(server_now)
+            self._due_ms = monotonic_ms + self._interval_ms
 
     def take_stepped_ms(self) -> int:
         """By how many milliseconds Redis' clock has stepped back since the last call, as bids found."""

@@ -1,12 +1,13 @@
 """Polls a provider for an answer that it is still making, at growing intervals."""
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 
 from fairlane.core.clock import Clock
 from fairlane_workers.providers.answers.answer import Answer, UnreadableError
 from fairlane_workers.providers.answers.pieces import MaskedPieces
-from fairlane_workers.providers.contract import Request
+from fairlane_workers.providers.contract import Deadline, Request
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.retry_after import retry_after_ms
 from fairlane_workers.providers.http.reply_reader import plain, read_body
@@ -17,6 +18,13 @@ GROWTH = 1.5
 MOST_PAUSE_S = 5.0
 """Each pause is ``GROWTH`` times the one before, at most ``MOST_PAUSE_S``. So a short answer is soon noticed,
 and a long one costs twelve polls a minute."""
+
+LAST_LOOK_S = 0.5
+"""Time for the last poll before the deadline, at most a quarter of the call's timeout: a finished answer is
+paid, however late in a pause it comes."""
+
+LEAST_PAUSE_S = 0.01
+"""Between two polls; a poll takes longer."""
 
 MOST_CUT = 3
 """After so many answers in a row that break off, the last one counts: they may be too large."""
@@ -51,12 +59,12 @@ class AnswerPoller:
     ) -> None:
         self._get, self._clock, self._pause = get, clock, pause
 
-    async def follow(self, call: CallInProgress) -> Reply:
+    async def follow(self, call: CallInProgress, deadline: Deadline) -> Reply:
         """Poll until the answer is complete and read into ``call``.
 
         Returns the reply that brought the answer, or an unread reply with an error. Polling continues after a
-        fault that may pass (a busy server, a lost connection): the caller bounds the time. ``on_pending``
-        gets the ``handle`` before the first pause.
+        fault that may pass (a busy server, a lost connection) until the caller's ``deadline``, and polls once
+        shortly before it. ``on_pending`` gets the ``handle`` before the first pause.
         """
         noted, cut = False, 0
         wait_s = 0.0
@@ -67,7 +75,7 @@ class AnswerPoller:
                 if call.request.on_pending is not None:
                     await call.request.on_pending(pending.handle)
             if wait_s:
-                await self._pause(wait_s)
+                await self._pause(_at_most_until_last_look(wait_s, call.request.timeout_s, deadline.when()))
             wait_s = min(wait_s * GROWTH or 1.0, MOST_PAUSE_S)
             try:
                 reply = await self._get(call, call.dialect.look(call.handle or ""))
@@ -108,6 +116,13 @@ class AnswerPoller:
             answer.pending, answer.problem = None, str(unreadable)
         await _deliver(call)
         return None
+
+
+def _at_most_until_last_look(wait_s: float, timeout_s: float, deadline_s: float | None) -> float:
+    """A pause in seconds that does not reach beyond the moment of the last poll, unless that is over."""
+    now_s = asyncio.get_running_loop().time()
+    left_s = (deadline_s or now_s) - now_s - min(LAST_LOOK_S, timeout_s / 4)
+    return min(wait_s, left_s) if left_s > LEAST_PAUSE_S else wait_s
 
 
 async def _deliver(call: CallInProgress) -> None:

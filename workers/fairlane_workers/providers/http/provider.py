@@ -28,7 +28,7 @@ from fairlane_workers.providers.answers.classify import Reading, classify, concl
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.answers.quotes import title_of
 from fairlane_workers.providers.auth.authorizer import Authorizer, CredentialError
-from fairlane_workers.providers.contract import OnChunk, Request
+from fairlane_workers.providers.contract import Deadline, OnChunk, Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.errors.retry_after import provider_now_ms
 from fairlane_workers.providers.errors.wording import bounded, scrubbed
@@ -120,7 +120,7 @@ class HttpProvider:
 
     async def _called(self, call: CallInProgress) -> Outcome:
         request = call.request
-        deadline = asyncio.timeout(request.timeout_s)
+        deadline = Deadline(request.timeout_s)
         try:
             async with deadline:
                 return await self._make(call, deadline)
@@ -161,11 +161,11 @@ class HttpProvider:
         await self._authorizer.aclose()
         await self._transport.aclose()
 
-    async def _make(self, call: CallInProgress, deadline: asyncio.Timeout) -> Outcome:
+    async def _make(self, call: CallInProgress, deadline: Deadline) -> Outcome:
         """Resume a call that an earlier attempt began, or begin one, and wait for its answer."""
         if call.request.handle is not None and _names_a_call(call.dialect, call.request.handle):
             call.handle = call.request.handle
-            reply = await self._poller.follow(call)
+            reply = await self._poller.follow(call, deadline)
             if reply.status not in GONE:
                 return await self._outcome(call, reply, deadline)
             await reply.aclose()
@@ -173,19 +173,19 @@ class HttpProvider:
         reply = await self._begin(call, deadline)
         if call.answer.pending is not None:
             call.handle = call.answer.pending.handle
-            reply = await self._poller.follow(call)
+            reply = await self._poller.follow(call, deadline)
             if reply.status in GONE:
                 await reply.aclose()
                 return InvalidResponse("the provider no longer knows the call", reply.status)
         return await self._outcome(call, reply, deadline)
 
-    async def _outcome(self, call: CallInProgress, reply: Reply, deadline: asyncio.Timeout) -> Outcome:
+    async def _outcome(self, call: CallInProgress, reply: Reply, deadline: Deadline) -> Outcome:
         if 200 <= reply.status < 300:
             self._authorizer.accept(call.mark)
             return self._conclude(call, reply)
         return await self._refused(call, reply, deadline)
 
-    async def _begin(self, call: CallInProgress, deadline: asyncio.Timeout) -> Reply:
+    async def _begin(self, call: CallInProgress, deadline: Deadline) -> Reply:
         """Send the request, and read the reply unless it is an error."""
         dialect, request = call.dialect, call.request
         body = dialect.body(request)
@@ -241,7 +241,7 @@ class HttpProvider:
             self._urls[target] = url
         return url
 
-    async def _refused(self, call: CallInProgress, reply: Reply, deadline: asyncio.Timeout) -> Outcome:
+    async def _refused(self, call: CallInProgress, reply: Reply, deadline: Deadline) -> Outcome:
         try:
             body, _ = await read_body(reply, ERROR_BODY_BYTES)
         finally:
@@ -260,10 +260,9 @@ class HttpProvider:
             return outcome
         return replace(outcome, message=self._fit(f"HTTP {reply.status}: {title}"))
 
-    async def _replaced(self, mark: int, now_ms: int, deadline: asyncio.Timeout) -> bool:
+    async def _replaced(self, mark: int, now_ms: int, deadline: Deadline) -> bool:
         """`Authorizer.replaced`, which may wait for a command: the server is not slow, it has answered."""
-        with suppress(RuntimeError):  # the deadline has just passed
-            deadline.reschedule(None)
+        deadline.reschedule(None)
         return await self._authorizer.replaced(mark, now_ms)
 
     def _conclude(self, call: CallInProgress, reply: Reply) -> Outcome:
@@ -295,11 +294,10 @@ def _names_a_call(dialect: Dialect, handle: str) -> bool:
     return True
 
 
-def _leave(request: Request, deadline: asyncio.Timeout) -> None:
+def _leave(request: Request, deadline: Deadline) -> None:
     """Let the request leave now, and start its time limit; connecting had the same time before."""
     request.leave()
-    if not deadline.expired():
-        deadline.reschedule(asyncio.get_running_loop().time() + request.timeout_s)
+    deadline.reschedule(asyncio.get_running_loop().time() + request.timeout_s)
 
 
 class NamedEndings:

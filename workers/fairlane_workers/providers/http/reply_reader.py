@@ -9,6 +9,7 @@ from fairlane_workers.providers.answers.answer import Answer, UnreadableError, p
 from fairlane_workers.providers.answers.base_resp import named
 from fairlane_workers.providers.answers.pieces import MaskedPieces
 from fairlane_workers.providers.answers.quotes import page_named, quoted
+from fairlane_workers.providers.contract import Deadline
 from fairlane_workers.providers.dialect import Dialect
 from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import ERROR, StreamEvent
@@ -31,7 +32,7 @@ class ReplyReader:
     def __init__(self, dialect: Dialect, answer: Answer, pieces: MaskedPieces | None) -> None:
         self._dialect, self._answer, self._pieces = dialect, answer, pieces
 
-    async def read(self, reply: Reply, max_bytes: int, deadline: asyncio.Timeout, *, stream: bool) -> None:
+    async def read(self, reply: Reply, max_bytes: int, deadline: Deadline, *, stream: bool) -> None:
         """Read one document, or events until the protocol's end mark. ``stream``: events were asked for.
 
         After the end mark it waits briefly for the server to end its reply, and after a finish reason for the
@@ -146,7 +147,7 @@ def _left_s(answer: Answer) -> float | None:
     return USAGE_S if answer.output_tokens is None else END_S
 
 
-def _shorten_deadline(deadline: asyncio.Timeout, left_s: float, latest: float | None) -> None:
+def _shorten_deadline(deadline: Deadline, left_s: float, latest: float | None) -> None:
     """Move the deadline to the time that is left from now, but not beyond the latest: the answer is complete,
     and only the end of the stream is missing.
     """
