@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from fairlane.client.views.lanes import Lane, LaneList
     from fairlane.client.views.summary import Summary
     from fairlane.config.settings import Settings
-    from fairlane.core.errors import *
+    from fairlane.core.errors import *  # pyright: ignore[reportWildcardImportFromLibrary]
     from fairlane.core.version import __version__
     from fairlane.datasets.references import Reference
     from fairlane.evaluators.builders import (
