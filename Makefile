@@ -107,7 +107,7 @@ bench-peers: $(VENV)-peers/.installed ## The same calls by aiohttp, Celery, Lite
 
 .PHONY: simulate
 simulate: $(VENV)/.installed ## Rehearse how lanes detect their limits, and write docs/control (ARGS=… replaces that)
-	@$(BIN)/python -m fairlane.lab.rehearsal $(or $(ARGS),--out docs/control)
+	@$(BIN)/python -m tests.benchmarks.control $(or $(ARGS),--out docs/control)
 
 .PHONY: zoo
 zoo: $(VENV)/.installed ## Compare lanes on generated providers with an oracle and peers (ARGS="--seed N": one again)

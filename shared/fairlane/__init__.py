@@ -21,49 +21,7 @@ if TYPE_CHECKING:
     from fairlane.client.views.lanes import Lane, LaneList
     from fairlane.client.views.summary import Summary
     from fairlane.config.settings import Settings
-    from fairlane.core.errors import (
-        AmbiguousRun,
-        ArchiveTooNew,
-        ArchiveUnavailable,
-        BatchFileError,
-        BrokenPage,
-        BrokenSessions,
-        CallFailed,
-        ConfigurationError,
-        CutOff,
-        DatasetChanged,
-        FairlaneError,
-        FunctionMismatch,
-        FunctionNotFound,
-        InboxFull,
-        LaneNotFound,
-        LocalStackError,
-        MissingExtra,
-        NewerVersion,
-        NoChild,
-        NoTerminal,
-        OldSchema,
-        RateLimited,
-        ResultsLost,
-        RunArchived,
-        RunEnded,
-        RunGone,
-        RunLost,
-        RunNotFound,
-        RunTimeout,
-        ScriptError,
-        StoreRefuses,
-        StoreUnavailable,
-        SubmissionError,
-        TargetNotFound,
-        TemplateError,
-        UnknownFormat,
-        UnknownModel,
-        UnreadableRow,
-        UnsupportedError,
-        WorkerNotFound,
-        WorkRaised,
-    )
+    from fairlane.core.errors import *  # pyright: ignore[reportWildcardImportFromLibrary]
     from fairlane.core.version import __version__
     from fairlane.datasets.references import Reference
     from fairlane.evaluators.builders import (

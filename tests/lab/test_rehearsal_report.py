@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import sys
 from pathlib import Path
 
 import pytest
@@ -12,16 +11,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
-from fairlane.core.errors import MissingExtra
-from fairlane.lab.rehearsal.__main__ import main
-from fairlane.lab.rehearsal.catalogue import CATALOGUE, scenarios
 from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure, Recovery
-from fairlane.lab.rehearsal.figures.picture import (
-    Curves,
-    draw,
-)
-from fairlane.lab.rehearsal.figures.report import table, write
 from fairlane.lab.rehearsal.scenario import Scenario
+from tests.benchmarks.control.__main__ import main
+from tests.benchmarks.control.catalogue import CATALOGUE, scenarios
+from tests.benchmarks.control.picture import Curves, draw
+from tests.benchmarks.control.report import table, write
 
 COURSE = Curves("a lane", (0.0, 0.5), (600.0, 300.0), (600.0, 600.0), (0.2,), (500.0,), (0.1, 0.4))
 
@@ -92,15 +87,6 @@ def test_a_course_is_drawn_as_a_png(tmp_path: Path) -> None:
     draw(COURSE, tmp_path / "new" / "lane.png")
 
     assert (tmp_path / "new" / "lane.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_without_matplotlib_the_extra_that_installs_it_is_named(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
-
-    with pytest.raises(MissingExtra, match=r"pip install 'fairlane\[pictures\]'"):
-        draw(COURSE, tmp_path / "lane.png")
 
 
 @pytest.mark.parametrize("name", CATALOGUE)

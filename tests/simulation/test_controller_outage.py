@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from redis import Redis
 
-from fairlane.lab.rehearsal.catalogue import CATALOGUE
 from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import record
+from tests.benchmarks.control.catalogue import CATALOGUE
 from tests.support.outages import probes_within
 
 FAILURES_THAT_OPEN, LASTS_S = 5, 120

@@ -13,7 +13,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 CODE = ("scheduler", "shared", "workers")
-TESTS = ("benchmarks/zoo", "lab", "lua", "simulation", "support")
+TESTS = ("benchmarks/control", "benchmarks/zoo", "lab", "lua", "simulation", "support")
 FILES = ("pyproject.toml", "requirements-dev.lock", "tests/__init__.py", "tests/conftest.py")
 
 

@@ -132,3 +132,17 @@ def test_results_of_ours_and_of_promptfoo_say_what_did_not_pass(
     theirs.write_text(json.dumps({"results": {"results": results}}))
     for path in (ours, theirs):
         assert [each["word"] for each in unpassed(path, which)] == list(left)
+
+
+def test_rows_of_earlier_records_may_hold_any_line_separator(tmp_path: Path) -> None:
+    row = {"word": "a\u2028b\x85c\x0cd"}
+    line = json.dumps({"row": row, "scores": {"pass": 0.0}}, ensure_ascii=False)
+    path = tmp_path / "out.jsonl"
+    path.write_text(f"{line}\n", encoding="utf-8")
+    assert unpassed(path, "failing") == [row]
+
+
+def test_a_config_of_a_scenario_that_is_no_list_is_a_problem(folder: Folder) -> None:
+    scenario = {"config": {"vars": {"n": 1}}, "tests": TESTS}
+    (problem,) = folder.refusals(config(tests=[], scenarios=[scenario]))
+    assert problem == "promptfooconfig.yaml:1: scenarios[0].config: the config of a scenario is a list"

@@ -181,3 +181,11 @@ def test_the_first_object_of_an_answer_is_read() -> None:
     assert first_object('<think>{"a": 1}</think> ```json\n{"b": {"c": 2}}\n```') == {"b": {"c": 2}}
     assert first_object("{ nothing }") is None
     assert first_object("{" * 1000) is None
+
+
+@pytest.mark.parametrize("points", [{"disagree": "x"}, {"disagree": None}, {"agree": True}, 1])
+def test_points_of_factuality_that_are_no_numbers_are_a_problem(folder: Folder, points: object) -> None:
+    options = {"provider": "openai:gpt-4o", "factuality": points}
+    (problem,) = folder.refusals(asserting({"type": "factuality", "value": "x"}, options=options))
+    where = "promptfooconfig.yaml:1: tests[0].options.factuality"
+    assert problem == f"{where}: these are numbers of points by category"

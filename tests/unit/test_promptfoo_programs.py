@@ -41,6 +41,8 @@ def test_an_expression_gets_the_output_and_its_context(programs: Programs, langu
 def test_a_body_of_several_lines_returns_its_value(programs: Programs) -> None:
     assert programs.code("python", "x = output\nreturn len(x)", NAMES, ("abc", {})) == 3
     assert programs.code("python", "if output:\n  return 1\nreturn 0", NAMES, ("abc", {})) == 1
+    assert programs.code("python", "x = 'a\u2028b'\nreturn len(x)", NAMES, ("abc", {})) == 3
+    assert programs.code("python", "x = 1\r\nreturn x", NAMES, ("abc", {})) == 1
 
 
 @pytest.mark.skipif(NODE is None, reason="it needs Node.js")

@@ -201,3 +201,16 @@ def test_chats_of_other_providers_are_chats() -> None:
         }
     ]
     assert chat_of({"prompt": "x"}) is None
+
+
+@pytest.mark.parametrize("separator", ["\u2028", "\u2029", "\x85"])
+def test_a_line_of_a_file_ends_where_its_format_says(folder: Folder, separator: str) -> None:
+    said = f"one{separator}two"
+    chat = json.dumps([{"role": "user", "content": said}], ensure_ascii=False)
+    folder.write("chats.jsonl", f"{chat}\n")
+    folder.write("prompts.csv", f"prompt\n{said}\n")
+    folder.write("tests.jsonl", json.dumps({"vars": {"word": said}}, ensure_ascii=False) + "\n")
+    prompts = ["file://chats.jsonl", "file://prompts.csv"]
+    read = folder.read(config(prompts=prompts, tests="file://tests.jsonl"))
+    assert [row["word"] for row in read.rows] == [said]
+    assert read.runs[0].options["prompts"] == [[{"role": "user", "content": said}], said]

@@ -9,11 +9,14 @@ from typing import Any
 
 import pytest
 
+from fairlane.apps.promptfoo.checking.forms import is_tool_call
 from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.providers import Provider
 from fairlane.apps.promptfoo.scoring.derived import Derived
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
+from fairlane.apps.promptfoo.subjects import Result, Subject, shaped
 from fairlane.model.tokens import Price, Usage
 from tests.support.promptfoo import Folder, asserting, config, path_with_node, record
 from tests.support.promptfoo_cases import CASES, OURS
@@ -210,3 +213,20 @@ def test_refusals_in_words_and_by_filters_are_refusals(
 ) -> None:
     given = {"output": None, **fields}
     assert verdict(folder, programs, asserting({"type": kind}), **given).outcome == outcome
+
+
+@pytest.mark.parametrize("legacy", [False, True])
+@pytest.mark.parametrize("made", [[], [1], [{}], [{"name": "f"}], 5, None])
+def test_an_answer_that_only_resembles_calls_of_tools_is_a_text(made: object, legacy: bool) -> None:
+    text = json.dumps({"text": "a", "tool_calls": made})
+    provider = Provider("openai:gpt-4o", "openai:gpt-4o", {"tools": []}, legacy=legacy)
+    assert shaped(record(text, {}), provider) == text
+
+
+def test_a_tool_without_a_name_is_called_by_nobody() -> None:
+    provider = Provider("openai:gpt-4o", "openai:gpt-4o", {"tools": [{"type": "function", "function": {}}]})
+    made = [{"name": "f", "arguments": {}}]
+    found = record(json.dumps({"text": "", "tool_calls": made}), {})
+    output = shaped(found, provider)
+    subject = Subject(output, output, "", {}, found, provider)
+    assert is_tool_call(subject) == Result(False, 0.0, "the provider has no function 'f'")

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from functools import partial
 from multiprocessing.util import Finalize
 
-from fairlane.lab.rehearsal.player import leave_interrupts_to_the_parent
 from fairlane.lab.rehearsal.virtual.backend import backend, quiet
 from fairlane.store.connection.connect import RedisClient
+from tests.benchmarks.control.player import leave_interrupts_to_the_parent
 from tests.benchmarks.zoo.generator import FULL, Size, generate
 from tests.benchmarks.zoo.measure import Figures, measure
 from tests.benchmarks.zoo.peer_client import play_peer

@@ -9,7 +9,7 @@ from functools import partial
 
 from rich.table import Table
 
-from fairlane.lab.rehearsal.player import leave_interrupts_to_the_parent
+from tests.benchmarks.control.player import leave_interrupts_to_the_parent
 from tests.benchmarks.zoo.classes import CLASSES, classes_of
 from tests.benchmarks.zoo.generator import FULL, Size, generate
 from tests.benchmarks.zoo.learner import Learned, learn

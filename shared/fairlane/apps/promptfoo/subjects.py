@@ -115,9 +115,14 @@ def _calls(text: str) -> tuple[str, list[dict[str, Any]]] | None:
         found = json.loads(text)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(found, dict) or found.keys() != {"text", "tool_calls"}:
-        return None
-    return str(found["text"]), list(found["tool_calls"])
+    match found:
+        case {"text": text, "tool_calls": [_, *_] as calls} if len(found) == 2 and all(map(_is_call, calls)):
+            return str(text), calls
+    return None
+
+
+def _is_call(call: Any) -> bool:
+    return isinstance(call, dict) and {"name", "arguments"} <= call.keys()
 
 
 def _as_provider(said: str, calls: list[dict[str, Any]], provider: Provider) -> Any:

@@ -1,6 +1,6 @@
 """Rehearsals: the real scheduler in virtual time. An hour of a lane takes seconds, and a seed repeats it.
 
-``fairlane rehearse``, ``make simulate`` and simulation tests use it; it imports the scheduler and `embedded`.
+``fairlane rehearse``, benchmarks and simulation tests use it; it imports the scheduler and `embedded`.
 """
 
 from fairlane.cli.commands import RUNS, Command

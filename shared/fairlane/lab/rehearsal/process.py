@@ -42,7 +42,7 @@ def rehearse_apart(scenario: Mapping[str, Any], *, show: bool) -> dict[str, Any]
 def _process(asked: IO[str], complaints: IO[str]) -> Iterator[subprocess.Popen[str]]:
     # -P as for a console script: files in the working directory must not shadow modules.
     with subprocess.Popen(
-        [sys.executable, "-P", "-m", MODULE, "--scenario-json"],
+        [sys.executable, "-P", "-m", MODULE],
         stdin=asked,
         stdout=subprocess.PIPE,
         stderr=complaints,

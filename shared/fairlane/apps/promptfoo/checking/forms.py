@@ -92,7 +92,7 @@ def is_function_call(subject: Subject) -> Result:
 
 def _all_valid(calls: list[Any], subject: Subject) -> Result:
     functions = {
-        tool["function"]["name"]: tool["function"]
+        tool["function"].get("name"): tool["function"]
         for tool in subject.provider.params.get("tools", ())
         if isinstance(tool, Mapping) and isinstance(tool.get("function"), Mapping)
     }

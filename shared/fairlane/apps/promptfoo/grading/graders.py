@@ -245,4 +245,4 @@ def _text(context: str | list[str]) -> str:
 
 
 def _lines(text: str) -> list[str]:
-    return [line for line in text.splitlines() if line.strip()]
+    return [line for line in text.split("\n") if line.strip()]

@@ -7,7 +7,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.grading.graders import EMBEDS
 from fairlane.apps.promptfoo.reading.case import WrittenAssertion
-from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place
+from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number
 from fairlane.apps.promptfoo.reading.providers import Provider, Providers
 
 SIMILAR_ENOUGH = 0.75
@@ -36,8 +36,11 @@ class Graders:
         if own is not None and not compares:
             where = one.place if "rubricPrompt" in one.raw else one.test / "options"
             found["rubricPrompt"] = self._rubric_prompt(own, one.name, where / "rubricPrompt")
-        if one.name.endswith("factuality") and isinstance(one.options.get("factuality"), Mapping):
-            found["factuality"] = dict(one.options["factuality"])
+        if one.name.endswith("factuality") and (points := one.options.get("factuality")) is not None:
+            if isinstance(points, Mapping) and all(map(is_number, points.values())):
+                found["factuality"] = dict(points)
+            else:
+                (one.test / "options" / "factuality").refuse("these are numbers of points by category")
         return found
 
     def judge(self, one: WrittenAssertion) -> Provider | None:

@@ -191,5 +191,5 @@ def _python_function(body: str, names: Sequence[str]) -> str:
     found = re.search(r"^(?!\s*$)[ \t]+", body, re.MULTILINE)
     indent = found[0] if found else "    "
     return (
-        f"def main({', '.join(names)}):\n" + "\n".join(f"{indent}{line}" for line in body.splitlines()) + "\n"
+        f"def main({', '.join(names)}):\n" + "\n".join(f"{indent}{line}" for line in body.split("\n")) + "\n"
     )

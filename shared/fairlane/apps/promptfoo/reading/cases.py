@@ -76,8 +76,10 @@ def _scenarios(raw: Any, place: Place, filters: Filters) -> Iterator[Case]:
         config, said = (where / "config").referred(scenario.get("config") or [{}])
         tests = list(_listed(scenario.get("tests"), where / "tests")) or [read_test({}, where)]
         tests = filters.tests(tests, lambda tests: tests, scenario=number)
-        sets = [read_test(one, said / n) for n, one in enumerate(config)] if isinstance(config, list) else []
-        for one in sets:
+        if not isinstance(config, list):
+            said.refuse("the config of a scenario is a list")
+            continue
+        for one in [read_test(one, said / n) for n, one in enumerate(config)]:
             yield from (test.with_defaults(one) for test in tests)
 
 
@@ -156,7 +158,7 @@ def _of_path(path: Path, place: Place) -> Iterator[Case]:
 
 
 def _lines(path: Path, place: Place) -> Iterator[Case]:
-    for number, line in enumerate((place.text(path) or "").splitlines(), start=1):
+    for number, line in enumerate((place.text(path) or "").split("\n"), start=1):
         if not line.strip():
             continue
         try:

@@ -44,7 +44,7 @@ def unpassed(path: Path, which: Which) -> list[Mapping[str, Any]]:
 
 def _fairlane_results(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
     """Whether each record passed, ``None`` after an error, and its variables."""
-    for line in filter(str.strip, text.splitlines()):
+    for line in filter(str.strip, text.split("\n")):
         record = json.loads(line)
         passed = record["scores"]["pass"]
         row = {name: each for name, each in record["row"].items() if not name.startswith("__")}

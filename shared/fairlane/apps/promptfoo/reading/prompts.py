@@ -133,7 +133,7 @@ def _of_path(path: Path, place: Place, label: Any) -> Iterator[PromptText]:
     if path.suffix == ".csv":
         listed = list(_listed(text))
     elif path.suffix == ".jsonl":
-        listed = [("", line) for line in text.splitlines() if line.strip()]
+        listed = [("", line) for line in text.split("\n") if line.strip()]
     else:
         parts = _split(text) if path.suffix in TEXTS else [text]
         listed = [("", part) for part in parts]
@@ -207,7 +207,7 @@ def _listed(text: str) -> Iterator[tuple[str, str]]:
             if named.get("prompt"):
                 yield named.get("label", ""), named["prompt"]
         return
-    lines = [line for line in text.splitlines() if line.strip()]
+    lines = [line for line in text.split("\n") if line.strip()]
     for line in lines[1 if lines and lines[0].strip().lower() == "prompt" else 0 :]:
         yield "", line
 

@@ -12,7 +12,7 @@ YamlError: type[Exception] = yaml.YAMLError
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_STR, _INT = "tag:yaml.org,2002:str", "tag:yaml.org,2002:int"
+_INT = "tag:yaml.org,2002:int"
 
 
 class _Loader(_BASE):  # type: ignore[misc]

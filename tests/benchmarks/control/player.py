@@ -10,10 +10,10 @@ from dataclasses import dataclass
 from types import FrameType
 
 from fairlane.lab.rehearsal.figures.measure import Measure, measure
-from fairlane.lab.rehearsal.figures.picture import Curves, curves
-from fairlane.lab.rehearsal.recording import Progress, record
+from fairlane.lab.rehearsal.recording import record
 from fairlane.lab.rehearsal.scenario import Scenario
 from fairlane.lab.rehearsal.virtual.backend import backend, quiet
+from tests.benchmarks.control.picture import Curves, curves
 
 TERMINATED = 128 + signal.SIGTERM
 
@@ -27,11 +27,11 @@ class Played:
     courses: tuple[Curves, ...]
 
 
-def play(scenario: Scenario, progress: Progress | None = None) -> Played:
+def play(scenario: Scenario) -> Played:
     """One scenario. Raises `LocalStackError` where no Redis can be had."""
     quiet()
     with backend() as redis:
-        recording = record(scenario, redis, progress)
+        recording = record(scenario, redis)
     courses = tuple(curves(recording, lane) for lane in recording.lanes.values())
     return Played(scenario, measure(recording), courses)
 

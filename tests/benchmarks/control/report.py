@@ -9,8 +9,8 @@ from statistics import fmean
 from rich.table import Table
 from rich.text import Text
 
-from fairlane.lab.rehearsal.catalogue import CATALOGUE, MINUTES
 from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure
+from tests.benchmarks.control.catalogue import CATALOGUE, MINUTES
 
 COLUMNS = ("scenario", "workers", "used", "429s", "cuts", "recovered after", "fairness", "took", "bar")
 

@@ -2,10 +2,8 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass
-from importlib.util import find_spec
 from pathlib import Path
 
-from fairlane.core.errors import MissingExtra
 from fairlane.lab.rehearsal.figures.true_limits import counted_tokens, rate_at
 from fairlane.lab.rehearsal.recording import Lane, Recording
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
@@ -54,18 +52,11 @@ def curves(recording: Recording, lane: Lane) -> Curves:
     )
 
 
-def can_draw() -> bool:
-    """Whether `draw` would find what it needs."""
-    return find_spec("matplotlib") is not None
-
-
 def draw(course: Curves, path: Path) -> None:
-    """Write a PNG. Raises `MissingExtra`."""
-    try:
-        from matplotlib.backends.backend_agg import FigureCanvasAgg
-        from matplotlib.figure import Figure
-    except ImportError:
-        raise MissingExtra("a picture", "matplotlib", "pictures") from None
+    """Write a PNG."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
     figure = Figure(figsize=SIZE_INCHES, dpi=DOTS_PER_INCH, layout="constrained")
     FigureCanvasAgg(figure)
     axes = figure.add_subplot()
