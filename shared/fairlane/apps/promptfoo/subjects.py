@@ -117,7 +117,7 @@ def _calls(text: str) -> tuple[str, list[dict[str, Any]]] | None:
         return None
     match found:
         case {"text": text, "tool_calls": [_, *_] as calls} if len(found) == 2 and all(map(_is_call, calls)):
-            return str(text), calls
+            return str(text), list(calls)
     return None
 
 
