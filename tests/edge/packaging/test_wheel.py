@@ -18,7 +18,7 @@ from tests.support.documents import ROOT, coded, table
 from tests.support.pythons import VERSIONS, find_python
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
-OURS = {"dev", "docs", "sdks", "pictures", "test"}
+OURS = {"dev", "docs", "sdks", "test"}
 """Extras for whoever changes Fairlane."""
 
 WORKS = {
