@@ -5,7 +5,7 @@
 --       MANY_TRIES FEW_AT_ONCE FEW_OVER NEAR OVER RARE WIDEN_MS WIDEN_NAMED_MS WIDEN_LATE_MS WIDEN_SOON_MS SERVES
 --       OVERLOADED CERTAIN LEAST_RANDOM MOST_RANDOM RANDOM_CALLS RANDOM_BELOW MET LEAST_STEP FIRST_TOKEN SAMPLES
 --       MANY_SAMPLES NEARLY_ALL KNEE SHARP_KNEE ROOM GROWN CAUSED QUICK LEAST_QUEUE BASE_FALLS BASE_RISES PACE_CALLS
---       REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN SEARCH_ANSWERS SEARCH_GAIN
+--       LEAST_HUNG REFUSED_LATELY_MS LATE_USUAL LATE_MORE LATE_OFF_MS LATE_CLIMB LATE_WIDEN SEARCH_ANSWERS SEARCH_GAIN
 --       SEARCH_REST SEARCH_RESTS MOVED CAREFUL UNSURE
 
 -- concurrency/concurrency_floor, _detector and _trial: 429s that begin at about the same number of calls in flight.
@@ -59,6 +59,9 @@ BASE_FALLS = 0.5 -- share of the difference by which the usual latency follows a
 BASE_RISES = 0.02 -- the same for a higher mean: a queue must not become usual (control)
 PACE_CALLS = 8192 -- calls over which a call kind's pace is averaged: far more than it takes to notice a queue
 REFUSED_LATELY_MS = 600000 -- ms: a lane that was rejected so lately is judged by its 429s alone
+
+-- concurrency/widening
+LEAST_HUNG = 4 -- calls of a full window that may hang: fewer may all be slow where latency has two modes
 
 -- concurrency/late: deadlines that calls miss in a provider's queue.
 LATE_USUAL = 2 -- factor on a deadline: if calls usually take longer, the deadline is too short, queue or not

@@ -43,10 +43,11 @@ function with_window(admission)
 end
 
 -- When a call may start beyond a full window, as none in it is answered, and since when. nil if the circuit decides,
--- or if the lane has not answered yet.
+-- and where a few calls may just be slow, or too few were answered to know.
 local function beyond_window_at(row)
   local silent = silent_ms(row)
   if not silent or (row.circuit or 'closed') ~= 'closed' then return nil end
+  if row.inflight < LEAST_HUNG or (row.seen_ok or 0) < SAMPLES then return nil end
   if known(row.hung_n) and known(row.hung_for) then return row.hung_ms + row.hung_for, row.hung_ms end
   return row.started_ms + silent, row.started_ms
 end
