@@ -1,4 +1,4 @@
-"""Lanes that gather permits are asked in small groups, and none later than it would be alone."""
+"""Lanes that gather permits are asked in small groups, and a burst is granted in steps."""
 
 from __future__ import annotations
 
@@ -11,7 +11,15 @@ from redis import Redis
 
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.write.workers import Beat, WorkerInfo
-from fairlane_scheduler.dispatch.timetable import EARLIEST, GROUP, PLACE_MS, Timetable
+from fairlane_scheduler.dispatch.timetable import (
+    EARLIEST,
+    GROUP,
+    MEMORY_MS,
+    PLACE_MS,
+    STEP_MS,
+    Ramp,
+    Timetable,
+)
 from tests.support.scheduler_parts import Parts
 
 LANES, PER_S, GATHER_MS = 48, 8, 250
@@ -96,3 +104,58 @@ def working(redis: RedisClient) -> Parts:
     for lane in lanes:
         parts.lanes.limit(lane, {"requests_per_minute": 60 * PER_S})
     return parts
+
+
+@given(
+    st.integers(1, 5000),
+    st.lists(st.tuples(st.integers(0, 400), st.floats(0, 1)), min_size=1, max_size=80),
+)
+def test_calls_in_flight_grow_as_fast_as_workers_start_calls_and_ended_ones_are_replaced_at_once(
+    per_s: int, passes: list[tuple[int, float]]
+) -> None:
+    """Each pass comes some ms after the last, when a part of the calls has ended, and starts all it may."""
+    ramp, now, in_flight = Ramp(), 5_000_000, 0
+    step = max(1, round(per_s * STEP_MS / 1000))
+    history = [(now, 0)]  # calls in flight after each pass
+    for passed_ms, ended in passes:
+        now, before = now + passed_ms, in_flight
+        in_flight -= int(in_flight * ended)
+        in_flight += ramp.room(in_flight, per_s, now)
+        lately = max((count for at, count in history if now - at <= 2 * MEMORY_MS + 400), default=0)
+        steps = 1 + passed_ms // STEP_MS
+        assert in_flight <= lately + step * steps
+        if passed_ms >= STEP_MS:
+            assert in_flight >= min(before, lately)
+            assert in_flight >= 1
+        history.append((now, in_flight))
+
+
+def test_a_burst_is_granted_in_steps_that_its_workers_start_before_the_next(fake_redis: Redis) -> None:
+    parts, granted = Parts(fake_redis, max_in_flight=10_000), []
+    parts.admit(300)
+    parts.feed_all()
+    parts.capacity.update([starting(name, 800) for name in ("v", "w")])
+    for _ in range(7):
+        wait_ms = parts.dispatcher.tick(parts.moment())
+        granted.append(len(parts.mailbox.collect()))
+        assert wait_ms == STEP_MS
+        parts.clock.advance(STEP_MS / 1000)
+
+    assert granted == [16] * 7
+
+
+def test_a_burst_is_granted_at_once_if_a_worker_does_not_say_how_fast_it_starts_calls(
+    fake_redis: Redis,
+) -> None:
+    parts = Parts(fake_redis, max_in_flight=10_000)
+    parts.admit(100)
+    parts.feed_all()
+    parts.capacity.update([starting("v", 800), starting("w", 0)])
+
+    parts.dispatcher.tick(parts.moment())
+
+    assert len(parts.mailbox.collect()) == 100
+
+
+def starting(name: str, per_s: int) -> Beat:
+    return Beat(name, 0, WorkerInfo(name, 1000, ("sim:fast",), "0", 1, "h", 0, starts_per_s=per_s))

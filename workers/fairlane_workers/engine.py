@@ -53,7 +53,7 @@ from fairlane_workers.providers.contract import Provider
 from fairlane_workers.providers.functions import FunctionProvider
 from fairlane_workers.providers.registry import UnusableProvider, open_provider
 from fairlane_workers.telemetry.metrics import WorkerMetrics
-from fairlane_workers.upkeep.capacity import Capacity, fit_slots
+from fairlane_workers.upkeep.capacity import STARTS_PER_S, Capacity, fit_slots
 from fairlane_workers.upkeep.credentials import CredentialReports
 from fairlane_workers.upkeep.health import WorkerHealth
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
@@ -287,6 +287,7 @@ class Engine:
             modules=settings.worker.modules,
             connections=tuple(settings.connections),
             messages=READS_BUNDLES,
+            starts_per_s=STARTS_PER_S,
             shortage=self._fit.shortage,
             unusable=unusable,
         )

@@ -15,7 +15,7 @@ from fairlane.telemetry.logs import get_logger, logs_calls
 from fairlane_scheduler.dispatch.fairness import LaneShares
 from fairlane_scheduler.dispatch.publisher import Handover
 from fairlane_scheduler.dispatch.slots import Capacity, Quotas, Slots, TeamShares
-from fairlane_scheduler.dispatch.timetable import Timetable
+from fairlane_scheduler.dispatch.timetable import STEP_MS, Timetable
 from fairlane_scheduler.state.backlog import Backlog, LaneQueue
 from fairlane_scheduler.state.server_time import Moment
 
@@ -233,12 +233,17 @@ class Dispatcher:
             if room == 0 and turn.reason == SLOTS:  # the lane knows that slots are what it lacks
                 turn.lacked_slots, turn.ask_ms = exhausted != SLOTS, None
                 return
+            starts = self._slots.starts(lane, moment.monotonic_ms)
+            if room and not starts:
+                turn.ask_ms = moment.monotonic_ms + STEP_MS
+                return
             # Maybe only one team's calls fail, so each team is offered one permit.
             each_team = turn.failing and len(queue.waiting) > 1
             most: list[Mapping[str, int]] = [dict.fromkeys(queue.waiting, 1)] if each_team else []
             most += [small] if small else []
             reserved = self._team_shares.reserved(queue.waiting)
-            offers = self._offers(queue, turn, moment, room, [*most, *quotas], exhausted, reserved)
+            size = min(room, starts, turn.request_size)
+            offers = self._offers(queue, turn, moment, size, [*most, *quotas], exhausted, reserved)
             if not offers:
                 break
             turn.lacked_slots = room == 0
@@ -263,12 +268,12 @@ class Dispatcher:
         queue: LaneQueue,
         turn: _LaneTurn,
         moment: Moment,
-        room: int,
+        size: int,
         quotas: Sequence[Mapping[str, int]],
         exhausted: str,
         reserved: Mapping[str, ReservedShare],
     ) -> list[Offer]:
-        """Which runs are offered permits now, in fair order."""
+        """Which runs are offered permits now, in fair order: ``size``, or one for each team if calls fail."""
 
         def most_of(team: str) -> int:
             """The most permits that a team is offered: the least of its quotas."""
@@ -279,7 +284,7 @@ class Dispatcher:
         ordered = turn.shares.order(
             queue.waiting,
             self._priority,
-            max(1, min(room, turn.request_size), len(queue.waiting) if turn.failing else 0),
+            max(1, size, len(queue.waiting) if turn.failing else 0),
             moment.server_ms,
             queue.interactive,
             most_of if exhausted == RESERVED or quotas else None,

@@ -7,6 +7,7 @@ rest is reserved. It borrows up to ``borrowing_limit_percent`` beyond it, and ne
 """
 
 import heapq
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, inf
@@ -19,6 +20,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.permits import ReservedShare
 from fairlane.store.write.registry import TeamRecord
 from fairlane.store.write.workers import Beat
+from fairlane_scheduler.dispatch.timetable import Ramp
 from fairlane_scheduler.state.backlog import LaneQueue
 
 DEFAULT = TeamSettings()
@@ -29,10 +31,14 @@ SLOTS_A_PERMIT = 16
 
 @dataclass(slots=True)
 class _Pool:
-    """The lanes and slots of workers that are connected by shared lanes."""
+    """The lanes and slots of workers that are connected by shared lanes, and calls that they start a second.
+
+    ``starts_per_s`` is infinite if a worker does not say.
+    """
 
     lanes: set[str]
     slots: int
+    starts_per_s: float
 
 
 class Capacity:
@@ -55,13 +61,17 @@ class Capacity:
         for beat in workers:
             info = beat.info
             slots = min(info.busy, info.slots) if info.stopping else info.slots
+            starts_per_s = 0 if info.stopping else info.starts_per_s or inf
             self._all += slots
             for lane in info.lanes:
                 self._own[lane] = self._own.get(lane, 0) + slots
                 self._message_versions.setdefault(lane, []).append(info.messages)
             joined = [pool for pool in pools if not pool.lanes.isdisjoint(info.lanes)]
-            merged = _Pool(set(info.lanes).union(*(pool.lanes for pool in joined)), slots)
-            merged.slots += sum(pool.slots for pool in joined)
+            merged = _Pool(
+                set(info.lanes).union(*(pool.lanes for pool in joined)),
+                slots + sum(pool.slots for pool in joined),
+                starts_per_s + sum(pool.starts_per_s for pool in joined),
+            )
             pools = [pool for pool in pools if pool.lanes.isdisjoint(info.lanes)] + [merged]
         self._pools = {lane: pool for pool in pools for lane in pool.lanes}
 
@@ -98,6 +108,11 @@ class Capacity:
         own = _less(self._own[lane], reserved_percent) - on_slots.get(lane, 0)
         shared = _less(pool.slots, reserved_percent) - sum(on_slots.get(name, 0) for name in pool.lanes)
         return max(0, min(own, shared))
+
+    def starts_per_s(self, lane: str) -> float:
+        """Calls that the workers of the lane's pool start a second; infinite if one does not say."""
+        pool = self._pools.get(lane)
+        return pool.starts_per_s if pool else inf
 
     def pool_of(self, lane: str) -> list[str]:
         """All lanes of the workers that serve ``lane``, directly or through lanes that they share."""
@@ -181,6 +196,7 @@ class Slots:
         self._weight_of = weight_of
         self._max_in_flight = settings.scheduler.max_in_flight
         self._reserved_percent = settings.scheduler.reserved_slots_percent
+        self._ramps: dict[str, Ramp] = defaultdict(Ramp)  # by the first lane of a pool
         self._on_slots: dict[str, int] = {}
         self._held: dict[
             str, dict[str, int]
@@ -199,8 +215,9 @@ class Slots:
         self._on_slots[lane], self._windows[lane] = on_slots, window
 
     def forget(self, lane: str) -> None:
-        """Drop the window of a lane that was forgotten."""
+        """Drop the state of a lane that was forgotten."""
         self._windows.pop(lane, None)
+        self._ramps.pop(lane, None)
 
     def take(self, lane: str, team: str) -> None:
         """Count a permit of a lane that a team was granted."""
@@ -215,6 +232,14 @@ class Slots:
     def room(self, lane: str) -> int:
         """Lower bound of a lane's free slots, including reserved ones."""
         return self._capacity.room(lane, self._on_slots)
+
+    def starts(self, lane: str, now_ms: int) -> int:
+        """How many calls the lane's workers can start now (monotonic) beside those in flight."""
+        per_s = self._capacity.starts_per_s(lane)
+        if per_s == inf:
+            return self._max_in_flight
+        pool = self._capacity.pool_of(lane)
+        return self._ramps[pool[0]].room(sum(map(self.used, pool)), per_s, now_ms)
 
     def unreserved(self, lane: str) -> int:
         """Free slots for a lane that any team may take."""

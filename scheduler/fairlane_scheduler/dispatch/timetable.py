@@ -1,7 +1,7 @@
-"""Spreads requests for permits of lanes that wait for their rates: a few lanes at a time.
+"""Spreads permits over time, so that calls do not wait for one another at the workers.
 
-Otherwise, lanes that begin together are asked together for as long as they work. All their permits come
-within a few milliseconds, and their calls wait for one another at the workers.
+`Timetable` spreads requests of lanes that wait for their rates: a few lanes at a time. Otherwise, lanes that
+begin together are asked together for as long as they work. `Ramp` spreads the starts of a burst.
 """
 
 from collections.abc import Iterator
@@ -16,6 +16,12 @@ PLACE_MS = 24
 
 EARLIEST = 0.5
 """The part of its gathering time after which a lane may be asked, if all later groups are full."""
+
+STEP_MS = 10
+"""Milliseconds whose starts are granted at once: a lane that waits for more is asked again after them."""
+
+MEMORY_MS = 1000
+"""For so long, and twice as long at most, as many calls may be in flight as were, and start at once."""
 
 
 @dataclass(slots=True)
@@ -77,3 +83,24 @@ class Timetable:
             at_ms = min(latest, (place + 1) * PLACE_MS - 1) if group is None else group.at_ms
             if earliest <= at_ms <= latest:
                 yield at_ms
+
+
+class Ramp:
+    """How fast the calls in flight on one pool of workers may grow: as fast as those workers start calls.
+
+    Calls that replace others of the last seconds are not delayed.
+    """
+
+    def __init__(self) -> None:
+        self._most, self._most_before, self._since_ms = 0, 0, 0  # calls in flight; this period and the last
+        self._ceiling, self._at_ms = 0, -STEP_MS
+
+    def room(self, in_flight: int, per_s: float, now_ms: int) -> int:
+        """How many calls may start now (monotonic, ms). The workers start ``per_s`` calls a second."""
+        if now_ms - self._at_ms >= STEP_MS:
+            if now_ms - self._since_ms >= MEMORY_MS:
+                self._most_before, self._most, self._since_ms = self._most, 0, now_ms
+            self._most = max(self._most, in_flight)
+            step = max(1, round(per_s * STEP_MS / 1000))
+            self._ceiling, self._at_ms = max(self._most, self._most_before) + step, now_ms
+        return max(0, self._ceiling - in_flight)

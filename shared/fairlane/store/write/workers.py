@@ -35,6 +35,7 @@ class WorkerInfo:
     none if it does not say. ``unusable`` says why it cannot use some of them; it serves none of their lanes.
     ``shortage`` says why it has fewer slots than configured. ``specs`` is the latest version of a spec
     that it reads. ``denied`` has the provider's words by lane, where calls with this worker's key are denied.
+    ``starts_per_s``: calls that it can start a second; 0: it does not say.
     """
 
     name: str
@@ -58,6 +59,7 @@ class WorkerInfo:
     specs: int = SPEC_VERSION
     renewals: Mapping[str, int] = field(default_factory=dict)
     denied: Mapping[str, str] = field(default_factory=dict)
+    starts_per_s: int = 0
 
 
 @dataclass(frozen=True, slots=True)
