@@ -120,7 +120,8 @@ def test_calls_in_flight_grow_as_fast_as_workers_start_calls_and_ended_ones_are_
     for passed_ms, ended in passes:
         now, before = now + passed_ms, in_flight
         in_flight -= int(in_flight * ended)
-        in_flight += ramp.room(in_flight, per_s, now)
+        while room := ramp.room(in_flight, per_s, now):
+            in_flight += room
         lately = max((count for at, count in history if now - at <= 2 * MEMORY_MS + 400), default=0)
         steps = 1 + passed_ms // STEP_MS
         assert in_flight <= lately + step * steps

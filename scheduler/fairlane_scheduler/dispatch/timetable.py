@@ -97,10 +97,10 @@ class Ramp:
 
     def room(self, in_flight: int, per_s: float, now_ms: int) -> int:
         """How many calls may start now (monotonic, ms). The workers start ``per_s`` calls a second."""
+        self._most = max(self._most, in_flight)
         if now_ms - self._at_ms >= STEP_MS:
             if now_ms - self._since_ms >= MEMORY_MS:
-                self._most_before, self._most, self._since_ms = self._most, 0, now_ms
-            self._most = max(self._most, in_flight)
+                self._most_before, self._most, self._since_ms = self._most, in_flight, now_ms
             step = max(1, round(per_s * STEP_MS / 1000))
             self._ceiling, self._at_ms = max(self._most, self._most_before) + step, now_ms
         return max(0, self._ceiling - in_flight)
