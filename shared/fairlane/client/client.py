@@ -36,6 +36,7 @@ from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.core.section import first_flaw
 from fairlane.datasets.references import Reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import Paging, read_rows
@@ -358,6 +359,4 @@ def _settings(url: str | None, team: str | None, settings: Settings | None) -> S
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in detail["loc"])
-        raise ConfigurationError(field, detail["input"], detail["msg"]) from None
+        raise ConfigurationError(*first_flaw(error)) from None
