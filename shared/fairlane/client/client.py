@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, NoReturn, Self, TypeAlias, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -13,7 +13,7 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
-from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.handles import Unsent, run_id_of
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
@@ -52,7 +52,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 
 
-class Client:
+class Client(Unsent):
     """One team's access to a deployment. It keeps no state, and threads may share it.
 
     Use it as a context manager, or call `close`; runs go on.
@@ -295,9 +295,6 @@ class Client:
         """Close the connections to Redis and to the archive. Runs continue."""
         for close in self._closings:
             close()
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<Client of team {self.team} at {self._deployment.url}>"
