@@ -1,5 +1,6 @@
 """Lanes as tables, documents and words: limits, calls in flight and what limits them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -129,7 +130,7 @@ def print_lane(report: LaneReport) -> None:
             ("configured", limits_in_words(view.limits)),
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
             ("shared", f"with others, who take {report.shared_in_words}" if view.shared else None),
-            ("in flight", _in_flight(view, " of at most ") + source),
+            ("in flight", in_flight(view, " of at most ") + source),
             ("deadlines", view.late),
             ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
@@ -156,19 +157,23 @@ def _row(report: LaneReport) -> list[object]:
     numbers = (f"{report.queued:,}", short(view.granted), short(view.limited), errors)
     rate, source = report.allowed
     allowed = source if rate is None else f"{per_minute(rate)} {source}"
-    return [view.lane, allowed, _in_flight(view, "/"), *numbers, _coloured(report)]
+    return [view.lane, allowed, in_flight(view), *numbers, coloured(report, _STYLES)]
 
 
-def _coloured(report: LaneReport) -> Text:
+_STYLES = {"parked": "red", "circuit": "red", "paused": "yellow"}
+
+
+def coloured(report: LaneReport, styles: Mapping[str, str]) -> Text:
+    """The constraint and its rest, in the style of its name."""
     hold = report.hold
     if hold is None:
         return Text("")
     left = "" if hold.until_ms is None else f" {span(hold.until_ms - report.now_ms)}"
-    style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
-    return Text(f"{hold.reason}{left}", style)
+    return Text(f"{hold.reason}{left}", styles.get(hold.reason, ""))
 
 
-def _in_flight(view: LaneView, between: str) -> str:
+def in_flight(view: LaneView, between: str = "/") -> str:
+    """Calls in flight and the most, if that is known: ``"12/40"``."""
     return f"{view.in_flight:,}" + (f"{between}{view.places.most:,}" if view.places.most is not None else "")
 
 
