@@ -12,7 +12,7 @@ _LINES = (get_data(__name__, "__init__.pyi") or b"").decode().splitlines()
 _HOMES = {words[-1]: words[1] for words in map(str.split, _LINES) if words[:1] == ["from"]}
 """The module of each public name."""
 
-__all__ = sorted(_HOMES)
+__all__ = sorted(_HOMES)  # pyright: ignore[reportUnsupportedDunderAll] - the stub is what it reads
 
 
 def __getattr__(name: str) -> Any:
