@@ -17,6 +17,7 @@ from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.errors import FairlaneError
+from fairlane.export.files import whole_file
 from fairlane.sandbox.pool import open_pool
 from fairlane.store.connection.connect import open_store, require_rights, require_usable
 from fairlane.telemetry.logs import configure_logging
@@ -109,6 +110,5 @@ def _parse(argv: list[str] | None) -> argparse.Namespace:
 
 def _write_ready(path: Path | None, name: str, metrics: str | None) -> None:
     if path is not None:
-        draft = path.with_suffix(".tmp")
-        draft.write_text(json.dumps({"pid": os.getpid(), "name": name, "metrics": metrics}))
-        draft.replace(path)
+        with whole_file(path) as file:
+            json.dump({"pid": os.getpid(), "name": name, "metrics": metrics}, file)

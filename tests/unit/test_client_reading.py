@@ -272,6 +272,7 @@ def test_chunks_arrive_until_the_run_is_over(stage: Stage) -> None:
     for message in (
         '{"job": 0, "number": 1, "text": "Hel"}',
         "no JSON",
+        "[" * 100_000,
         '{"job": "x"}',
         '{"job": 1, "number": 1, "text": "a judge speaks"}',
         '{"job": 2, "number": 1, "text": "lo"}',

@@ -40,7 +40,7 @@ WRONG = Score(0.0)
 def test_every_kind_of_evaluator_has_a_public_builder_of_its_name(kind: str) -> None:
     name = OF_OTHER_NAMES.get(kind, kind)
     assert name is None or name in fairlane.__all__, (
-        "write it in evaluators/builders.py and fairlane/__init__.py"
+        "write it in evaluators/builders.py and fairlane/__init__.pyi"
     )
 
 

@@ -22,6 +22,8 @@ def folder(tmp_path: Path) -> Folder:
     return Folder(tmp_path)
 
 
+NO_OBJECT = "this is no object: write names with values, like {temperature: 0}"
+
 REALISTIC = """\
 # yaml-language-server: $schema=https://promptfoo.dev/config-schema.json
 description: Customer service
@@ -330,6 +332,10 @@ tests:
         ({"prompts": ['[{"role": "user", "content": {{word}} }]']}, "chat that its template makes"),
         ({"providers": [{"id": "openai:x", "config": {"tempreture": 1}}]}, "did you mean"),
         ({"providers": [{"id": "openai:x", "transform": 1}]}, "a transform is a text"),
+        ({"providers": [{"id": "openai:x", "config": ["temperature"]}]}, f"providers[0].config: {NO_OBJECT}"),
+        ({"providers": [{"id": "openai:x", "config": "low"}]}, f"providers[0].config: {NO_OBJECT}"),
+        ({"providers": [{"openai:x": "low"}]}, f"providers[0].openai:x: {NO_OBJECT}"),
+        ({"prompts": [{"raw": "{{ word }}", "config": "low"}]}, f"prompts[0].config: {NO_OBJECT}"),
         ({"providers": []}, "there is no provider"),
         ({"tests": "https://example.com/tests.csv"}, "save them as a file"),
         ({"tests": "https://docs.google.com/spreadsheets/x"}, "names no spreadsheet"),

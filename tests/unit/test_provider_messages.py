@@ -12,6 +12,9 @@ from fairlane_workers.providers.dialect import UnmappableError
 from tests.support.classified import connection_of, dialect_of
 from tests.support.conversations import PNG, TURNS
 
+NESTED = "[" * 100_000
+"""JSON that is nested deeper than Python reads."""
+
 TRANSLATED = ("anthropic", "gemini", "vertex", "bedrock", "ollama")
 
 
@@ -200,6 +203,10 @@ def test_what_a_protocol_cannot_say_is_refused_by_its_place(
             {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": "[]"}}]},
             "a JSON object is expected",
         ),
+        (
+            {"role": "assistant", "tool_calls": [{"function": {"name": "f", "arguments": NESTED}}]},
+            r"arguments: this is no JSON",
+        ),
     ],
 )
 def test_a_malformed_message_is_refused_by_its_place(
@@ -215,6 +222,11 @@ def test_a_result_whose_function_nobody_named_cannot_reach_gemini() -> None:
         body("gemini", [result])
     sent = body("gemini", [{**result, "name": "weather"}])
     assert sent["contents"][0]["parts"][0]["functionResponse"]["name"] == "weather"
+
+
+def test_a_result_that_is_nested_too_deep_reaches_gemini_as_a_text() -> None:
+    sent = body("gemini", [{"role": "tool", "name": "f", "tool_call_id": "call_1", "content": NESTED}])
+    assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": NESTED}
 
 
 def test_parts_in_a_protocols_own_form_stay() -> None:

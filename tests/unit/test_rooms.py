@@ -16,7 +16,6 @@ PROCESS = "a process or a plug-in of another program starts it by its name"
 ALONE = "its one job has nothing in common with its neighbours"
 REASONS = {
     "shared/fairlane/client/apps.py": SHARED,
-    "shared/fairlane/client/handles.py": SHARED,
     "shared/fairlane/config/modules.py": SHARED,
     "shared/fairlane/core/docstrings.py": SHARED,
     "workers/fairlane_workers/transport/pause.py": SHARED,

@@ -14,6 +14,7 @@ from fairlane.config.environment import process_environment
 from fairlane.config.evaluation_environment import evaluation_defaults
 from fairlane.config.loader import load_secrets, load_settings
 from fairlane.core.errors import FairlaneError
+from fairlane.export.files import whole_file
 from fairlane.store.connection.connect import require_rights, require_usable
 from fairlane.telemetry.metrics_server import require_address
 from fairlane_workers.engine import Engine
@@ -57,9 +58,7 @@ def _write_when_ready(path: Path, name: str, engine: Engine) -> None:
     @essential
     def write(**_: Any) -> None:
         engine.reported.result(FIRST_BEAT_S)
-        draft = path.with_suffix(".tmp")
-        report = {"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}
-        draft.write_text(json.dumps(report))
-        draft.replace(path)
+        with whole_file(path) as file:
+            json.dump({"pid": os.getpid(), "name": name, "metrics": engine.metrics_url}, file)
 
     signals.worker_ready.connect(write, weak=False)

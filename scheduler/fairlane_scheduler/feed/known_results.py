@@ -1,9 +1,9 @@
 """Looks up results that already exist: from the run that this one continues, or from the team's cache."""
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from fairlane.core.json_answers import json_or
 from fairlane.core.lru import Lru
 from fairlane.model.choices import Continuation
 from fairlane.model.job import JobState
@@ -172,10 +172,7 @@ class _ContinuedRun:
     def _read_origins(self, ref: RunRef, number: int) -> list[int]:
         """The origins of a page's rows; empty if the client has stored anything but a list of integers."""
         text = self._runs.origins(ref, number)
-        try:
-            origins = json.loads(text) if text else []
-        except (ValueError, RecursionError):
-            return []
+        origins = json_or(text or "")
         if not isinstance(origins, list) or not all(type(each) is int for each in origins):
             return []
         return [each if each <= MOST_ROW else -1 for each in origins]

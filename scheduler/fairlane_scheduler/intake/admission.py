@@ -13,6 +13,7 @@ from fairlane.config import sections
 from fairlane.config.settings import Settings
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
+from fairlane.core.section import first_flaw
 from fairlane.datasets.references import lies_in
 from fairlane.evaluators.builders import check_names
 from fairlane.model.choices import SPEC_VERSION
@@ -385,8 +386,8 @@ def _log_admitted(plan: Plan, bounds: Fields) -> None:
 def _readable(error: Exception) -> str:
     """An error as one short line."""
     if isinstance(error, ValidationError):
-        first = error.errors(include_url=False, include_input=False)[0]
-        text = f"{'.'.join(str(part) for part in first['loc'])}: {first['msg']}"
+        where, _, problem = first_flaw(error)
+        text = f"{where}: {problem}"
     else:
         text = str(error) or type(error).__name__
     return text[:REASON_CHARS].encode(errors="replace").decode()

@@ -43,7 +43,7 @@ NO_LIMIT = "none"
 _GROUPED = re.compile(r"[0-9]{1,3}(,[0-9]{3})+(\.[0-9]+)?", re.ASCII)
 
 
-def read_limit(option: str, written: str, remedy: str, problem: str = "is no number") -> float | None:
+def read_limit(option: str, written: str, remedy: str) -> float | None:
     """A number such as ``1,000`` or ``2.5``; ``None`` for "none". Raises `ConfigurationError`."""
     plain = written.strip()
     if plain.lower() == NO_LIMIT:
@@ -53,7 +53,7 @@ def read_limit(option: str, written: str, remedy: str, problem: str = "is no num
     try:
         number = float(plain)
     except ValueError:
-        raise ConfigurationError(option, written, problem, remedy) from None
+        raise ConfigurationError(option, written, "is no number", remedy) from None
     return int(number) if number.is_integer() else number
 
 

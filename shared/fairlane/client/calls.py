@@ -3,9 +3,9 @@
 import json
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, NoReturn, Protocol, TypeAlias, TypedDict, Unpack
+from typing import Any, Protocol, TypeAlias, TypedDict, Unpack
 
-from fairlane.client.handles import not_sent
+from fairlane.client.handles import Unsent
 from fairlane.client.outputs import Run
 from fairlane.core.errors import CallFailed, SubmissionError
 from fairlane.datasets.values import plain, remedy_for
@@ -45,7 +45,7 @@ class Submits(Protocol):
         ...
 
 
-class _Calls:
+class _Calls(Unsent):
     """Calls that are the items of a run. They run without this object."""
 
     def __init__(self, run: Run) -> None:
@@ -60,9 +60,6 @@ class _Calls:
     def run(self) -> Run:
         """The run whose items the calls are: look, wait, cancel."""
         return self._run
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._run.name}>"

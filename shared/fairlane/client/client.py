@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from os import PathLike
-from typing import Any, NoReturn, Self, TypeAlias, Unpack, cast
+from typing import Any, Self, TypeAlias, Unpack, cast
 
 from pydantic import ValidationError
 
@@ -13,7 +13,7 @@ from fairlane.client.apps import load_app
 from fairlane.client.archive import open_archive
 from fairlane.client.calls import Arguments, CallHandle, CallMap, CallOptions, submit_call, submit_calls
 from fairlane.client.deployment import Deployment, SystemWaiter, Waiter
-from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.handles import Unsent, run_id_of
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import require_work, split_scorers, take_evaluators
 from fairlane.client.submitting.continuation import Origins, continued_spec, require_finished, rows_of
@@ -36,6 +36,7 @@ from fairlane.config.loader import load_settings
 from fairlane.config.settings import Settings
 from fairlane.core.clock import Clock, SystemClock
 from fairlane.core.errors import ConfigurationError, RunNotFound, SubmissionError
+from fairlane.core.section import first_flaw
 from fairlane.datasets.references import Reference
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import Paging, read_rows
@@ -51,7 +52,7 @@ _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 
 
-class Client:
+class Client(Unsent):
     """One team's access to a deployment. It keeps no state, and threads may share it.
 
     Use it as a context manager, or call `close`; runs go on.
@@ -295,9 +296,6 @@ class Client:
         for close in self._closings:
             close()
 
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
-
     def __repr__(self) -> str:
         return f"<Client of team {self.team} at {self._deployment.url}>"
 
@@ -358,6 +356,4 @@ def _settings(url: str | None, team: str | None, settings: Settings | None) -> S
     try:
         return Settings.model_validate(given)
     except ValidationError as error:
-        detail = error.errors(include_url=False)[0]
-        field = ".".join(str(part) for part in detail["loc"])
-        raise ConfigurationError(field, detail["input"], detail["msg"]) from None
+        raise ConfigurationError(*first_flaw(error)) from None

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import nullcontext
 from functools import partial
-from typing import Any, NamedTuple, NoReturn, Self, TypeVar
+from typing import Any, NamedTuple, Self, TypeVar
 
 from fairlane.client.deployment import (
     LONGEST_WAIT_S,
@@ -27,7 +27,7 @@ from fairlane.client.following.records import (
     require_spec,
 )
 from fairlane.client.following.standstill import HeldDetector, Standstill
-from fairlane.client.handles import check_timeout, not_sent
+from fairlane.client.handles import Unsent, check_timeout
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
 from fairlane.export.stored_lines import StoredRecords
@@ -50,7 +50,7 @@ class Ended(NamedTuple):
     items: Iterator[Record]
 
 
-class RunHandle:
+class RunHandle(Unsent):
     """A submitted run: its state, and its records as they are read. `Run` adds what is made of them."""
 
     def __init__(
@@ -89,9 +89,6 @@ class RunHandle:
     def serial(self) -> bool:
         """Whether its items go one at a time, as they must where a prompt reads what came before."""
         return self._spec is not None and self._spec.one_at_a_time
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of team {self.team}: {self.name}>"

@@ -2,6 +2,7 @@
 
 import math
 from numbers import Real
+from typing import NoReturn
 
 from fairlane.core.errors import SubmissionError
 
@@ -29,10 +30,11 @@ def check_timeout(timeout: object) -> None:
     raise SubmissionError("timeout", timeout, "is no time to wait", "Give seconds, or None to wait on.")
 
 
-def not_sent(handle: object) -> TypeError:
-    """The error for pickling or copying a handle that holds connections."""
-    kind = type(handle).__name__
-    return TypeError(
-        f"a {kind} holds connections, and is neither pickled nor copied: send a run's id, "
-        "and use Client().run(id) there"
-    )
+class Unsent:
+    """An object that holds connections: pickling or copying it raises ``TypeError`` with what to send."""
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError(
+            f"a {type(self).__name__} holds connections, and is neither pickled nor copied: send a run's id, "
+            "and use Client().run(id) there"
+        )

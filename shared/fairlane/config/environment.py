@@ -1,7 +1,6 @@
 """Reads the environment, completed by the file ``.env``, and its ``FAIRLANE_*`` variables as settings."""
 
 import io
-import json
 import os
 import re
 import warnings
@@ -14,6 +13,7 @@ from typing import Any, get_origin
 from fairlane.config.keys import ENTRY, VARIABLE_PREFIX, Key, all_keys, find_key
 from fairlane.config.problems import KEY_VARIABLES, ConfigurationWarning, Layer, did_you_mean
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.json_answers import json_or
 
 CONFIG_VARIABLE = "FAIRLANE_CONFIG"
 HEADERS = "headers"
@@ -173,10 +173,7 @@ def _parsed(key: Key, value: str) -> Any:
 
 def _json_list(value: str) -> list[Any] | None:
     """The elements of ``["a", "b"]``, as other programs take lists; ``None`` for anything else."""
-    try:
-        found = json.loads(value) if value.lstrip().startswith("[") else None
-    except (ValueError, RecursionError):
-        return None
+    found = json_or(value) if value.lstrip().startswith("[") else None
     return found if isinstance(found, list) else None
 
 

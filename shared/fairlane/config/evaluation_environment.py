@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.section import first_flaw
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.evaluators import Agent
 
@@ -107,11 +108,10 @@ def _retry(given: Mapping[str, str]) -> RetryPolicy | None:
     try:
         return RetryPolicy.model_validate({**fields, "jitter": "added"})
     except ValidationError as error:
-        detail = error.errors(include_url=False, include_context=False)[0]
-        names = [name for name, field in _RETRY_FIELDS.items() if field in detail["loc"]]
+        flaw = first_flaw(error)
+        names = [name for name, field in _RETRY_FIELDS.items() if field == flaw.place]
         name = (names or [each for each in (MAX_DELAY, INITIAL_DELAY) if each in given])[0]
-        problem = detail["msg"].removeprefix("Value error, ").replace("Input should", "must")
-        raise ConfigurationError(name, given[name], problem, _remedy(name, "another value")) from None
+        raise ConfigurationError(name, given[name], flaw.problem, _remedy(name, "another value")) from None
 
 
 def _count(name: str, text: str) -> int:

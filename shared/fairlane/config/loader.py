@@ -55,12 +55,9 @@ def load_settings(
     return settings
 
 
-def read_layers(
-    path: Path | None = None, environ: Mapping[str, str] | None = None, **overrides: Any
-) -> tuple[Layer, ...]:
+def read_layers(path: Path | None = None, **overrides: Any) -> tuple[Layer, ...]:
     """The sources that `load_settings` reads, highest precedence first. Raises `ConfigurationError`."""
-    variables = process_environment() if environ is None else environ
-    return _read_layers(path, variables, overrides)[1]
+    return _read_layers(path, process_environment(), overrides)[1]
 
 
 def _read_layers(

@@ -13,7 +13,7 @@ from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.keys import Key, all_keys, entry_key, entry_model, find_key, names_below
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.redaction import MASK, mask_value, shown_url
-from fairlane.core.section import SERVER_URLS
+from fairlane.core.section import SERVER_URLS, in_words
 
 KEY_VARIABLES = ("api_key_env", "proxy_credentials_env")
 """Fields of a connection that name the variable of a secret."""
@@ -105,9 +105,7 @@ def _from_detail(detail: ErrorDetails, layers: Sequence[Layer]) -> Problem:
     if key is None:
         remedy = f"Write it as a section, [{dotted(path)}], with its keys below."
         return Problem(dotted(path), detail["input"], f"must be a section, in {origin}", remedy)
-    said = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
-    said = said.replace("a valid tuple", "a list").removeprefix("Value error, ")
-    said = re.sub(r"a valid dictionary or instance of \w+", "a table", said)
+    said = re.sub(r"a valid dictionary or instance of \w+", "a table", in_words(detail))
     return Problem(_place(path), _shown(path[-1], detail["input"]), f"{said}, in {origin}", _meaning(key))
 
 

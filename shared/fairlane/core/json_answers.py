@@ -31,6 +31,14 @@ _BRACKET = re.compile(rf"{_STRING}|[{{}}\[\]]", re.DOTALL)
 _ESCAPE = re.compile(r'\\(["\\/bfnrt]|u[0-9a-fA-F]{4})|\\')
 
 
+def json_or(text: str | bytes, other: Any = None) -> Any:
+    """The value of a text that is JSON; ``other`` for a text that is none, or is nested too deep."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return other
+
+
 class JsonProblem(ValueError):
     """An answer has no JSON of its own; the text says why. ``torn``: it has some that cannot be read."""
 

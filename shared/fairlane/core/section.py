@@ -26,6 +26,13 @@ MOST_LEASE_S = 86_400
 MOST_KEPT_S = 10 * 366 * 86_400
 """Longest time to keep anything, in seconds: ten years, so that its end is a valid date."""
 
+_WORDS = {
+    "Input should be": "must be",
+    "String should": "must",
+    "Extra inputs are": "is",
+    "a valid tuple": "a list",
+}
+
 
 if TYPE_CHECKING:
     from pydantic._internal._model_construction import ModelMetaclass
@@ -64,12 +71,32 @@ def _in_words(model: type[BaseModel], detail: ErrorDetails) -> tuple[str, object
     if detail["type"] == "mistake":
         context = detail.get("ctx", {})
         return field, value, str(context["problem"]), str(context["remedy"])
-    problem = detail["msg"].replace("Input should be", "must be").replace("String should", "must")
-    problem = problem.replace("a valid tuple", "a list")
     remedy = descriptions(model).get(path[0], "") if path else ""
     if known is not None and len(path) == 1 and not known.is_required():
         remedy = f"{remedy} Left out, it is {known.get_default(call_default_factory=True)!r}.".strip()
-    return field, value, problem.removeprefix("Value error, "), remedy or "See docs/configuration.md."
+    return field, value, in_words(detail), remedy or "See docs/configuration.md."
+
+
+def in_words(detail: ErrorDetails) -> str:
+    """The problem of an error, as it follows the name of a field: ``"must be greater than 0"``."""
+    said = detail["msg"].removeprefix("Value error, ")
+    for pydantic, words in _WORDS.items():
+        said = said.replace(pydantic, words)
+    return said
+
+
+class Flaw(NamedTuple):
+    """A place in a model like ``limits.0.per``, empty for the whole; its value; the problem in words."""
+
+    place: str
+    value: object
+    problem: str
+
+
+def first_flaw(error: ValidationError) -> Flaw:
+    """The first error of a model."""
+    detail = error.errors(include_url=False, include_context=False)[0]
+    return Flaw(".".join(map(str, detail["loc"])), detail["input"], in_words(detail))
 
 
 def descriptions(model: type[BaseModel]) -> Mapping[str, str]:

@@ -5,15 +5,13 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path, PurePosixPath
-from typing import Any, BinaryIO, Literal, TypeAlias, cast, get_args
+from typing import Any, BinaryIO, cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file
-from fairlane.model.choices import Source
-
-Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+from fairlane.model.choices import Format, Source
 
 _FORMATS: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name in get_args(Format)}}
 

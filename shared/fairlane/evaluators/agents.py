@@ -9,6 +9,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
 from fairlane.core.json_answers import json_in
+from fairlane.core.section import first_flaw
 from fairlane.model.evaluators import Criterion
 
 
@@ -64,7 +65,8 @@ def read_opinion(answer: str, criterion: Criterion) -> Opinion:
     try:
         answered = _Opinion.model_validate(json_answer(answer))
     except ValidationError as error:
-        raise ValueError(_first(error)) from None
+        where, _, problem = first_flaw(error)
+        raise ValueError(f"{where}: {problem}" if where else problem) from None
     return _within(answered.score, answered.argument, criterion)
 
 
@@ -128,9 +130,3 @@ def tool_arguments(document: Any) -> Any:
         case {"tool_calls": [{"arguments": dict(arguments)}, *_]}:
             return arguments
     return document
-
-
-def _first(error: ValidationError) -> str:
-    detail = error.errors(include_url=False, include_input=False)[0]
-    where = ".".join(str(part) for part in detail["loc"])
-    return f"{where}: {detail['msg']}" if where else str(detail["msg"])

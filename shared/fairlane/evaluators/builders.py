@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 from pydantic import BaseModel, ValidationError
 
 from fairlane.core.errors import SubmissionError
+from fairlane.core.section import first_flaw
 from fairlane.evaluators.patterns import PatternError, compile_pattern
 from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
 from fairlane.evaluators.scorers import as_text
@@ -295,13 +296,10 @@ def build(kind: type[Spec], **fields: Any) -> Spec:
     try:
         return kind(**fields)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        where = ".".join(str(part) for part in first["loc"])
-        problem = first["msg"].removeprefix("Value error, ")
-        problem = problem.replace("Input should be", "must be")
-        if first["type"] == "string_pattern_mismatch":
+        where, value, problem = first_flaw(error)
+        if error.errors(include_url=False)[0]["type"] == "string_pattern_mismatch":
             problem = _PATTERNS.get(where, "must be 1 to 64 letters, digits, '.', '_' or '-'")
-        value = first.get("input") if where else fields.get("name", fields.get("id"))
+        value = value if where else fields.get("name", fields.get("id"))
         message = f"{where}: {problem}" if where else problem
         remedy = _REMEDIES.get(where.partition(".")[0], "Correct it.")
         raise SubmissionError(FIELD, value, message, remedy) from error

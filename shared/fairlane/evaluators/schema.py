@@ -153,3 +153,13 @@ def _number(value: Any) -> float | None:
 
 def _size(value: Any, kind: type[Any]) -> int | None:
     return len(value) if isinstance(value, kind) else None
+
+
+def with_lower_case_types(schema: Any) -> Any:
+    """A schema with its types in lower case: Gemini's are in capitals."""
+    if isinstance(schema, Mapping):
+        return {
+            name: each.lower() if name == "type" and isinstance(each, str) else with_lower_case_types(each)
+            for name, each in schema.items()
+        }
+    return [with_lower_case_types(each) for each in schema] if isinstance(schema, list) else schema

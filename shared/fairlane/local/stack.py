@@ -62,14 +62,11 @@ class Stack:
         *,
         report: Callable[[str], None] = lambda _: None,
         checkpoint: Checkpoint = no_checkpoint,
-        start_timeout: float = START_TIMEOUT_S,
-        stop_timeout: float = STOP_TIMEOUT_S,
         spawn: Spawn = subprocess.Popen,
     ) -> None:
         self.plan = plan
         self._spawn = spawn
         self._report, self._checkpoint = report, checkpoint
-        self._start_timeout, self._stop_timeout = start_timeout, stop_timeout
         self._guard = Guard()
         self._lock = DirectoryLock(plan.data_dir)
         self.redis: EmbeddedRedis | None = None
@@ -107,7 +104,7 @@ class Stack:
         """Start everything, and return once all of it answers. If a process fails to start, stops all and
         raises `LocalStackError` with the end of its log.
         """
-        deadline = time.monotonic() + self._start_timeout
+        deadline = time.monotonic() + START_TIMEOUT_S
         try:
             self._start_redis()
             if self.plan.simulate:
@@ -120,10 +117,10 @@ class Stack:
     def stop(self) -> None:
         """Stop everything in reverse order, each role within the stop timeout; harmless if none runs."""
         try:
-            stop_all(self._roles, self._stop_timeout, self._report)
+            stop_all(self._roles, STOP_TIMEOUT_S, self._report)
             if self.redis is not None and self.redis.is_running:
                 self._report("stopping redis")
-                self.redis.stop(self._stop_timeout)
+                self.redis.stop(STOP_TIMEOUT_S)
         finally:
             if self.redis is not None:
                 self.redis.stop(0.0)

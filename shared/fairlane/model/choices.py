@@ -1,6 +1,6 @@
 """Parts of a run's spec: messages, row source, continued run; spec versions, and the bounds of numbers."""
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, TypeAlias
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -52,11 +52,14 @@ class Message(Choice):
     content: str
 
 
+Format: TypeAlias = Literal["jsonl", "json", "csv", "tsv", "parquet"]
+
+
 class Source(Choice):
     """Rows that the scheduler reads itself, a page at a time: a path or a URL that fsspec opens."""
 
     url: str = Field(min_length=1, max_length=2000)
-    format: Literal["jsonl", "json", "csv", "tsv", "parquet"]
+    format: Format
 
 
 class Continuation(Choice):

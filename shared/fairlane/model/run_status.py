@@ -82,7 +82,7 @@ class Scores:
         return f"{self.count:,}" + (f" of {self.rows:,} row{'' if self.rows == 1 else 's'}" if fewer else "")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, kw_only=True)
 class RunStatus:
     """A run at one moment. ``jobs_done / jobs`` reaches exactly 1 when the run is finished.
 
@@ -96,18 +96,18 @@ class RunStatus:
     name: str
     state: RunState
     items: int
-    items_done: int
+    items_done: int = 0
     jobs: int
-    jobs_done: int
-    by_state: Mapping[JobState, int]
-    in_flight: int
-    retries: int
-    rate_limits: int
-    late_reports: int
-    lanes: tuple[LaneProgress, ...]
+    jobs_done: int = 0
+    by_state: Mapping[JobState, int] = field(default_factory=dict)
+    in_flight: int = 0
+    retries: int = 0
+    rate_limits: int = 0
+    late_reports: int = 0
+    lanes: tuple[LaneProgress, ...] = ()
     submitted_ms: int
-    started_ms: int | None
-    finished_ms: int | None
+    started_ms: int | None = None
+    finished_ms: int | None = None
     reason: str | None = None
     paused: Pause | None = None
     predict: RoleTime | None = None
@@ -124,18 +124,8 @@ class RunStatus:
             name=spec.name,
             state=RunState.SUBMITTED,
             items=spec.items,
-            items_done=0,
             jobs=spec.jobs,
-            jobs_done=0,
-            by_state={},
-            in_flight=0,
-            retries=0,
-            rate_limits=0,
-            late_reports=0,
-            lanes=(),
             submitted_ms=spec.submitted_ms,
-            started_ms=None,
-            finished_ms=None,
         )
 
     @property

@@ -128,26 +128,11 @@ class Child:
     def _start(self) -> subprocess.Popen[bytes]:
         if self._closed:
             raise NoChild("the process ends, and does no more of what teams wrote")
-        readable, writable = os.pipe()
         limits = self._limits
         command = [sys.executable, "-P", "-m", "fairlane.sandbox"]
-        command += [str(limits.cpu_s), str(limits.memory_bytes), str(writable)]
-        try:
-            # Not multiprocessing: its children import the parent's main module, and reply in pickles.
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                env=self._environ,
-                pass_fds=(writable,),
-                start_new_session=True,  # Ctrl-C in a terminal is for the parent, which ends its children
-            )
-        except BaseException:
-            os.close(readable)
-            raise
-        finally:
-            os.close(writable)
-        self._replies = readable
+        command += [str(limits.cpu_s), str(limits.memory_bytes)]
+        # Not multiprocessing: its children import the parent's main module, and reply in pickles.
+        self._process, self._replies = spawn(command, self._environ, subprocess.DEVNULL)
         if self._closed:
             self._process.kill()
         try:
@@ -241,6 +226,30 @@ class Child:
         """The exit code of a child that failed to start, as text."""
         code = None if self._process is None else self._process.poll()
         return "" if code is None else f"it ended with exit code {code}; its errors are above"
+
+
+def spawn(
+    command: Sequence[str], environ: Mapping[str, str], stdout: int
+) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a child that this process ends, and open its replies. It writes them to the descriptor that its
+    last argument names.
+    """
+    readable, writable = os.pipe()
+    try:
+        child = subprocess.Popen(
+            [*command, str(writable)],
+            stdin=subprocess.PIPE,
+            stdout=stdout,
+            env=environ,
+            pass_fds=(writable,),
+            start_new_session=True,  # Ctrl-C in a terminal is for the parent, which ends its children
+        )
+    except BaseException:
+        os.close(readable)
+        raise
+    finally:
+        os.close(writable)
+    return child, readable
 
 
 def _exit_code(process: subprocess.Popen[bytes]) -> int | None:

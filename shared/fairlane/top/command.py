@@ -9,7 +9,7 @@ from rich.console import Console
 from fairlane.cli.failures import Interrupted
 from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.lanes.workers import worker_document
-from fairlane.cli.output import emit, iso, print_line, print_table
+from fairlane.cli.output import emit, fields_of, iso, print_line, print_table
 from fairlane.cli.runs.run_views import run_document
 from fairlane.top.panes import PANES, Pane, sorted_lines
 from fairlane.top.reading import LaneLine, Reader, Snapshot, TeamLine
@@ -82,21 +82,8 @@ def _lane(line: LaneLine) -> dict[str, Any]:
 
 def _team(line: TeamLine) -> dict[str, Any]:
     budget = line.budget
-    return {
-        "team": line.team,
-        "weight": line.weight,
-        "runs": line.runs,
-        "in_flight": line.in_flight,
-        "queued": line.queued,
-        "budget": None
-        if budget is None
-        else {
-            "lane": budget.lane,
-            "per": budget.per,
-            "unit": budget.unit,
-            "most": budget.most,
-            "used": budget.used,
-            "state": budget.state,
-            "ends": iso(budget.period.end_ms),
-        },
-    }
+    used = None
+    if budget is not None:
+        used = fields_of(budget, "lane", "per", "unit", "most", "used", "state")
+        used["ends"] = iso(budget.period.end_ms)
+    return {**fields_of(line, "team", "weight", "runs", "in_flight", "queued"), "budget": used}

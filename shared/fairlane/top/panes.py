@@ -6,6 +6,7 @@ from typing import Any, Generic, TypeAlias, TypeVar
 
 from rich.text import Text
 
+from fairlane.cli.lanes.lane_views import coloured, in_flight
 from fairlane.cli.lanes.workers import busy_in_words
 from fairlane.cli.output import ago
 from fairlane.cli.runs.run_views import share, state_in_a_word
@@ -88,22 +89,18 @@ def _last_error(line: LaneLine, _: int) -> str:
 
 
 def _in_flight(line: LaneLine, _: int) -> str:
-    view = line.report.view
-    return f"{view.in_flight:,}" + (f"/{view.places.most:,}" if view.places.most is not None else "")
+    return in_flight(line.report.view)
 
 
 def _percent(part: float) -> str:
     return percent(part, places=1)
 
 
+_STYLES = dict.fromkeys(("parked", "circuit", "refused", "held"), _BAD) | {"blocked": _HELD, "paused": _HELD}
+
+
 def _hold(line: LaneLine, _: int) -> Text:
-    hold, now_ms = line.report.hold, line.report.now_ms
-    if hold is None:
-        return Text("")
-    left = "" if hold.until_ms is None else f" {span(hold.until_ms - now_ms)}"
-    style = dict.fromkeys(("parked", "circuit", "refused", "held"), _BAD)
-    style |= {"blocked": _HELD, "paused": _HELD}
-    return Text(f"{hold.reason}{left}", style.get(hold.reason, ""))
+    return coloured(line.report, _STYLES)
 
 
 LANES: Pane[LaneLine] = Pane(

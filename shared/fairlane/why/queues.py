@@ -9,8 +9,8 @@ from typing import NamedTuple
 from pydantic import ValidationError
 
 from fairlane.model.run import Plan, RunRef
-from fairlane.store.connection.connect import RedisClient, if_allowed
-from fairlane.store.keys import Keys
+from fairlane.store.connection.connect import if_allowed
+from fairlane.store.keys import Stored
 from fairlane.store.run_queries import RunStates, ask_each, queue_lengths
 from fairlane.store.verbs import script
 from fairlane.store.write.attempts import named_keys
@@ -64,11 +64,8 @@ class QueueView:
     place: int | None
 
 
-class Queues:
+class Queues(Stored):
     """Reads queues. The cost grows with the number of active runs, not with their jobs."""
-
-    def __init__(self, redis: RedisClient, keys: Keys) -> None:
-        self._redis, self._keys = redis, keys
 
     def on(self, lanes: Sequence[str], team: str | None = None) -> dict[str, list[RunQueue]]:
         """Runs with queued jobs, by lane; only those of ``team`` where no more may be read."""

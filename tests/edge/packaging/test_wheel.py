@@ -42,7 +42,7 @@ WORKS = {
 """For each extra a program that needs what it brings."""
 
 OWN = f"{sys.version_info.major}.{sys.version_info.minor}"
-ROLES = "import fairlane_scheduler.command, fairlane_workers.process"
+ROLES = "import fairlane_scheduler.command, fairlane_workers.process; from fairlane import Client"
 EVERYWHERE = "embedded"
 """The extra of the first steps, which are taken, too."""
 

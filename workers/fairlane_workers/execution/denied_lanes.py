@@ -57,17 +57,13 @@ class DeniedLanes:
     ``answered``: lanes that have answered a call with the present key.
     """
 
-    def __init__(
-        self,
-        clock: Clock,
-        elsewhere: Callable[[], Awaitable[Set[str]]] = _nobody,
-        changed: Callable[[], None] = lambda: None,
-    ) -> None:
+    def __init__(self, clock: Clock, elsewhere: Callable[[], Awaitable[Set[str]]] = _nobody) -> None:
         """``elsewhere`` gets the lanes that other workers serve and are not denied on.
 
         ``changed`` is called when the worker leaves a lane or returns to it.
         """
-        self._clock, self._elsewhere, self.changed = clock, elsewhere, changed
+        self._clock, self._elsewhere = clock, elsewhere
+        self.changed: Callable[[], None] = lambda: None
         self.answered = set[str]()
         self.lanes: dict[str, _Denial] = {}
 

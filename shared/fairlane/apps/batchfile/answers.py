@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
+from fairlane.core.json_answers import json_or
 from fairlane.evaluators.embeddings import base64_of, unpack
 from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.record import Record
@@ -166,11 +167,7 @@ def read_output(output: str | None, tools: object) -> Output:
     declared = _declared(tools)
     if not declared or output is None or not output.startswith("{"):
         return Output(output)
-    try:
-        document = json.loads(output)
-    except (ValueError, RecursionError):
-        return Output(output)
-    match document:
+    match json_or(output):
         case {"text": str(text), "tool_calls": list(calls), **rest} if calls and not rest:
             read = [_call(each, declared) for each in calls]
             if all(read):

@@ -174,11 +174,8 @@ class _Reader:
 
     def _environment(self, raw: Any) -> Mapping[str, str]:
         """What ``env`` adds to the environment of programs."""
-        raw, _ = (self._place / "env").referred(raw)
-        if not isinstance(raw, Mapping | None):
-            (self._place / "env").refuse("this is no object")
-            return {}
-        found = {str(name): str(value) for name, value in (raw or {}).items()}
+        raw, place = (self._place / "env").referred(raw)
+        found = {str(name): str(value) for name, value in place.mapping(raw).items()}
         if found:
             self._place.note(
                 "env is given to programs alone: fairlane.toml describes connections and their keys"
@@ -282,11 +279,7 @@ def read_options(config: Mapping[str, Any], place: Place) -> tuple[SubmitOptions
     """
     found, chosen = dict[str, Any](), dict[str, Any]()
     for section in ("commandLineOptions", "evaluateOptions"):
-        raw = config.get(section) or {}
-        if not isinstance(raw, Mapping):
-            (place / section).refuse("this is no object")
-            continue
-        for name, value in raw.items():
+        for name, value in (place / section).mapping(config.get(section) or {}).items():
             if name in _FILTERS:
                 _choose(chosen, name, value, place / section / name)
             else:

@@ -9,6 +9,7 @@ from typing import Any
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
+from fairlane.core.json_answers import json_or
 from fairlane.model.record import Record
 
 
@@ -102,21 +103,14 @@ def shaped(record: Record, provider: Provider) -> Any:
         return _as_provider(said, made, provider)
     form = provider.params.get("response_format")
     if isinstance(form, Mapping) and form.get("type") == "json_schema":
-        try:
-            return json.loads(text)
-        except (ValueError, RecursionError):
-            return text
+        return json_or(text, text)
     return text
 
 
 def _calls(text: str) -> tuple[str, list[dict[str, Any]]] | None:
     """The text and the calls in an output that has calls of tools."""
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        return None
-    match found:
-        case {"text": text, "tool_calls": [_, *_] as calls} if len(found) == 2 and all(map(_is_call, calls)):
+    match json_or(text):
+        case {"text": text, "tool_calls": [_, *_] as calls, **rest} if not rest and all(map(_is_call, calls)):
             return str(text), list(calls)
     return None
 

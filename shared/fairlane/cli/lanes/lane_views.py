@@ -1,5 +1,6 @@
 """Lanes as tables, documents and words: limits, calls in flight and what limits them."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -9,7 +10,7 @@ from fairlane.cli.output import ago, fields_of, iso, print_fields, print_table, 
 from fairlane.core.clock import span, until
 from fairlane.core.figures import percent, short
 from fairlane.model.lane import LaneLimits
-from fairlane.store.write.lanes.lane_view import AxisView, Hold, LaneView
+from fairlane.store.write.lanes.lane_view import STATED, AxisView, Hold, LaneView
 from fairlane.why.reasons import SHORT_WORDS, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
 
 
@@ -129,7 +130,7 @@ def print_lane(report: LaneReport) -> None:
             ("configured", limits_in_words(view.limits)),
             *((f"{name} axis", axis_in_words(name, axis, view.now_ms)) for name, axis in _shown_axes(view)),
             ("shared", f"with others, who take {report.shared_in_words}" if view.shared else None),
-            ("in flight", _in_flight(view, " of at most ") + source),
+            ("in flight", in_flight(view, " of at most ") + source),
             ("deadlines", view.late),
             ("models", held_in_words(view.lane, view.models, view.now_ms) if view.models else None),
             ("queued", f"{report.queued:,}"),
@@ -156,19 +157,23 @@ def _row(report: LaneReport) -> list[object]:
     numbers = (f"{report.queued:,}", short(view.granted), short(view.limited), errors)
     rate, source = report.allowed
     allowed = source if rate is None else f"{per_minute(rate)} {source}"
-    return [view.lane, allowed, _in_flight(view, "/"), *numbers, _coloured(report)]
+    return [view.lane, allowed, in_flight(view), *numbers, coloured(report, _STYLES)]
 
 
-def _coloured(report: LaneReport) -> Text:
+_STYLES = {"parked": "red", "circuit": "red", "paused": "yellow"}
+
+
+def coloured(report: LaneReport, styles: Mapping[str, str]) -> Text:
+    """The constraint and its rest, in the style of its name."""
     hold = report.hold
     if hold is None:
         return Text("")
     left = "" if hold.until_ms is None else f" {span(hold.until_ms - report.now_ms)}"
-    style = {"parked": "red", "circuit": "red", "paused": "yellow"}.get(hold.reason, "")
-    return Text(f"{hold.reason}{left}", style)
+    return Text(f"{hold.reason}{left}", styles.get(hold.reason, ""))
 
 
-def _in_flight(view: LaneView, between: str) -> str:
+def in_flight(view: LaneView, between: str = "/") -> str:
+    """Calls in flight and the most, if that is known: ``"12/40"``."""
     return f"{view.in_flight:,}" + (f"{between}{view.places.most:,}" if view.places.most is not None else "")
 
 
@@ -188,59 +193,48 @@ def _axis_document(axis: AxisView) -> dict[str, Any]:
     return document
 
 
-_IN_WORDS = {
-    *("requests_per_minute", "tokens_per_minute", "input_tokens_per_minute", "output_tokens_per_minute"),
-    *("requests_per_day", "exact", "burst_seconds", "charge", "output_factor", "cache_reads"),
-    *("max_concurrency", "first_concurrency", "models_at_once", "model_seconds", "min_gap_ms"),
-    "longest_wait_seconds",
+_WORDS = {
+    "requests_per_minute": "{:,g} requests/min",
+    "tokens_per_minute": "{:,g} tokens/min",
+    "input_tokens_per_minute": "{:,g} input tokens/min",
+    "output_tokens_per_minute": "{:,g} output tokens/min",
+    "requests_per_day": "{:,g} requests/day",
+    "exact": "exactly",
+    "burst_seconds": "burst {:g} s",
+    "charge": "{} tokens charged",
+    "output_factor": "output tokens count {:g} times",
+    "cache_reads": "cache reads {}",
+    "max_concurrency": "at most {:,} in flight",
+    "first_concurrency": "{:,} in flight to begin with",
+    "models_at_once": "{:,} models at once",
+    "model_seconds": "{:g} s each",
+    "min_gap_ms": "{:,} ms apart",
+    "longest_wait_seconds": "held beyond waits of {:g} s",
 }
-"""Limits that `limits_in_words` has words for; it shows others by their names."""
+"""Limits in the order in which `limits_in_words` says them; it says others by their names."""
 
 
 def limits_in_words(limits: LaneLimits) -> str:
     """The limits that an operator has configured, in one line."""
-    said = []
-    if limits.requests_per_minute:
-        said.append(f"{limits.requests_per_minute:,g} requests/min")
-    elif limits.requests_per_minute == 0:
-        said.append("requests unlimited")
-    for number, unit in (
-        (limits.tokens_per_minute, "tokens/min"),
-        (limits.input_tokens_per_minute, "input tokens/min"),
-        (limits.output_tokens_per_minute, "output tokens/min"),
-        (limits.requests_per_day, "requests/day"),
-    ):
-        said += [f"{number:,g} {unit}"] if number else []
-    if said and said != ["requests unlimited"]:
-        said += ["exactly"] if limits.exact else []
-        said.append(f"burst {limits.burst_seconds:g} s")
-    said += _charges_in_words(limits)
-    if limits.max_concurrency is not None:
-        said.append(f"at most {limits.max_concurrency:,} in flight")
-    if limits.first_concurrency is not None:
-        said.append(f"{limits.first_concurrency:,} in flight to begin with")
-    if limits.models_at_once is not None:
-        models = "model" if limits.models_at_once == 1 else "models"
-        said.append(f"{limits.models_at_once:,} {models} at once, {limits.model_seconds:g} s each")
-    if limits.min_gap_ms:
-        said.append(f"{limits.min_gap_ms:,} ms apart")
-    if "longest_wait_seconds" in limits.model_fields_set:
-        said.append(f"held beyond waits of {limits.longest_wait_seconds:g} s")
-    others = limits.model_dump(exclude=_IN_WORDS, exclude_defaults=True)
-    said += [f"{name} {value}" for name, value in others.items()]
+    values, words = limits.model_dump(), dict(_WORDS)
+    shown = limits.model_dump(exclude_defaults=True).keys() | (
+        limits.model_fields_set & {"longest_wait_seconds"}
+    )
+    shown = {name for name in shown if values[name] or name not in words}
+    if any(values[name] for name in STATED.values()):
+        shown.add("burst_seconds")
+    else:
+        shown -= {"burst_seconds", "exact"}
+    if limits.models_at_once is None:
+        shown.discard("model_seconds")
+    else:
+        shown.add("model_seconds")
+    if limits.models_at_once == 1:
+        words["models_at_once"] = "1 model at once"
+    said = ["requests unlimited"] if limits.requests_per_minute == 0 else []
+    said += [text.format(values[name]) for name, text in words.items() if name in shown]
+    said += [f"{name} {value}" for name, value in values.items() if name in shown - words.keys()]
     return ", ".join(said) or "no limits"
-
-
-def _charges_in_words(limits: LaneLimits) -> list[str]:
-    """How the provider charges tokens, where that differs from most providers."""
-    said = []
-    if limits.charge == "reserved":
-        said.append("reserved tokens charged")
-    if limits.output_factor != 1:
-        said.append(f"output tokens count {limits.output_factor:g} times")
-    if limits.cache_reads == "counted":
-        said.append("cache reads counted")
-    return said
 
 
 def axis_in_words(name: str, axis: AxisView, now_ms: int) -> str:

@@ -9,7 +9,7 @@ from fairlane.cli.output import fields_of
 from fairlane.config.connections.checks import example_of
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
-from fairlane.config.connections.presets import PRESETS, Preset, ProviderName
+from fairlane.config.connections.presets import Preset
 from fairlane.config.problems import dotted
 from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.config.settings import Settings, WorkerSecrets
@@ -47,9 +47,8 @@ def connection_document(name: str, settings: Settings, secrets: WorkerSecrets) -
     }
 
 
-def provider_document(name: ProviderName) -> dict[str, Any]:
+def provider_document(name: str, preset: Preset) -> dict[str, Any]:
     """A provider's preset as JSON, and which fields a connection to it needs."""
-    preset = PRESETS[name]
     return {
         "provider": name,
         **fields_of(preset, "title", "protocol", "base_url", "api_key_env"),

@@ -17,7 +17,7 @@ from fairlane.cli.operate.connection_views import (
 from fairlane.cli.output import complain, emit, print_fields, print_line, print_table, say
 from fairlane.config.connections.checks import unknown_provider
 from fairlane.config.connections.connection import Connection
-from fairlane.config.connections.presets import PROVIDERS, preset_of
+from fairlane.config.connections.presets import all_presets, preset_of
 from fairlane.config.loader import load_secrets
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
@@ -130,7 +130,7 @@ def init(
 
 
 def _list_providers(as_json: bool) -> None:
-    documents = [provider_document(name) for name in PROVIDERS]
+    documents = [provider_document(name, preset) for name, preset in all_presets().items()]
     rows = (
         (
             each["provider"],

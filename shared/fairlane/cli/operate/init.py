@@ -1,6 +1,6 @@
 """``fairlane init``: a commented ``fairlane.toml`` from the keys that the environment has."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +8,7 @@ import typer
 
 from fairlane.cli.operate.connection_views import snippet
 from fairlane.cli.output import print_line, say
-from fairlane.config.connections.presets import PRESETS, PROVIDERS, ProviderName
+from fairlane.config.connections.presets import PRESETS, Preset, all_presets
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE
 from fairlane.core.errors import ConfigurationError
@@ -60,7 +60,7 @@ def init(
     Keys stay where they are: the file names their variables.
     """
     environ = process_environment()
-    found: list[ProviderName] = [name for name in PROVIDERS if environ.get(PRESETS[name].api_key_env or "")]
+    found = {name: each for name, each in all_presets().items() if environ.get(each.api_key_env or "")}
     text = "\n".join(_sections(found))
     if output == STANDARD_OUTPUT:
         print_line(text.rstrip("\n"))
@@ -71,33 +71,35 @@ def init(
         raise ConfigurationError("--output", str(output), "exists already", remedy)
     with whole_file(target) as file:
         file.write(text)
-    named = ", ".join(name for name in found if not _is_incomplete(name)) or "none"
+    incomplete = [name for name, preset in found.items() if _is_incomplete(preset)]
+    named = ", ".join(name for name in found if name not in incomplete) or "none"
     say(f"wrote {output}; connections: {named}")
-    for name in filter(_is_incomplete, found):
+    for name in incomplete:
         say(f"{name} needs an address or a region of yours: fill in its section")
     say("next: `fairlane connections test NAME --model MODEL`, then `fairlane up`")
 
 
-def _sections(found: list[ProviderName]) -> Iterator[str]:
+def _sections(found: Mapping[str, Preset]) -> Iterator[str]:
     yield _HEAD
-    for name in found:
-        yield f"{_section(name)}\n"
+    for name, preset in found.items():
+        yield f"{_section(name, preset)}\n"
     if not found:
-        yield _NO_KEY + "\n".join(_commented(_section(name)) for name in ("openai", "anthropic")) + "\n"
+        examples = (_section(name, PRESETS[name]) for name in ("openai", "anthropic"))
+        yield _NO_KEY + "\n".join(map(_commented, examples)) + "\n"
     else:
         yield "# Further providers: `fairlane connections --providers` lists them.\n"
-    yield _TAIL.replace("{connection}", found[0] if found else "openai")
+    yield _TAIL.replace("{connection}", next(iter(found), "openai"))
 
 
-def _section(name: ProviderName) -> str:
-    text = snippet(name, PRESETS[name], name)
-    if not _is_incomplete(name):
+def _section(name: str, preset: Preset) -> str:
+    text = snippet(name, preset, name)
+    if not _is_incomplete(preset):
         return text
     return f"# Fill in your values, and remove the #:\n{_commented(text)}"
 
 
-def _is_incomplete(name: ProviderName) -> bool:
-    return PRESETS[name].base_url is None or bool(PRESETS[name].address_fields)
+def _is_incomplete(preset: Preset) -> bool:
+    return preset.base_url is None or bool(preset.address_fields)
 
 
 def _commented(text: str) -> str:

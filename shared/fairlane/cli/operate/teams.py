@@ -13,6 +13,7 @@ from fairlane.cli.output import emit, fields_of, iso, print_line, print_table, s
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.section import first_flaw
 from fairlane.store.write import acl
 from fairlane.store.write.audit import Act
 from fairlane.store.write.registry import TeamRecord
@@ -277,7 +278,7 @@ def with_changes(before: TeamRecord, weight: float | None, changes: Mapping[str,
     try:
         return TeamRecord.model_validate(before.model_dump() | said)
     except ValidationError as error:
-        field = str(error.errors()[0]["loc"][0])
+        field = first_flaw(error).place
         option = next(option for option, of in _FIELDS.items() if of == field)
         raise ConfigurationError(option, said[field], "is out of range", _RANGES[option]) from None
 

@@ -1,19 +1,19 @@
 """Calls of functions under a lane, for an event loop."""
 
-from typing import Any, Generic, NoReturn, TypeVar
+from typing import Any, Generic, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.run import AsyncRun
 from fairlane.client.asynchronous.threads import Threads
 from fairlane.client.calls import CallHandle, CallMap
 from fairlane.client.deployment import each_step
-from fairlane.client.handles import not_sent
+from fairlane.client.handles import Unsent
 from fairlane.why.waiting import Waiting
 
 H = TypeVar("H", bound=CallHandle | CallMap)
 
 
-class _AsyncCalls(Generic[H]):
+class _AsyncCalls(Unsent, Generic[H]):
     """Calls that are the items of a run. They run without this object."""
 
     def __init__(self, handle: H, threads: Threads) -> None:
@@ -28,9 +28,6 @@ class _AsyncCalls(Generic[H]):
     def run(self) -> AsyncRun:
         """The run whose items the calls are: look, wait, cancel."""
         return AsyncRun(self._handle.run, self._threads)
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.id}: {self._handle.run.name}>"

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from threading import Lock
-from typing import Any, NoReturn, Self, TypeVar, Unpack
+from typing import Any, Self, TypeVar, Unpack
 
 from fairlane.client.asynchronous.calls import AsyncCallHandle, AsyncCallMap
 from fairlane.client.asynchronous.rows import AsyncRowWriter
@@ -13,7 +13,7 @@ from fairlane.client.asynchronous.threads import Threads, checkpoint, off_loop
 from fairlane.client.calls import Arguments, CallOptions
 from fairlane.client.client import Client, Dataset
 from fairlane.client.deployment import Waiter
-from fairlane.client.handles import not_sent, run_id_of
+from fairlane.client.handles import Unsent, run_id_of
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.options import Evaluator, SubmitOptions
 from fairlane.client.submitting.row_writer import RowWriter
@@ -29,7 +29,7 @@ THREADS = 8
 T = TypeVar("T")
 
 
-class AsyncClient:
+class AsyncClient(Unsent):
     """One team's access to a deployment, for asyncio: the methods of `Client` as coroutines.
 
     It runs the blocking client in at most ``threads`` threads; waiting takes none. It connects at the first
@@ -153,9 +153,6 @@ class AsyncClient:
         if opened is not None:
             await self._threads.call(opened.close)
         self._threads.close()
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     async def __aenter__(self) -> Self:
         await self.in_thread(lambda client: client)

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from os import PathLike
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 from fairlane.client.asynchronous.elements import Elements
 from fairlane.client.asynchronous.threads import Threads, off_loop
 from fairlane.client.deployment import each_step
 from fairlane.client.following.chunks import Chunk
-from fairlane.client.handles import not_sent, require_handle
+from fairlane.client.handles import Unsent, require_handle
 from fairlane.client.outputs import Run
 from fairlane.client.views.comparison import Comparison
 from fairlane.client.views.summary import Summary
@@ -28,7 +28,7 @@ T = TypeVar("T")
 Value = TypeVar("Value")
 
 
-class AsyncRun:
+class AsyncRun(Unsent):
     """A submitted run. It runs without this object, and `AsyncClient.run` finds it again.
 
     Cancelling a task that waits here does not cancel the run: `cancel` does.
@@ -67,9 +67,6 @@ class AsyncRun:
     def spec(self) -> RunSpec | None:
         """The submitted spec, without its rows; ``None`` where it cannot be read."""
         return self._run.spec
-
-    def __reduce__(self) -> NoReturn:
-        raise not_sent(self)
 
     def __repr__(self) -> str:
         return f"<AsyncRun {self.id} of team {self.team}: {self.name}>"

@@ -1,6 +1,5 @@
 """Streamed output while the provider writes it: workers publish it while a client subscribes."""
 
-import json
 from collections import deque
 from collections.abc import Callable, Iterator
 from typing import NamedTuple
@@ -8,6 +7,7 @@ from typing import NamedTuple
 from redis.client import PubSub
 
 from fairlane.client.deployment import Deployment, Wait
+from fairlane.core.json_answers import json_or
 from fairlane.core.lru import Lru
 from fairlane.model.run import RunRef
 
@@ -97,7 +97,7 @@ class ChunkSubscription(Iterator[Chunk | Wait]):
 def _piece(message: dict[str, object], steps: int) -> Chunk | None:
     """A piece of a task's output; ``None`` for any other message."""
     try:
-        data = json.loads(message["data"])  # type: ignore[arg-type]
+        data = json_or(message["data"])  # type: ignore[arg-type]
         item, step = divmod(int(data["job"]), steps)
         void = data.get("void") is True
         chunk = Chunk(item, "" if void else str(data["text"]), int(data["number"]), void)

@@ -8,6 +8,7 @@ from typing import Any, TypeAlias, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
+from fairlane.core.section import in_words
 from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
@@ -366,15 +367,7 @@ def as_submission_error(
         return SubmissionError(field, (), message, remedy_of(field))
     where = argument_of(detail["loc"])
     path = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in where)
-    problem = (
-        detail["msg"]
-        .removeprefix("Value error, ")
-        .replace("Input should be", "must be")
-        .replace("String should", "must")
-        .replace("Extra inputs are", "is")
-    )
-    if detail["type"] == "string_pattern_mismatch":
-        problem = "has the wrong format"
+    problem = "has the wrong format" if detail["type"] == "string_pattern_mismatch" else in_words(detail)
     value = None if detail["type"] == "missing" else detail["input"]
     remedy = remedy_of(str(where[0]))
     return SubmissionError(f"{inside}{path}".lstrip("."), value, problem, remedy)

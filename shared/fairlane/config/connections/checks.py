@@ -9,7 +9,7 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
-from fairlane.config.connections.presets import OTHER_NAMES, PRESETS, PROTOCOLS, Preset
+from fairlane.config.connections.presets import OTHER_NAMES, PROTOCOLS, Preset, all_presets
 from fairlane.core.redaction import MASK, is_secret_name
 from fairlane.core.section import Mistake, Section, validation_error
 
@@ -36,7 +36,7 @@ def unknown_provider(name: str) -> Mistake:
     """The error for an unknown provider, with the one that was probably meant."""
     folded = name.lower()
     also = [OTHER_NAMES[folded]] if folded in OTHER_NAMES else []
-    near = [*also, *difflib.get_close_matches(folded, PRESETS, n=1, cutoff=_LEAST_SIMILARITY)]
+    near = [*also, *difflib.get_close_matches(folded, all_presets(), n=1, cutoff=_LEAST_SIMILARITY)]
     meant = f"Did you mean {near[0]!r}? " if near else ""
     listed = "`fairlane connections --providers` lists them"
     remedy = f"{meant}{listed}; for any other, give protocol and base_url."

@@ -87,9 +87,11 @@ _SCHEMES: Mapping[str, Authentication] = {
 class Connection(Section):
     """A named, configured way to a provider."""
 
-    provider: presets.ProviderName | None = None
-    """Provider of this connection: `fairlane connections --providers` lists them. Its preset gives the
-    defaults of the keys below."""
+    provider: str | None = Field(
+        default=None,
+        description=f"Provider of this connection: {', '.join(f'`{name}`' for name in presets.PROVIDERS)}, "
+        "or one that another package adds. Its preset gives the defaults of the keys below.",
+    )
 
     protocol: checks.ProtocolName = Field(
         description=f"API to speak: {', '.join(f'`{name}`' for name in presets.PROTOCOLS)}, or one that "
@@ -224,7 +226,7 @@ class Connection(Section):
     def preset(self) -> presets.Preset | None:
         """The preset of its provider; without one, that of the only provider that speaks its protocol."""
         name = self.provider or presets.PROVIDER_OF_PROTOCOL.get(self.protocol)
-        return None if name is None else presets.PRESETS[name]
+        return None if name is None else presets.preset_of(name)
 
     @property
     def structured(self) -> bool:

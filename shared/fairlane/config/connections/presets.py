@@ -4,33 +4,14 @@ import string
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from typing import Any, Literal, TypeAlias, get_args
+from functools import cache
+from importlib.metadata import entry_points
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from fairlane.model.lane import Charge
 
-ProviderName: TypeAlias = Literal[
-    "openai",
-    "azure_openai",
-    "bedrock",
-    "gemini",
-    "vertex",
-    "anthropic",
-    "xai",
-    "groq",
-    "deepseek",
-    "qwen",
-    "ollama",
-    "fireworks",
-    "mistral",
-    "together",
-    "lepton",
-    "cerebras",
-    "replicate",
-    "baseten",
-    "openrouter",
-    "vllm",
-]
-PROVIDERS: tuple[ProviderName, ...] = get_args(ProviderName)
+PRESET_GROUP = "fairlane.presets"
+"""The entry points that name presets of other packages."""
 
 LanePart: TypeAlias = Literal["credential", "base_url", "region", "model"]
 """What a limit may depend on: two calls that agree in all parts of their provider share one."""
@@ -103,7 +84,7 @@ _BURNT_FIVEFOLD = ("*claude-3-7-*", *(f"*claude-{family}-[4-9]*" for family in (
 _VERTEX = "/v1/projects/{project}/locations/{region}"
 
 
-PRESETS: Mapping[ProviderName, Preset] = {
+PRESETS: Mapping[str, Preset] = {
     "openai": Preset(
         "OpenAI",
         "https://api.openai.com/v1",
@@ -232,7 +213,15 @@ PRESETS: Mapping[ProviderName, Preset] = {
     "vllm": Preset("vLLM", "http://127.0.0.1:8000/v1", None, ("base_url",), limits=_NO_RATE),
 }
 
-OTHER_NAMES: Mapping[str, ProviderName] = {
+PROVIDERS = tuple(PRESETS)
+"""The providers that Fairlane itself knows; installed packages may add others."""
+
+if TYPE_CHECKING:
+    ProviderName: TypeAlias = str
+else:
+    ProviderName = Literal[PROVIDERS]
+
+OTHER_NAMES: Mapping[str, str] = {
     "aistudio": "gemini",
     "alibaba": "qwen",
     "aws": "bedrock",
@@ -246,9 +235,7 @@ OTHER_NAMES: Mapping[str, ProviderName] = {
 }
 """Other names of providers, which error messages correct."""
 
-PROVIDER_OF_PROTOCOL: Mapping[str, ProviderName] = {
-    name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"
-}
+PROVIDER_OF_PROTOCOL = {name: name for name in PROVIDERS if name == PRESETS[name].protocol != "openai"}
 """The protocols of a single provider, whose preset applies to a connection that names no provider."""
 
 PROTOCOLS = (
@@ -264,5 +251,27 @@ def lane_of_protocol(protocol: str) -> tuple[LanePart, ...]:
 
 
 def preset_of(provider: str) -> Preset | None:
-    """The preset of a provider; ``None`` if there is no provider of this name."""
-    return next((preset for name, preset in PRESETS.items() if name == provider), None)
+    """The preset of a provider, of Fairlane or of an installed package; ``None`` if none has this name.
+
+    Raises ``ValueError`` for a package whose preset cannot be loaded.
+    """
+    return PRESETS.get(provider) or _added(provider)
+
+
+def all_presets() -> dict[str, Preset]:
+    """Fairlane's own presets, then those of installed packages. Raises ``ValueError`` as `preset_of` does."""
+    added = sorted({point.name for point in entry_points(group=PRESET_GROUP)} - PRESETS.keys())
+    return {**PRESETS, **{name: preset for name in added if (preset := _added(name)) is not None}}
+
+
+@cache
+def _added(provider: str) -> Preset | None:
+    for point in entry_points(group=PRESET_GROUP, name=provider):
+        try:
+            preset = point.load()
+        except Exception as error:
+            raise ValueError(f"the preset {point.value} cannot be loaded: {error}") from error
+        if not isinstance(preset, Preset):
+            raise ValueError(f"{point.value} is no Preset")  # noqa: TRY004 - pydantic reports values
+        return preset
+    return None

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from fairlane.cli.output import fields_of
 from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.store.write.lanes.lane_history import FINE, MINUTES, RecentCalls, Sample, Step
@@ -35,15 +36,9 @@ class LaneBoard:
             "axes": [
                 {"axis": name, "unit": UNITS[name], **_axis(name, axis)} for name, axis in view.axes.items()
             ],
-            "granted": view.granted,
-            "succeeded": view.succeeded,
+            **fields_of(view, "granted", "succeeded", "failed", "ramp", "latency_ms", "started_ms", "now_ms"),
             "rate_limits": view.limited,
-            "failed": view.failed,
-            "ramp": view.ramp,
-            "latency_ms": view.latency_ms,
-            "started_ms": view.started_ms,
             "shared_with_others": view.shared,
-            "now_ms": view.now_ms,
             "chart": chart(samples, view.now_ms, step),
         }
 
@@ -104,21 +99,16 @@ def _row(
     requests, queued = view.axes["requests"], sum(waiting.values())
     reason = reason_of(view, queued, slots, led=led)
     return {
-        "lane": view.lane,
+        **fields_of(view, "lane", "in_flight", "failed_share", "last_error_ms", "state", "blocked_until_ms"),
         "allowed_per_minute": requests.allowed,
         "source": _source(requests),
         "used_per_minute": lately.used_per_minute,
-        "in_flight": view.in_flight,
         "window": view.places.most,
         "window_source": SOURCES[view.places.source] if view.places.source else None,
         "slots": slots,
         "waiting": {team: count for team, count in sorted(waiting.items()) if count},
         "rejected_share": lately.refused_share,
-        "failed_share": view.failed_share,
-        "last_error_ms": view.last_error_ms,
         "circuit": view.circuit.replace("_", " "),
-        "state": view.state,
-        "blocked_until_ms": view.blocked_until_ms,
         "constraint": reason.constraint if reason else None,
         "constraint_sentence": reason.sentence if reason else None,
         "constraint_until_ms": reason.until_ms if reason else None,
@@ -134,12 +124,7 @@ def _source(axis: AxisView) -> str:
 def _axis(name: str, axis: AxisView) -> dict[str, Any]:
     return {
         "words": rate_in_words(name, axis),
-        "configured": axis.configured,
-        "allowed": axis.allowed,
-        "reported": axis.reported,
-        "probed": axis.probed,
-        "uncertainty": axis.uncertainty,
+        **fields_of(axis, "configured", "allowed", "reported", "probed", "uncertainty"),
         "left": axis.level,
-        "shape": axis.shape,
-        "renews_ms": axis.renews_ms,
+        **fields_of(axis, "shape", "renews_ms"),
     }

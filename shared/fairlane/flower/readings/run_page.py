@@ -3,6 +3,7 @@
 from dataclasses import asdict
 from typing import Any
 
+from fairlane.cli.output import fields_of
 from fairlane.client.deployment import Deployment
 from fairlane.flower.readings.error_words import errors_of
 from fairlane.flower.readings.run_list import RunList, scores_shown
@@ -86,14 +87,8 @@ def _holds(status: RunStatus, spec: RunSpec | None) -> bool:
 
 
 def _wait(part: LaneWait) -> dict[str, Any]:
-    return {
-        "queued": part.queued,
-        "in_flight": part.in_flight,
-        "delayed": part.delayed,
-        "unfed": part.unfed,
-        "why": part.sentence,
-        "until_ms": part.until_ms,
-    }
+    own = fields_of(part, "queued", "in_flight", "delayed", "unfed", "until_ms")
+    return own | {"why": part.sentence}
 
 
 def _composition(spec: RunSpec) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from threading import Lock
 from typing import Any
 
+from fairlane.cli.output import fields_of
 from fairlane.client.deployment import Deployment
 from fairlane.config.sections import TeamSettings
 from fairlane.model.run import RunRef
@@ -119,14 +120,5 @@ def _runs_of(team: str, active: Iterable[RunRef], progress: Mapping[RunRef, RunP
 
 
 def _budget(allowance: Allowance) -> dict[str, Any]:
-    return {
-        "lane": allowance.lane,
-        "per": allowance.per,
-        "unit": allowance.unit,
-        "most": allowance.most,
-        "used": allowance.used,
-        "share": allowance.share,
-        "state": allowance.state,
-        "name": allowance.name,
-        "end": allowance.end_in_words,
-    }
+    own = fields_of(allowance, "lane", "per", "unit", "most", "used", "share", "state", "name")
+    return own | {"end": allowance.end_in_words}

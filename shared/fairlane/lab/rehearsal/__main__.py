@@ -7,6 +7,7 @@ import sys
 from pydantic import ValidationError
 
 from fairlane.core.errors import ConfigurationError, FairlaneError
+from fairlane.core.section import first_flaw
 from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import record
 from fairlane.lab.rehearsal.scenario import Scenario
@@ -32,9 +33,8 @@ def _play(text: str) -> None:
     try:
         scenario = Scenario.model_validate_json(text)
     except ValidationError as error:
-        first = error.errors(include_url=False, include_context=False)[0]
-        field = ".".join(str(part) for part in first["loc"]) or "scenario"
-        raise ConfigurationError(field, first.get("input"), first["msg"]) from None
+        field, value, problem = first_flaw(error)
+        raise ConfigurationError(field or "scenario", value, problem) from None
 
     def tell(seconds: float, done: int, jobs: int) -> None:
         _print_line({"seconds": seconds, "done": done, "jobs": jobs})

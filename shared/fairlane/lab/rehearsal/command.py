@@ -19,6 +19,7 @@ from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.core.figures import took
+from fairlane.core.section import first_flaw
 from fairlane.datasets.rows import read_rows
 from fairlane.lab.rehearsal.process import rehearse_apart
 from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
@@ -252,11 +253,9 @@ def _provider_from_options(models: Iterable[str], options: Mapping[str, Any]) ->
     try:
         guess = SimulatedModel.model_validate(given)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        field = str(first["loc"][0]) if first["loc"] else "provider"
-        option, remedy = OPTIONS.get(field, (field, ""))
-        problem = str(first["msg"]).replace("Input should be", "must be")
-        raise ConfigurationError(option, first.get("input"), problem, remedy) from None
+        field, value, problem = first_flaw(error)
+        option, remedy = OPTIONS.get(field.partition(".")[0], (field or "provider", ""))
+        raise ConfigurationError(option, value, problem, remedy) from None
     return dict.fromkeys(models, guess)
 
 

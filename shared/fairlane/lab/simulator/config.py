@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, ValidationError, m
 
 from fairlane.config.connections.presets import ProviderName
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.section import in_words
 from fairlane.lab.simulator.vendors import VENDORS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
@@ -346,4 +347,4 @@ def _explained(error: ValidationError) -> ConfigurationError:
         near = difflib.get_close_matches(place[-1], owner.model_fields, n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(owner.model_fields)}."
     value = "…" if "api_key" in place else first.get("input")
-    return ConfigurationError(field, value, str(first["msg"]), remedy)
+    return ConfigurationError(field, value, in_words(first), remedy)

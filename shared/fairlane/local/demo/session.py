@@ -11,7 +11,7 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Waiter
 from fairlane.client.outputs import Run
 from fairlane.config.settings import Settings
-from fairlane.core.clock import Clock, SystemClock
+from fairlane.core.clock import SystemClock
 from fairlane.evaluators.builders import exact_match, llm_judge
 from fairlane.export.files import whole_file
 from fairlane.export.lines import written
@@ -37,10 +37,9 @@ def run_demo(
     *,
     questions: int | None = None,
     waiter: Waiter | None = None,
-    clock: Clock | None = None,
 ) -> Path:
     """Submit the questions, watch, write the results, print the summary; returns the file of results."""
-    clock, rows = clock or SystemClock(), list(read_questions(questions))
+    clock, rows = SystemClock(), list(read_questions(questions))
     results.mkdir(parents=True, exist_ok=True)
     with Client(team=TEAM, settings=settings, waiter=waiter) as client:
         _cancel_leftovers(client)

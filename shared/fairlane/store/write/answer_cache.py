@@ -54,5 +54,5 @@ def read_answer(stored: bytes) -> Success | None:
             name: tuple(map(str, document.get(key, ()))) for name, key in (("left_out", "x"), ("notes", "n"))
         }
         return Success(str(document["o"]), Usage(*document["u"]), document.get("f"), **more)
-    except (ValueError, KeyError, TypeError):
+    except (ValueError, KeyError, TypeError, RecursionError):
         return None

@@ -13,6 +13,7 @@ from fairlane.config.sections import Budget
 from fairlane.core.clock import TIME_FIELDS, ahead_at
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.figures import dollars
+from fairlane.core.section import first_flaw
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.connection.server_states import RETYPED, refusing_state
 from fairlane.store.keys import Keys
@@ -234,10 +235,10 @@ def _read(team: str, fields: Mapping[str, str], now_ms: int) -> list[Allowance]:
     return sorted(found, key=lambda each: (each.lane, each.per, each.unit))
 
 
-_REMEDIES: Mapping[tuple[int | str, ...], str] = {
-    ("requests",): "Give a whole number, 1 or more; `none` removes the limit.",
-    ("tokens",): "Give a whole number, 1 or more; `none` removes the limit.",
-    ("usd",): "Give dollars, more than 0; `none` removes the limit.",
+_REMEDIES = {
+    "requests": "Give a whole number, 1 or more; `none` removes the limit.",
+    "tokens": "Give a whole number, 1 or more; `none` removes the limit.",
+    "usd": "Give dollars, more than 0; `none` removes the limit.",
 }
 
 
@@ -245,11 +246,10 @@ def _require_sense(team: str, per: str, lane: str, limits: Mapping[str, float]) 
     try:
         Budget.model_validate({"per": per, "lane": lane, **limits})
     except ValidationError as error:
-        detail = error.errors(include_url=False, include_context=False)[0]
-        field = ".".join(("teams", team, "budgets", *map(str, detail["loc"])))
-        problem = detail["msg"].removeprefix("Value error, ").replace("Input should be", "must be")
-        given = detail["input"] if detail["loc"] else dict(limits)
-        raise ConfigurationError(field, given, problem, _REMEDIES.get(detail["loc"][:1], "")) from None
+        place, value, problem = first_flaw(error)
+        field = f"teams.{team}.budgets.{place}".rstrip(".")
+        given = value if place else dict(limits)
+        raise ConfigurationError(field, given, problem, _REMEDIES.get(place, "")) from None
 
 
 def _ms(moment: datetime) -> int:

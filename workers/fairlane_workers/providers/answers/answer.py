@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from fairlane.core.json_answers import json_or
 from fairlane.core.reasoning import without_reasoning
 from fairlane.evaluators.embeddings import BrokenEmbeddings, pack
 from fairlane.export.finish_reasons import Ending, ending_of
@@ -274,10 +275,7 @@ def _reason(reason: object) -> tuple[str, dict[str, Any]]:
 
 
 def _read_arguments(text: str) -> Any:
-    try:
-        return json.loads(text or "{}")
-    except (ValueError, RecursionError):
-        return text
+    return json_or(text or "{}", text)
 
 
 def parse_object(text: str | bytes) -> dict[str, Any]:

@@ -201,7 +201,7 @@ def _service_account(field: str, key: SecretStr) -> Any:
     )
     try:
         document = json.loads(key.get_secret_value())
-    except ValueError:
+    except (ValueError, RecursionError):
         raise ConfigurationError(field, "(hidden)", "is not JSON", remedy) from None
     kind = document.get("type") if isinstance(document, dict) else None
     if kind != "service_account":

@@ -1,6 +1,5 @@
 """Where a key that changes comes from: a file, or a command that prints it."""
 
-import json
 import os
 import signal
 import subprocess
@@ -12,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairlane.core.json_answers import json_or
 from fairlane_workers.providers.auth.authorizer import CredentialError, fits_header
 
 COMMAND_S = 30.0
@@ -132,10 +132,9 @@ def _printed(raw: bytes, name: str, lasts_s: float) -> ReadKey:
     """The key in a command's output: the whole of it, or of JSON the token."""
     if not raw.lstrip().startswith(b"{"):
         return ReadKey(usable(raw, name), lasts_s)
-    try:
-        document = json.loads(raw)
-    except ValueError:
-        raise CredentialError(f"{name} prints JSON that cannot be read") from None
+    document = json_or(raw)
+    if document is None:
+        raise CredentialError(f"{name} prints JSON that cannot be read")
     inner = document.get("status")
     fields: Mapping[str, Any] = inner if isinstance(inner, dict) else document
     token = next((found for each in _TOKENS if isinstance(found := fields.get(each), str)), None)

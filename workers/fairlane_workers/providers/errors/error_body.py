@@ -9,6 +9,8 @@ from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any
 
+from fairlane.core.json_answers import json_or
+
 _MOST_DETAILS = 50
 _LONGEST_KIND = 100
 _NAMES_OF_KIND = (
@@ -71,10 +73,7 @@ class ErrorBody:
 
         Some services send every error with a 200: ``{"base_resp": {"status_code": …, "status_msg": …}}``.
         """
-        try:
-            error = _unwrapped(json.loads(body))
-        except (ValueError, RecursionError):
-            return None
+        error = _unwrapped(json_or(body))
         return cls.with_words(error) if isinstance(error, dict) else None
 
     @classmethod

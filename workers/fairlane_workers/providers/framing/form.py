@@ -1,8 +1,8 @@
 """Reads a body as the events or the one document that it is, by how it begins."""
 
-import json
 from enum import Enum, auto
 
+from fairlane.core.json_answers import json_or
 from fairlane_workers.providers.framing.aws_events import AwsEventParser
 from fairlane_workers.providers.framing.event import EventParser, StreamEvent
 from fairlane_workers.providers.framing.ndjson import NdjsonParser
@@ -137,7 +137,4 @@ def _is_lines(body: bytes) -> bool:
     first, _, rest = body.partition(b"\n")
     if not rest.strip():
         return False
-    try:
-        return isinstance(json.loads(first), dict)
-    except (ValueError, RecursionError):
-        return False
+    return isinstance(json_or(first), dict)

@@ -1,8 +1,8 @@
 """Parses server-sent events from raw bytes."""
 
-import json
 import re
 
+from fairlane.core.json_answers import json_or
 from fairlane_workers.providers.framing.event import ERROR, StreamEvent
 
 END_MARK = b"[DONE]"
@@ -111,11 +111,7 @@ def _is_whole(data: bytes) -> bool:
     data = data.strip()
     if not (data.startswith(b"{") and data.endswith(b"}")):
         return data == END_MARK
-    try:
-        json.loads(data)
-    except (ValueError, RecursionError):
-        return False
-    return True
+    return isinstance(json_or(data), dict)
 
 
 def _is_blank_or_comment(line: bytes) -> bool:

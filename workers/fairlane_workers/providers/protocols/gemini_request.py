@@ -1,11 +1,11 @@
 """Builds the body of a ``generateContent`` request."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 from urllib.parse import quote
 
 from fairlane.config.connections.connection import EFFORTS
+from fairlane.core.json_answers import json_or
 from fairlane_workers.providers.answers.answer import within
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
@@ -104,10 +104,7 @@ def _result(message: ChatMessage) -> dict[str, Any]:
         )
     for media in message.media:
         raise media.unmappable("gemini", "takes texts alone as results of tools")
-    try:
-        response = json.loads(message.text)
-    except ValueError:
-        response = None
+    response = json_or(message.text)
     answer = response if isinstance(response, dict) else {"output": message.text}
     return {"functionResponse": {"name": message.tool, "response": answer}}
 

@@ -148,7 +148,7 @@ def _arguments(given: object, place: str) -> Mapping[str, Any]:
     if isinstance(given, str):
         try:
             given = json.loads(given or "{}")
-        except ValueError:
+        except (ValueError, RecursionError):
             raise UnmappableError(f"{place}: this is no JSON") from None
     if not isinstance(given, Mapping | None):
         raise UnmappableError(f"{place}: a JSON object is expected")

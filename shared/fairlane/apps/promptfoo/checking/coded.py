@@ -8,6 +8,7 @@ from typing import Any
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program
 from fairlane.apps.promptfoo.subjects import Result, Subject, located
+from fairlane.core.json_answers import json_or
 
 _SNAKE = {"pass_": "pass", "named_scores": "namedScores", "component_results": "componentResults"}
 
@@ -60,10 +61,7 @@ def graded(said: Any, threshold: float | None, *, inverse: bool = False) -> Resu
 def _read(said: str) -> Any:
     if said.lower() in ("true", "false"):
         return said.lower() == "true"
-    try:
-        return json.loads(said)
-    except (ValueError, RecursionError):
-        return said
+    return json_or(said, said)
 
 
 def _scores(named: Mapping[str, Any]) -> dict[str, float]:

@@ -69,8 +69,7 @@ def _raw(
         return None
     config = prompt.config
     if isinstance(found, Mapping) and "prompt" in found:
-        own = found.get("config")
-        config = {**config, **(own if isinstance(own, Mapping) else {})}
+        config = {**config, **(prompt.place / "config").mapping(found.get("config"))}
         found = found["prompt"]
     if isinstance(found, Mapping | list):
         found = json.dumps(found, ensure_ascii=False)

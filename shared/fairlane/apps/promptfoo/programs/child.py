@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlane.sandbox.process import spawn
+
 CALL_S = 60.0
 """Seconds that one call may take; importing its file counts."""
 
@@ -70,22 +72,8 @@ class Child:
         os.close(self._replies)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        readable, writable = os.pipe()
-        try:
-            self._process = subprocess.Popen(
-                [*self._command, str(writable)],
-                stdin=subprocess.PIPE,
-                stdout=sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL,
-                env=self._environment,
-                pass_fds=(writable,),
-                start_new_session=True,
-            )
-        except BaseException:
-            os.close(readable)
-            raise
-        finally:
-            os.close(writable)
-        self._replies = readable
+        shown = sys.__stderr__.fileno() if sys.__stderr__ is not None else subprocess.DEVNULL
+        self._process, self._replies = spawn(self._command, self._environment, shown)
         return self._process
 
     def _reply(self) -> dict[str, Any]:

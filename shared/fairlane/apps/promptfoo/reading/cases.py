@@ -188,7 +188,7 @@ def read_test(raw: Any, place: Place) -> Case:
         _assertions(raw.get("assert"), place / "assert"),
         _options(raw.get("options"), place / "options"),
         _threshold(raw.get("threshold"), place / "threshold"),
-        _mapping(raw.get("metadata"), place / "metadata"),
+        (place / "metadata").mapping(raw.get("metadata")),
         _scoring(raw.get("assertScoringFunction"), place / "assertScoringFunction"),
         _labels(raw.get("prompts"), place / "prompts"),
         _labels(raw.get("providers"), place / "providers"),
@@ -214,7 +214,7 @@ def _labels(raw: Any, place: Place) -> tuple[str, ...] | None:
 def _variables(raw: Any, place: Place) -> dict[str, tuple[Any, Place]]:
     if isinstance(raw, str):
         raw, place = place.referred(raw if raw.startswith(FILE) else f"{FILE}{raw}")
-    found = _mapping(raw, place)
+    found = place.mapping(raw)
     for name in found:
         if name.startswith("__") or name in ("output", "row"):
             (place / name).refuse(f"the variable {name} has a name that is taken: rename it")
@@ -233,7 +233,7 @@ def _assertions(raw: Any, place: Place) -> tuple[tuple[Any, Place], ...]:
 
 
 def _options(raw: Any, place: Place) -> Mapping[str, Any]:
-    options = _mapping(raw, place)
+    options = place.mapping(raw)
     for name in options.keys() & KEYS - OPTIONS:
         place.note(f"{place / name}: {name} belongs beside options, and is left out")
     if _DISABLES in options:
@@ -247,10 +247,3 @@ def _threshold(raw: Any, place: Place) -> float | None:
         return raw
     place.refuse("a threshold is a number")
     return None
-
-
-def _mapping(raw: Any, place: Place) -> Mapping[str, Any]:
-    if raw is None or isinstance(raw, Mapping):
-        return raw or {}
-    place.refuse("this is no object")
-    return {}

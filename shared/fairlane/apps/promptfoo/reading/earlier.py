@@ -35,7 +35,7 @@ def unpassed(path: Path, which: Which) -> list[Mapping[str, Any]]:
         found = list(_fairlane_results(text) if path.suffix == ".jsonl" else _promptfoo_results(text))
     except OSError as error:
         raise SubmissionError(field, str(path), f"cannot be read: {error.strerror}", remedy) from error
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise SubmissionError(field, str(path), "holds no results of an evaluation", remedy) from error
     wanted = {"failing": (False, None), "failing-only": (False,), "errors-only": (None,)}[which]
     kept = {variables_key(variables): variables for passed, variables in found if passed in wanted}

@@ -9,6 +9,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.reading.places import FILE, Place, names
 from fairlane.config.problems import did_you_mean
+from fairlane.evaluators.schema import with_lower_case_types
 
 PARAMS = names(
     "temperature max_tokens max_completion_tokens top_p top_k min_p stop stop_sequences seed",
@@ -300,13 +301,3 @@ def _function(name: str, description: Any, schema: Any) -> dict[str, Any]:
     if isinstance(schema, Mapping):
         function["parameters"] = with_lower_case_types(schema)
     return {"type": "function", "function": function}
-
-
-def with_lower_case_types(schema: Any) -> Any:
-    """A schema with its types in lower case: Gemini's are in capitals."""
-    if isinstance(schema, Mapping):
-        return {
-            name: each.lower() if name == "type" and isinstance(each, str) else with_lower_case_types(each)
-            for name, each in schema.items()
-        }
-    return [with_lower_case_types(each) for each in schema] if isinstance(schema, list) else schema

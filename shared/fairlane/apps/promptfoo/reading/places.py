@@ -205,6 +205,13 @@ class Place:
             return (self.data(path), self.within(path)) if path else (None, self)
         return value, self
 
+    def mapping(self, value: Any) -> Mapping[str, Any]:
+        """``value`` if it is an object; empty for ``None``, and with a problem for anything else."""
+        if value is None or isinstance(value, Mapping):
+            return value or {}
+        self.refuse("this is no object: write names with values, like {temperature: 0}")
+        return {}
+
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a number; a truth value is none."""

@@ -76,19 +76,19 @@ def prompt_of(raw: str, place: Place, label: Any = None) -> list[PromptText]:
 
 def _one(raw: Any, place: Place, said: Place | None = None) -> Iterator[PromptText]:
     label: Any = None
-    config: Any = {}
+    config: Mapping[str, Any] = {}
     if isinstance(raw, Mapping):
         place.check_names(raw, "a prompt", _KEYS)
-        config, _ = (place / "config").referred(raw.get("config") or {})
+        own, where = (place / "config").referred(raw.get("config"))
+        config = where.mapping(own)
         label = raw.get("label") or (raw.get("id") if "raw" in raw else None)
         key = "raw" if "raw" in raw else "id"
         raw, place = raw.get(key), said or place / key
     if not isinstance(raw, str) or not raw.strip():
         place.refuse("this is no prompt")
         return
-    own = config if isinstance(config, Mapping) else {}
     for each in _texts(raw.strip(), raw, place, label):
-        yield replace(each, config=own, made=True) if own else each
+        yield replace(each, config=config, made=True) if config else each
 
 
 def _texts(name: str, raw: str, place: Place, label: Any) -> Iterator[PromptText]:

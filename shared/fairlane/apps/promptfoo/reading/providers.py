@@ -113,7 +113,7 @@ class Providers:
             return None
         if "id" not in raw and len(raw) == 1:
             name, options = next(iter(raw.items()))
-            inner = dict(options) if isinstance(options, Mapping) else {}
+            inner = dict((place / name).mapping(options))
             label = inner.pop("id", None)
             raw, place = {"id": name, **({"label": label} if label else {}), **inner}, place / name
         return self._described(raw, place, embeds=embeds, here=here)
@@ -159,8 +159,8 @@ class Providers:
             place.refuse("a provider needs an id")
             return None
         place.check_names(raw, "a provider", _KEYS)
-        config, where = (place / "config").referred(raw.get("config") or {})
-        config = config if isinstance(config, Mapping) else {}
+        config, where = (place / "config").referred(raw.get("config"))
+        config = where.mapping(config)
         answers = self._answers(identity, config, place / "id") if here and self._is_here(identity) else None
         known = read_parameters(identity, {} if answers else config, where)
         model = identity if answers else self.model(identity, place / "id", embeds=embeds)

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from fairlane.core.clock import Clock
+from fairlane.export.files import whole_bytes
 from fairlane.lab.simulator.config import SimulatorConfig
 from fairlane.lab.simulator.http.server import SimulatedProvider
 from fairlane.lab.simulator.model.stats import StatsReport
@@ -132,13 +133,12 @@ async def _serve_until_signalled(
 
 @contextmanager
 def _announced(provider: SimulatedProvider, ready_file: Path | None) -> Iterator[None]:
-    """Keep the ready file while the block runs. A rename creates it, so that no reader finds half of it."""
+    """Keep the ready file while the block runs."""
     if ready_file is None:
         yield
         return
-    part = ready_file.with_name(f"{ready_file.name}.part")
-    part.write_bytes(write_json({"base_url": provider.base_url, "url": provider.url, "pid": os.getpid()}))
-    part.replace(ready_file)
+    with whole_bytes(ready_file) as file:
+        file.write(write_json({"base_url": provider.base_url, "url": provider.url, "pid": os.getpid()}))
     try:
         yield
     finally:

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 from pydantic import ValidationError
 
 from fairlane.core.errors import ConfigurationError, LaneNotFound
-from fairlane.core.section import descriptions
+from fairlane.core.section import descriptions, first_flaw
 from fairlane.model.lane import LaneLimits
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
@@ -245,13 +245,12 @@ def _require_sense(lane: str, limits: Mapping[str, Limit]) -> LaneLimits:
     try:
         made = LaneLimits.model_validate(stated)
     except ValidationError as error:
-        first = error.errors(include_url=False)[0]
-        name = str(first["loc"][0])
+        name, _, problem = first_flaw(error)
         known = LaneLimits.model_fields.get(name)
         raise ConfigurationError(
             f"lanes.{lane}.{name}",
             limits.get(name),
-            first["msg"].replace("Input should be", "must be") if known else "there is no such limit",
+            problem if known else "there is no such limit",
             descriptions(LaneLimits).get(name) or f"Limits are {', '.join(LaneLimits.model_fields)}.",
         ) from None
     return made

@@ -3,6 +3,7 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fairlane.evaluators.schema import with_lower_case_types
 from fairlane.lab.simulator.wire.dialect import Call, OfferedTool, RequestError
 from fairlane.lab.simulator.wire.reading import is_number, last_question, read_positive
 
@@ -147,21 +148,7 @@ def _schema(generation: Mapping[str, Any]) -> dict[str, Any] | None:
     schema = generation[given[0]]
     if not isinstance(schema, dict):
         raise RequestError(f"Invalid value at 'generation_config.{given[0]}': an object is required")
-    return _of_openapi(schema) if given[0] == "responseSchema" else schema
-
-
-def _of_openapi(schema: Any) -> Any:
-    """The schema with the type names of JSON Schema; Google's OpenAPI schemas write them in upper case."""
-    match schema:
-        case dict():
-            folded = {name: _of_openapi(each) for name, each in schema.items()}
-            return {
-                **folded,
-                **({"type": kind.lower()} if isinstance(kind := schema.get("type"), str) else {}),
-            }
-        case list():
-            return [_of_openapi(each) for each in schema]
-    return schema
+    return with_lower_case_types(schema) if given[0] == "responseSchema" else schema
 
 
 def _tools(payload: Mapping[str, Any]) -> tuple[OfferedTool, ...]:
@@ -202,7 +189,7 @@ def _declared(function: Any) -> OfferedTool:
     function = _known(function, _DECLARATION, "tools[].function_declarations[]")
     schema = function.get("parametersJsonSchema")
     if schema is None:
-        schema = _of_openapi(function.get("parameters") or {"type": "OBJECT"})
+        schema = with_lower_case_types(function.get("parameters") or {"type": "OBJECT"})
     if not isinstance(schema, dict):
         raise RequestError("Invalid value at 'tools[].function_declarations[].parameters'")
     return OfferedTool(name, schema)
