@@ -3,7 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
@@ -12,16 +12,15 @@ from fairlane.datasets.values import plain
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import importable_name, scorer
-from fairlane.model.choices import Message
+from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import TurnField
-from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import operator_parameter
 from fairlane.templates.attributes import attributes_read
 from fairlane.templates.template import compile_template, referenced_variables
 
-Messages: TypeAlias = Sequence[Mapping[str, str]]
+Messages: TypeAlias = Sequence[Mapping[str, str] | Literal["_conversation"]]
 
 Path: TypeAlias = tuple[int | str, ...]
 """The location of a field in a pydantic model."""
@@ -44,7 +43,15 @@ _PARTS_REMEDY = (
     "request=."
 )
 CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
-_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
+_MESSAGE_REMEDY = (
+    f'A message is {{"role": "user", "content": "…"}}; "{CONVERSATION}" stands for those of earlier turns.'
+)
+
+EARLIER_TURNS = Message(
+    role=CONVERSATION,
+    content=f"{{% for turn in {CONVERSATION} %}}{{{{ turn.input }}}}{{{{ turn.output }}}}{{% endfor %}}",
+)
+"""The message in whose place the earlier turns are sent. Its content bounds them and says what they read."""
 
 
 def only_argument(given: Mapping[str, object]) -> str:
@@ -99,17 +106,21 @@ def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
         _check_template(field, prompt)
         return (checked,)
     listed = _list(field, prompt, "messages")
-    if not listed:
-        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
+    if all(each == CONVERSATION for each in listed):
+        raise SubmissionError(field, prompt, "has no messages of its own", _MESSAGE_REMEDY)
     return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
 
 
 def _message(field: str, message: object) -> Message:
+    if message == CONVERSATION:
+        return EARLIER_TURNS
     if isinstance(message, Message):
         message = message.model_dump()
     if not isinstance(message, Mapping):
         raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
     checked = _to_message(field, dict(message))
+    if checked.role == CONVERSATION:
+        return EARLIER_TURNS
     if not is_constant(checked.role):
         problem = "is no template: every row would be sent this role as it stands"
         remedy = f"Write the role itself. {CHATS_OF_ROWS}"

@@ -11,7 +11,7 @@ from typing import Any
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
-from fairlane.model.choices import Message
+from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
@@ -70,6 +70,9 @@ _ANYWAY = "check=False (--no-check) sends it as it is."
 _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 """A template that prints one field and nothing else."""
 
+_SPELT_OUT = re.compile(r"""\s*\[(?:\s|\{%[^%]*%\})*\{\s*"role"\s*:""")
+"""The beginning of a list of messages as JSON."""
+
 _FORMS = (
     'A request is {"messages": […]} with its own parameters, a list of messages, or either as a text of JSON.'
 )
@@ -78,9 +81,6 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
-
-ROLES = frozenset({"system", "user", "assistant"})
-"""The roles that every provider knows."""
 
 FOREIGN_ROLES = {
     **dict.fromkeys(("human", "user"), "user"),
@@ -238,11 +238,15 @@ def _check_role(where: str, role: object, row: int | None = None) -> None:
 
 
 def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
-    """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a row's
-    list of messages, as JSON.
+    """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a list
+    of messages as JSON: a row's, or one that it spells out, as promptfoo's prompts do.
     """
     for number, message in enumerate(prompt):
         _check_role(f"{field}[{number}].role", message.role)
+        if _SPELT_OUT.match(message.content):
+            problem = "would send a list of messages as one text of JSON"
+            remedy = f'Give messages=[…]; "{CONVERSATION}" in it stands for earlier turns. {_ANYWAY}'
+            raise SubmissionError(field, message.content, problem, remedy)
         if (name := _ALONE.fullmatch(message.content)) is None:
             continue
         values = [value for row in rows if (value := row.get(name[1])) is not None]

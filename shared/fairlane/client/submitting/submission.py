@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import (
+    EARLIER_TURNS,
     Path,
     as_submission_error,
     check_max_concurrent,
@@ -37,7 +38,12 @@ from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
-from fairlane.model.choices import MOST_SECONDS, START_TIME_VERSION, TURN_FIELDS_VERSION
+from fairlane.model.choices import (
+    MOST_SECONDS,
+    START_TIME_VERSION,
+    TURN_FIELDS_VERSION,
+    TURN_MESSAGES_VERSION,
+)
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import Bounds, RunRef, RunSpec
@@ -140,6 +146,8 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
             fields["version"] = START_TIME_VERSION
         if fields["order"]["conversation"]:
             fields["version"] = TURN_FIELDS_VERSION
+        if any(EARLIER_TURNS in prompt for prompt in fields["prompts"]):
+            fields["version"] = TURN_MESSAGES_VERSION
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:

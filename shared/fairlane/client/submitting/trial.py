@@ -13,7 +13,6 @@ from typing import Any
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
 from fairlane.client.submitting.parameters import (
-    ROLES,
     check_braces,
     check_chats,
     check_names_of_fields,
@@ -29,12 +28,11 @@ from fairlane.core.version import __version__
 from fairlane.datasets.lines import other_separator
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
-from fairlane.model.choices import Source
+from fairlane.model.choices import CONVERSATION, Source
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
-from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.write.workers import WorkerInfo
@@ -142,12 +140,10 @@ class _Trial:
         for number, model in enumerate(spec.models):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
-        lists = any(isinstance(value, list) for row in self._rows for value in row.values())
         for number, prompt in enumerate(spec.prompts):
             if len(self._rows) > 1:
                 check_braces(self._prompt(number), prompt, self._fields)
-            if lists or {message.role for message in prompt} - ROLES:
-                check_chats(self._prompt(number), prompt, self._rows)
+            check_chats(self._prompt(number), prompt, self._rows)
         stores = spec.order.store_output_as is not None
         stored = self._stored() if stores else None
         late = stores and spec.order.serial_field is not None  # later rows may run first
