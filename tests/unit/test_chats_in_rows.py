@@ -65,6 +65,12 @@ def test_responses_that_only_some_connections_take_are_the_schedulers_to_refuse(
     submit(stage, [row], request="r")
 
 
+@pytest.mark.parametrize("url", ["/v1/completions", "/v1/moderations", "/v1/audio/transcriptions"])
+def test_another_api_is_left_to_a_function(stage: Stage, url: str) -> None:
+    said = str(refused(stage, [{"url": url, "r": {"input": "x"}}], request="r"))
+    assert "a function of yours (task=) can call others" in said
+
+
 def test_a_column_of_web_addresses_is_no_api() -> None:
     asked = read_request("https://example.org/v1/page", {"messages": CHAT}, as_responses=False)
     assert asked.messages == CHAT

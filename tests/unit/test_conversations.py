@@ -81,7 +81,6 @@ CHAT = [{"role": "system", "content": "s"}, "_conversation", {"role": "user", "c
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.text('xy,{%"', min_size=1, max_size=9)), max_size=8))
-@settings(deadline=None)
 def test_earlier_turns_are_messages_in_the_place_that_stands_for_them(turns: list[tuple[str, str]]) -> None:
     """What a provider gets is the dialogue that its own client would hold."""
     asked = dict[str, list[Any]]()

@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias, get_args
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
-from fairlane.datasets.values import plain
+from fairlane.datasets.values import plain, remedy_for
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import importable_name, scorer
@@ -310,7 +310,7 @@ def take_params(field: str, params: object) -> dict[str, Any]:
             text = json.dumps({name: plain(value)}, allow_nan=False, ensure_ascii=False)
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
-            remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
+            remedy = remedy_for(value) or "Use texts, finite numbers, booleans, None, lists and dicts."
             raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
         checked.update(json.loads(text))
     return checked
@@ -321,7 +321,9 @@ def take_call_params(field: str, params: object) -> dict[str, Any]:
     checked = take_params(field, params)
     if taken := operator_parameter(checked):
         problem = "cannot be set by a run: addresses, headers and keys belong to connections"
-        raise SubmissionError(f"{field}[{taken!r}]", None, problem, "Leave it out.")
+        body = taken == "extra_body"
+        remedy = "Give its entries beside the other parameters." if body else "Leave it out."
+        raise SubmissionError(f"{field}[{taken!r}]", None, problem, remedy)
     return checked
 
 

@@ -65,6 +65,7 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _TEMPLATES = frozenset({"chat_template"})
 """Parameters whose value is a template for the server."""
 
+_FUNCTION_OF_OWN = "a function of yours (task=)"
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
 _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
@@ -81,6 +82,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
+
+_BLANKS = re.compile(r"\{\d*\}|%(?:\(\w+\))?[sd]\b")
+"""What Python's `str.format` and ``%`` fill in."""
 
 FOREIGN_ROLES = {
     **dict.fromkeys(("human", "user"), "user"),
@@ -125,7 +129,8 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         if name in _UNKEPT and value:
             problem = "asks for what no record keeps"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
+            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
 
 
 def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
@@ -153,7 +158,8 @@ def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) 
     for name, value in params.items():
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
-            remedy = f"Leave it out; repetitions= (--repetitions) asks more than once. {_ANYWAY}"
+            several = f"repetitions= (--repetitions) asks more than once, {_FUNCTION_OF_OWN} may return all"
+            remedy = f"Leave it out; {several}. {_ANYWAY}"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
         if name in _MODALITIES and not _is_text_alone(value):
             problem = "asks for what no record keeps: that keeps texts"
@@ -269,13 +275,15 @@ def check_names_of_fields(field: str, template: object, names: Sequence[str]) ->
 
 
 def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) -> None:
-    """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
+    """Raise `SubmissionError` for a prompt that sends every row ``{name}``, ``{}`` or ``%s`` as it stands."""
     texts = [message.content for message in prompt]
     if not all(map(is_constant, texts)):
         return
     for text in texts:
-        for name in filter(names.__contains__, _BRACED.findall(text)):
-            problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
+        named = [name for name in _BRACED.findall(text) if name in names]
+        blanks = [f"{{{name}}}" for name in named] or _BLANKS.findall(text)
+        for blank, name in zip(blanks, named or names, strict=False):
+            problem = f"names no field, so that every row would be sent {blank} as it stands"
             remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
             raise SubmissionError(field, text, problem, remedy)
 
