@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         regex,
         similarity,
     )
+    from fairlane.evaluators.embeddings import read_embeddings
     from fairlane.evaluators.function_scorers import scorer
     from fairlane.export.parsed import Parsed, parse_outputs
     from fairlane.model.decision import RetryPolicy
@@ -130,6 +131,7 @@ __all__ = [
     "llm_judge",
     "numeric_match",
     "parse_outputs",
+    "read_embeddings",
     "regex",
     "scorer",
     "similarity",
@@ -155,6 +157,7 @@ _ELSEWHERE = {
     "fairlane.evaluators.builders": (
         "agent contains criterion exact_match json_valid llm_judge numeric_match regex similarity"
     ),
+    "fairlane.evaluators.embeddings": "read_embeddings",
     "fairlane.evaluators.function_scorers": "scorer",
     "fairlane.export.parsed": "Parsed parse_outputs",
     "fairlane.model.decision": "RetryPolicy",

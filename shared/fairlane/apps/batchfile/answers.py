@@ -6,7 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from fairlane.evaluators.embeddings import base64_of, unpack
+from fairlane.evaluators.embeddings import base64_of, read_embeddings
 from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -54,7 +54,7 @@ def embeddings(record: Record, request: Mapping[str, Any], name: str, created_s:
     as_text = request.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": n, "embedding": base64_of(each) if as_text else each.tolist()}
-        for n, each in enumerate(unpack(record.output or ""))
+        for n, each in enumerate(read_embeddings(record.output or ""))
     ]
     counted = record.usage.input_tokens or 0
     usage = {"prompt_tokens": counted, "total_tokens": counted}
