@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from fairlane.client.cells.handle import CellsRun, CellsStatus
     from fairlane.client.cells.routing import Cells
     from fairlane.client.client import Client
+    from fairlane.client.completions import chat_completion
     from fairlane.client.following.chunks import Chunk
     from fairlane.client.outputs import Run
     from fairlane.client.views.comparison import Comparison, Difference
@@ -124,6 +125,7 @@ __all__ = [
     "WorkerNotFound",
     "__version__",
     "agent",
+    "chat_completion",
     "contains",
     "criterion",
     "exact_match",
@@ -145,6 +147,7 @@ _ELSEWHERE = {
     "fairlane.client.cells.handle": "CellsRun CellsStatus",
     "fairlane.client.cells.routing": "Cells",
     "fairlane.client.client": "Client",
+    "fairlane.client.completions": "chat_completion",
     "fairlane.client.following.chunks": "Chunk",
     "fairlane.client.outputs": "Run",
     "fairlane.client.views.comparison": "Comparison Difference",

@@ -34,7 +34,12 @@ PROGRAMS = [
     if "from fairlane import" in block.text or re.search(r"^import openai\n", block.text, re.MULTILINE)
     if not MODULE.match(block.text)
 ]
-SIMULATED = {"openai:gpt-4o-mini": "sim:fast", "openai:gpt-4o": "sim:judge", "gpt-4o-mini": "fast"}
+SIMULATED = {
+    "openai:gpt-4o-mini": "sim:fast",
+    "openai:gpt-4o": "sim:judge",
+    "openai:gpt-4.1": "sim:large",
+    "gpt-4o-mini": "fast",
+}
 UP = ("fairlane", "up", "--simulate-config", "simulator.toml")
 
 

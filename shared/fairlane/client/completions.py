@@ -18,8 +18,14 @@ _ECHOED = (
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def chat_completion(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
-    """A ``ChatCompletion``. ``request`` is the body that was sent, ``name`` the answer's own."""
+def chat_completion(
+    record: Record, request: Mapping[str, Any], name: str, created_s: int = 0
+) -> dict[str, Any]:
+    """An answer as OpenAI's ``ChatCompletion``, with its message, calls of tools and usage.
+
+    ``request`` is the body that was sent, ``name`` the answer's own, which begins the ids of its calls.
+    ``created_s``: when, in seconds since 1970.
+    """
     output = read_output(record.output, request.get("tools"))
     refused = record.finish_reason == REFUSAL
     message: dict[str, Any] = {
