@@ -74,6 +74,17 @@ _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 _SPELT_OUT = re.compile(r"""\s*\[(?:\s|\{%[^%]*%\})*\{\s*"role"\s*:""")
 """The beginning of a list of messages as JSON."""
 
+_BESIDE = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "tools",
+    "tool_choice",
+    "response_format",
+)
+"""Parameters in a row that is itself a request; other names may be the dataset's."""
+
 _FORMS = (
     'A request is {"messages": […]} with its own parameters, a list of messages, or either as a text of JSON.'
 )
@@ -221,6 +232,11 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         except MalformedRequest as malformed:
             failed[number] = malformed
             continue
+        beside = [name for name in _BESIDE if row.get(name) is not None] if isinstance(given, list) else []
+        if beside:
+            problem = f"would leave out {', '.join(beside)}, which the row has beside it"
+            remedy = f'Submit rows {{"body": row}} with request="body". {_ANYWAY}'
+            raise SubmissionError("request", field, problem, remedy, row=number)
         _check_roles(field, body, number)
         check_answer(field, body, number)
         check_repetitions(spec.repetitions, field, body, number)
