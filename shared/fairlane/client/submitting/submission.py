@@ -33,6 +33,7 @@ from fairlane.client.submitting.arguments import (
 )
 from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
+from fairlane.client.submitting.parameters import KNOWN
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
@@ -98,7 +99,12 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Parts of a spec, and the arguments that their fields come from where they have other names."""
 
-_ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "run": "Fairlane names the run"}
+_ELSEWHERE = {
+    **{name: f"give it as params={{{name!r}: …}}" for name in KNOWN},
+    "max_retries": "give retry=RetryPolicy(max_attempts=…)",
+    "run": "Fairlane names the run",
+    "team": "a client submits for its own team: Client(team=…)",
+}
 """Arguments that belong elsewhere."""
 
 
@@ -195,10 +201,12 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
         model = f"{FUNCTIONS}:{take_function(field, given['task'])}"
         return common | {"prompts": take_task_prompts([model], given), "models": (model,)}
     models = take_models(given.get("model"), given.get("models"))
-    if not all(model.startswith(f"{FUNCTIONS}:") for model in models):
+    functions = all(model.startswith(f"{FUNCTIONS}:") for model in models)
+    if not functions:
         take_call_params("params", common["params"])
+    if not functions or "request" in given:
+        only_argument({name: given.get(name) for name in ("prompt", "messages", "prompts", "request")})
     if "request" in given:
-        only_argument({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}
     return common | {"prompts": take_task_prompts(models, given), "models": models}
 
