@@ -90,7 +90,7 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "field", "said"),
     [
-        ({"prompt": None}, "prompt", "exactly one of prompt, messages or prompts"),
+        ({"prompt": None}, "prompt", "exactly one of prompt, messages, prompts or request"),
         ({"prompt": "a", "messages": [ASK]}, "prompt and messages", "more than one"),
         ({"prompt": 3}, "prompt", "int, not a text"),
         ({"prompt": [{"role": "user", "content": "x"}]}, "prompt", "chat as messages="),
