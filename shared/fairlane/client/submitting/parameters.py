@@ -97,6 +97,9 @@ _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 _BLANKS = re.compile(r"\{\d*\}|%(?:\(\w+\))?[sd]\b")
 """What Python's `str.format` and ``%`` fill in."""
 
+ROLES = frozenset({"system", "user", "assistant"})
+"""The roles that every provider knows."""
+
 FOREIGN_ROLES = {
     **dict.fromkeys(("human", "user"), "user"),
     **dict.fromkeys(("gpt", "chatgpt", "bot", "ai", "model", "assistant"), "assistant"),

@@ -13,6 +13,7 @@ from typing import Any
 from fairlane.client.deployment import Deployment
 from fairlane.client.submitting.arguments import is_constant, model_field
 from fairlane.client.submitting.parameters import (
+    ROLES,
     check_braces,
     check_chats,
     check_names_of_fields,
@@ -140,10 +141,12 @@ class _Trial:
         for number, model in enumerate(spec.models):
             cell = Cell(row=0, prompt=0, model=number, repetition=0)
             self._try(model_field(spec.models, number), model, partial(self._model, cell), self._rows)
+        lists = any(isinstance(value, list) for row in self._rows for value in row.values())
         for number, prompt in enumerate(spec.prompts):
             if len(self._rows) > 1:
                 check_braces(self._prompt(number), prompt, self._fields)
-            check_chats(self._prompt(number), prompt, self._rows)
+            if lists or any(each.role not in ROLES or each.content.lstrip()[:1] == "[" for each in prompt):
+                check_chats(self._prompt(number), prompt, self._rows)
         stores = spec.order.store_output_as is not None
         stored = self._stored() if stores else None
         late = stores and spec.order.serial_field is not None  # later rows may run first
