@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 
 from fairlane import SubmissionError
 from fairlane.client.submitting.submission import build_spec
+from fairlane.core.errors import TemplateError
 from fairlane.datasets.sessions import Numbering
 from fairlane.model.choices import TURN_MESSAGES_VERSION, Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, PermanentFailure, Success
-from fairlane.model.run import Order
+from fairlane.model.run import Cell, Order, Plan
 from fairlane.model.sessions import decode_memberships
+from fairlane.pipeline.rendering import Rendering
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played
 from tests.support.stage import Stage
@@ -116,6 +119,20 @@ def test_messages_that_stand_for_turns_keep_what_they_show_and_need_new_processe
     assert build_spec("r", "t", 0, messages=told, model="sim:fast").prompts[0] == spec.prompts[0][1:]
     with pytest.raises(SubmissionError, match="no messages of its own"):
         build_spec("r", "t", 0, messages=["_conversation"], model="sim:fast")
+
+
+@pytest.mark.parametrize("memory", [5, [5], ["x"], {"a": 1}, None, [{"input": {"a": 1}, "output": None}]])
+def test_what_a_team_wrote_in_place_of_turns_fails_its_own_item(memory: Any) -> None:
+    """A team may write its spec and its memory itself, and the leader renders what needs no Jinja."""
+    spec = build_spec("r", "t", 0, messages=CHAT, model="sim:fast")
+    told = (Message(role="_conversation", content="x"), *spec.prompts[0][2:])
+    rendering = Rendering(Plan(spec=spec.model_copy(update={"prompts": (told,)})))
+    with suppress(TemplateError):
+        call = rendering.task(
+            Cell(row=0, prompt=0, model=0, repetition=0), {"q": "1"}, {"_conversation": memory}
+        )
+        assert all(isinstance(each["content"], str) for each in call.messages)
+        assert call.tokens.input > 0
 
 
 @pytest.mark.parametrize("loop", ["", "{% for turn in _conversation %}"])

@@ -257,12 +257,18 @@ def _with_memory(row: Row, memory: Row | None) -> Row:
 
 
 def _with_turns(messages: list[dict[str, Any]], memory: Row | None) -> list[dict[str, Any]]:
-    """``messages`` with the earlier turns in the place of the message that stands for them."""
-    turns = [
-        {"role": role, "content": turn.get(part)}
-        for turn in (memory or {}).get(CONVERSATION, ())
-        for role, part in (("user", "input"), ("assistant", "output"))
-    ]
+    """``messages`` with the earlier turns in the place of the message that stands for them.
+
+    Raises `TemplateError` if the memory holds no turns: a team may write there.
+    """
+    try:
+        turns = [
+            {"role": role, "content": str(turn.get(part, ""))}
+            for turn in (memory or {}).get(CONVERSATION, ())
+            for role, part in (("user", "input"), ("assistant", "output"))
+        ]
+    except (AttributeError, TypeError):
+        raise TemplateError(CONVERSATION, "it holds no turns") from None
     return list(chain.from_iterable(turns if each["role"] == CONVERSATION else [each] for each in messages))
 
 
