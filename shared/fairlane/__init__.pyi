@@ -10,6 +10,7 @@ from fairlane.client.cells.handle import CellsRun as CellsRun
 from fairlane.client.cells.handle import CellsStatus as CellsStatus
 from fairlane.client.cells.routing import Cells as Cells
 from fairlane.client.client import Client as Client
+from fairlane.client.completions import chat_completion as chat_completion
 from fairlane.client.following.chunks import Chunk as Chunk
 from fairlane.client.outputs import Run as Run
 from fairlane.client.views.comparison import Comparison as Comparison
@@ -71,6 +72,7 @@ from fairlane.evaluators.builders import llm_judge as llm_judge
 from fairlane.evaluators.builders import numeric_match as numeric_match
 from fairlane.evaluators.builders import regex as regex
 from fairlane.evaluators.builders import similarity as similarity
+from fairlane.evaluators.embeddings import read_embeddings as read_embeddings
 from fairlane.evaluators.function_scorers import scorer as scorer
 from fairlane.export.parsed import Parsed as Parsed
 from fairlane.export.parsed import parse_outputs as parse_outputs

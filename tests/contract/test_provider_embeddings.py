@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from ollama._types import EmbedRequest
 
-from fairlane.evaluators.embeddings import base64_of, cosine, pack, unpack
+from fairlane.evaluators.embeddings import base64_of, cosine, pack, read_embeddings
 from fairlane.model.outcome import (
     AccessDenied,
     InvalidResponse,
@@ -61,7 +61,7 @@ def simulated(request: Request, wire: Wire | None = None, **model: object) -> Ou
 def test_texts_that_share_words_are_alike() -> None:
     outcome = simulated(embed("the cat sat", "the cat lay", "income tax returns"))
     assert isinstance(outcome, Success)
-    cat, other_cat, tax = unpack(outcome.output)
+    cat, other_cat, tax = read_embeddings(outcome.output)
     assert cosine(cat, other_cat) > cosine(cat, tax)
     assert outcome.usage.output_tokens == 0 < (outcome.usage.input_tokens or 0)
 
@@ -103,7 +103,7 @@ def test_azures_are_a_deployments() -> None:
 def test_vectors_are_put_in_the_order_of_their_texts() -> None:
     outcome, _ = call(OpenAIChatWire(), embed("a", "b"), [http(200, answered([1, 2], [3, 4], order=[1, 0]))])
     assert isinstance(outcome, Success)
-    assert [list(each) for each in unpack(outcome.output)] == [[1, 2], [3, 4]]
+    assert [list(each) for each in read_embeddings(outcome.output)] == [[1, 2], [3, 4]]
 
 
 @pytest.mark.parametrize("vector", ["?", "AAA", None, {}, ["a"], [None]])
@@ -131,9 +131,9 @@ def test_gemini_makes_the_embeddings_of_one_text_or_of_several() -> None:
     one = simulated(embed("income tax", model="models/m-1"), GeminiWire())
     assert isinstance(several, Success)
     assert isinstance(one, Success)
-    vectors = unpack(openai.output)
-    assert unpack(several.output) == vectors
-    assert unpack(one.output) == vectors[1:]
+    vectors = read_embeddings(openai.output)
+    assert read_embeddings(several.output) == vectors
+    assert read_embeddings(one.output) == vectors[1:]
     assert several.usage == Usage()
     assert isinstance(simulated(embed(""), GeminiWire()), PermanentFailure)
     assert isinstance(simulated(embed("a"), GeminiWire(), status_always=429), RateLimited)

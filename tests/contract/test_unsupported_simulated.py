@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from fairlane.evaluators.embeddings import unpack
+from fairlane.evaluators.embeddings import read_embeddings
 from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.rubrics import tool_of, verdict_format
 from fairlane.model.outcome import Outcome, PermanentFailure, Success, UnsupportedParameter
@@ -122,4 +122,4 @@ def test_azure_makes_the_embeddings_of_openai() -> None:
     openai, azure = (outcomes(wire, [request])[0] for wire in (OpenAIChatWire(), AzureOpenAIWire()))
     assert isinstance(openai, Success)
     assert isinstance(azure, Success)
-    assert unpack(openai.output) == unpack(azure.output)
+    assert read_embeddings(openai.output) == read_embeddings(azure.output)

@@ -48,6 +48,16 @@ def test_conversations_are_apart_by_their_field(deployment: Cluster) -> None:
     assert [record.output for record in all_succeeded(run)] == ["0:0", "0:1", "1:2", "1:3"]
 
 
+def test_earlier_turns_reach_the_provider_as_messages(deployment: Cluster) -> None:
+    model = deployment.new_model(output="echo", latency_ms=1)
+    rows = [{"n": str(turn) * 40, "who": who} for who in range(3) for turn in range(3)]
+    chat = ["_conversation", {"role": "user", "content": "{{ n }}"}]
+    run = deployment.client.submit(rows, messages=chat, model=f"sim:{model}", conversation="who")
+    records = all_succeeded(run)
+    assert [record.output for record in records] == [row["n"] for row in rows]
+    assert [record.usage.input_tokens for record in records if record.usage] == [10, 31, 51] * 3
+
+
 def test_conversations_go_side_by_side_and_their_turns_one_at_a_time(deployment: Cluster) -> None:
     model = deployment.new_model(output="echo", latency_ms=100)
     rows = [{"n": turn, "who": who} for who in range(8) for turn in range(3)]

@@ -59,8 +59,8 @@ MORE: tuple[tuple[str, str, str], ...] = (
 
 LATER_MESSAGES = ("shared/fairlane/model/job.py", "MESSAGE_VERSION = 1", "MESSAGE_VERSION = 2")
 LATER_SPECS = (
-    ("shared/fairlane/model/choices.py", "SPEC_VERSION = 4", "SPEC_VERSION = 5"),
-    ("shared/fairlane/model/run.py", "version: int = Field(default=1,", "version: int = Field(default=5,"),
+    ("shared/fairlane/model/choices.py", "SPEC_VERSION = 5", "SPEC_VERSION = 6"),
+    ("shared/fairlane/model/run.py", "version: int = Field(default=1,", "version: int = Field(default=6,"),
 )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 
-from fairlane.apps.batchfile.answers import response
 from fairlane.apps.batchfile.writing import ERROR_CODES, BatchWriter, Written, default_errors
+from fairlane.client.completions import response
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import base64_of, pack
 from fairlane.export.files import check_place

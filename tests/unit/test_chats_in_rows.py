@@ -65,6 +65,29 @@ def test_responses_that_only_some_connections_take_are_the_schedulers_to_refuse(
     submit(stage, [row], request="r")
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [{"temperature": 0}, {"tools": [{"type": "function"}], "model": "m"}, {"top_p": 1, "max_tokens": 5}],
+)
+def test_a_row_that_is_a_request_loses_no_parameter(stage: Stage, beside: dict[str, Any]) -> None:
+    row = {"messages": CHAT, **beside}
+    said = str(refused(stage, [row], request="messages"))
+    assert f"would leave out {', '.join(each for each in beside if each != 'model')}" in said
+    submit(stage, [{"body": row}], request="body")
+    submit(stage, [row], request="messages", check=False)
+    submit(
+        stage,
+        [{"messages": CHAT, "temperature": None, "metadata": {"id": 1}, "user": "u"}],
+        request="messages",
+    )
+
+
+@pytest.mark.parametrize("url", ["/v1/completions", "/v1/moderations", "/v1/audio/transcriptions"])
+def test_another_api_is_left_to_a_function(stage: Stage, url: str) -> None:
+    said = str(refused(stage, [{"url": url, "r": {"input": "x"}}], request="r"))
+    assert "a function of yours (task=) can call others" in said
+
+
 def test_a_column_of_web_addresses_is_no_api() -> None:
     asked = read_request("https://example.org/v1/page", {"messages": CHAT}, as_responses=False)
     assert asked.messages == CHAT

@@ -226,6 +226,16 @@ def test_a_run_is_found_again_by_its_id(stage: Stage) -> None:
     assert items(again.results()) == [0]
 
 
+def test_a_run_is_found_again_by_its_name(stage: Stage) -> None:
+    named = "GSM8K, of the night"
+    older, newer = submit(stage, rows=1, name=named), submit(stage, rows=1, name=named)
+    stage.answer(newer.id)
+    assert older.id != stage.client.run(named).id == newer.id
+    assert stage.client.continue_run(named).status().items == 1
+    with pytest.raises(RunNotFound):
+        stage.client_of("ads").run(named)
+
+
 @pytest.mark.parametrize("run_id", ["unknown", "", "a/b", "a\n", "x" * 65])
 def test_an_unknown_run_is_not_found(stage: Stage, run_id: str) -> None:
     with pytest.raises(RunNotFound):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -11,12 +12,14 @@ from hypothesis import strategies as st
 
 from fairlane import SubmissionError
 from fairlane.client.submitting.submission import build_spec
+from fairlane.core.errors import TemplateError
 from fairlane.datasets.sessions import Numbering
-from fairlane.model.choices import Message
+from fairlane.model.choices import TURN_MESSAGES_VERSION, Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, PermanentFailure, Success
-from fairlane.model.run import Order
+from fairlane.model.run import Cell, Order, Plan
 from fairlane.model.sessions import decode_memberships
+from fairlane.pipeline.rendering import Rendering
 from fairlane_workers.providers.contract import Request
 from tests.support.played_runs import continued, played
 from tests.support.stage import Stage
@@ -75,6 +78,68 @@ def test_a_field_of_conversations_that_no_row_has_is_refused(stage: Stage) -> No
 def test_a_conversation_that_no_prompt_reads_is_refused(stage: Stage) -> None:
     with pytest.raises(SubmissionError, match="no prompt reads _conversation"):
         submit(stage, "{{ q }}", conversation="who")
+
+
+CHAT = [{"role": "system", "content": "s"}, "_conversation", {"role": "user", "content": "{{ q }}"}]
+
+
+@given(st.lists(st.tuples(st.sampled_from("ab"), st.text('xy,{%"', min_size=1, max_size=9)), max_size=8))
+def test_earlier_turns_are_messages_in_the_place_that_stands_for_them(turns: list[tuple[str, str]]) -> None:
+    """What a provider gets is the dialogue that its own client would hold."""
+    asked = dict[str, list[Any]]()
+
+    def answer(request: Request) -> Outcome:
+        talk = [(each["role"], each["content"]) for each in request.messages]
+        asked[talk[-1][1]] = talk
+        return Success(f"<{talk[-1][1]}>")
+
+    async def scene(parts: WorkerParts) -> None:
+        parts.provider.answer = answer
+        rows = [{"q": f"{number} {text}", "who": who} for number, (who, text) in enumerate(turns)]
+        spec = build_spec("r", "t", 0, messages=CHAT, model="sim:m", conversation="who")
+        await played(
+            parts, parts.scheduler.admit(rows, prompts=spec.prompts, order=spec.order, version=spec.version)
+        )
+        talks: dict[str, list[Any]] = {}
+        for row in rows:
+            talk = talks.setdefault(row["who"], [("system", "s")])
+            talk.append(("user", row["q"]))
+            assert asked[row["q"]] == talk
+            talk.append(("assistant", f"<{row['q']}>"))
+
+    on_loop(scene)
+
+
+def test_messages_that_stand_for_turns_keep_what_they_show_and_need_new_processes() -> None:
+    spec = build_spec("r", "t", 0, messages=CHAT, model="sim:fast")
+    assert spec.order.turn_fields == ("input", "output")
+    assert spec.order.conversation
+    assert spec.version == TURN_MESSAGES_VERSION
+    told = [{"role": "_conversation", "content": "anything"}, *CHAT[2:]]
+    assert build_spec("r", "t", 0, messages=told, model="sim:fast").prompts[0] == spec.prompts[0][1:]
+    with pytest.raises(SubmissionError, match="no messages of its own"):
+        build_spec("r", "t", 0, messages=["_conversation"], model="sim:fast")
+
+
+@pytest.mark.parametrize("memory", [5, [5], ["x"], {"a": 1}, None, [{"input": {"a": 1}, "output": None}]])
+def test_what_a_team_wrote_in_place_of_turns_fails_its_own_item(memory: Any) -> None:
+    """A team may write its spec and its memory itself, and the leader renders what needs no Jinja."""
+    spec = build_spec("r", "t", 0, messages=CHAT, model="sim:fast")
+    told = (Message(role="_conversation", content="x"), *spec.prompts[0][2:])
+    rendering = Rendering(Plan(spec=spec.model_copy(update={"prompts": (told,)})))
+    with suppress(TemplateError):
+        call = rendering.task(
+            Cell(row=0, prompt=0, model=0, repetition=0), {"q": "1"}, {"_conversation": memory}
+        )
+        assert all(isinstance(each["content"], str) for each in call.messages)
+        assert call.tokens.input > 0
+
+
+@pytest.mark.parametrize("loop", ["", "{% for turn in _conversation %}"])
+def test_a_prompt_that_spells_out_messages_is_refused(stage: Stage, loop: str) -> None:
+    end = "{% endfor %}" if loop else ""
+    with pytest.raises(SubmissionError, match=r'Give messages=.*"_conversation"'):
+        submit(stage, f'[ {loop}{{"role": "user", "content": "{{{{ q }}}}"}},{end} ]')
 
 
 KEYS = st.none() | st.sampled_from([1, 1.0, "1", "", "None", True, [1], {"a": 1, "b": 2}, {"b": 2, "a": 1}])

@@ -51,6 +51,18 @@ class Colour(StrEnum):
     RED = "red"
 
 
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (["What is 2 + 2?"], '{"text": each} for each in dataset'),
+        ([[{"role": "user", "content": "What is 2 + 2?"}]], 'request="chat"'),
+        ([[]], "Each row is a dict that names its fields"),
+    ],
+)
+def test_a_script_s_list_of_prompts_or_chats_is_told_its_form(dataset: list[Any], words: str) -> None:
+    assert words in refusal(dataset).remedy
+
+
 @pytest.mark.parametrize("suffix", [".jsonl", ".JSONL", ".ndjson"])
 def test_a_line_of_jsonl_is_a_row_and_blank_lines_are_none(tmp_path: Path, suffix: str) -> None:
     path = written(tmp_path / f"rows{suffix}", '\n{"a": 1}\r\n\n  \n{"a": "zwölf"}')

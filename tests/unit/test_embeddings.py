@@ -8,9 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import fairlane
 from fairlane import similarity
 from fairlane.core.errors import SubmissionError, TemplateError
-from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, pack, unpack
+from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, pack, read_embeddings
 from fairlane.model.choices import Message
 from fairlane.model.evaluators import EvaluatorSpec
 from fairlane.model.job import JobState
@@ -40,9 +41,14 @@ def rendering(evaluator: EvaluatorSpec) -> Rendering:
     return Rendering(Plan(spec=spec, eval_lanes=(MODEL,)))
 
 
+def test_a_record_without_embeddings_has_none_to_read() -> None:
+    with pytest.raises(ValueError, match="no embeddings"):
+        fairlane.read_embeddings(None)
+
+
 @given(st.lists(st.lists(FLOATS, min_size=1, max_size=50), max_size=5))
 def test_what_is_packed_is_unpacked(vectors: list[list[float]]) -> None:
-    assert [list(vector) for vector in unpack(pack(vectors))] == vectors
+    assert [list(vector) for vector in read_embeddings(pack(vectors))] == vectors
 
 
 @given(st.lists(st.tuples(FLOATS, FLOATS), min_size=1, max_size=50))
@@ -62,7 +68,7 @@ def test_a_cosine_is_that_of_the_angle(pairs: list[tuple[float, float]]) -> None
 @pytest.mark.parametrize("text", ["", "x", "3", "[3]", '["AAA"]', '["äöü"]', '[["a"]]', "{}" * 3])
 def test_a_text_without_embeddings_is_named_so(text: str) -> None:
     with pytest.raises(BrokenEmbeddings):
-        unpack(text)
+        read_embeddings(text)
 
 
 @pytest.mark.parametrize(("a", "b"), [([], []), ([1.0], [1.0, 2.0]), ([0.0], [1.0])])

@@ -90,7 +90,7 @@ def test_an_empty_run_completes_at_once(parts: Parts) -> None:
 @pytest.mark.parametrize(
     ("fields", "shown"),
     [
-        ({"version": 5}, "version: the spec has 5, this scheduler reads 4: upgrade the schedulers"),
+        ({"version": 6}, "version: the spec has 6, this scheduler reads 5: upgrade the schedulers"),
         ({"version": "x"}, "version"),
         ({"team": "ads"}, "names run ads/r1"),
         ({"run": "r2"}, "names run search/r2"),

@@ -90,7 +90,7 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "field", "said"),
     [
-        ({"prompt": None}, "prompt", "exactly one of prompt, messages or prompts"),
+        ({"prompt": None}, "prompt", "exactly one of prompt, messages, prompts or request"),
         ({"prompt": "a", "messages": [ASK]}, "prompt and messages", "more than one"),
         ({"prompt": 3}, "prompt", "int, not a text"),
         ({"prompt": [{"role": "user", "content": "x"}]}, "prompt", "chat as messages="),
@@ -242,12 +242,20 @@ def test_a_dataset_with_too_many_jobs_is_stopped_while_it_is_read(monkeypatch: p
     assert len(taken) == 2
 
 
+def test_a_run_without_a_prompt_is_told_of_requests() -> None:
+    with pytest.raises(SubmissionError, match=r"prompt: is missing.* prompts or request\."):
+        build_spec("r1", "search", 1, model="sim:m")
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
         ("team", "a client submits for its own team: Client(team=…)"),
         ("run", "Fairlane names the run"),
         ("modell", "did you mean 'model'?"),
+        ("temperature", "give it as params={'temperature': …}"),
+        ("max_tokens", "give it as params={'max_tokens': …}"),
+        ("max_retries", "give retry=RetryPolicy(max_attempts=…)"),
     ],
 )
 def test_an_argument_that_submit_does_not_take_says_where_it_belongs(name: str, hint: str) -> None:

@@ -26,6 +26,7 @@ from fairlane.client.submitting.trial import FIRST_ROWS
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
+from fairlane.model.run import RunSpec
 from fairlane.store.write.workers import WorkerInfo, Workers
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
 from fairlane_workers.providers.registry import load_protocol
@@ -185,6 +186,10 @@ def test_a_table_that_is_separated_otherwise_is_reported(
         ({"top_p": 7}, "from 0 to 1"),
         ({"n": 4}, "repetitions= (--repetitions)"),
         ({"logprobs": True}, "no record keeps"),
+        ({"logprobs": 3}, "a function of yours (task=)"),
+        ({"n": 5}, "a function of yours (task=) may return all"),
+        ({"extra_body": {"guided_json": {}}}, "Give its entries beside the other parameters"),
+        ({"response_format": RunSpec}, "run.parsed(Model)"),
         ({"top_logprobs": 5}, "no record keeps"),
         ({"candidateCount": 2}, "repetitions= (--repetitions)"),
         ({"best_of": 3}, "repetitions= (--repetitions)"),

@@ -51,7 +51,9 @@ def test_a_null_seed_is_accepted_with_repetitions() -> None:
     check_repetitions(5, "params", {"seed": None, "temperature": 1, "options": {"num_ctx": 1}})
 
 
-@pytest.mark.parametrize("prompt", ["Q: {question}", "Q: { question }?"])
+@pytest.mark.parametrize(
+    "prompt", ["Q: {question}", "Q: { question }?", "Q: {}", "Q: {0}.", "Q: %s", "Q: %(question)s, is it %d?"]
+)
 def test_braces_of_other_tools_are_no_variables(stage: Stage, prompt: str) -> None:
     with pytest.raises(SubmissionError, match=r"Write \{\{ question \}\}"):
         submit(stage, prompt)
@@ -65,6 +67,9 @@ def test_braces_of_other_tools_are_no_variables(stage: Stage, prompt: str) -> No
         ("{question} is {{ question }}", ROWS),  # names one, so the braces are meant
         ("Say {question}", ROWS[:1]),  # one row
         ("Say hello", ROWS),  # a sample of one prompt
+        ("Say {}, or %s", ROWS[:1]),
+        ("Is 5 %, or 5%surplus, {{ question }}, %s?", ROWS),
+        ("A sale of 20%, and 30%down", ROWS),
         ('{"question": 1}', ROWS),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from fairlane.model.choices import SPEC_VERSION, TURN_FIELDS_VERSION, Message
+from fairlane.model.choices import TURN_FIELDS_VERSION, Message
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, Success
 from fairlane.model.run import Order
@@ -201,7 +201,7 @@ def test_a_continued_run_of_an_earlier_version_keeps_its_turns_apart() -> None:
         kept = await remembered(parts, again)
         after = RecordReader(parts.scheduler.redis, parts.keys, again.plan.spec).records(range(3))
         assert [each.output for each in after] == [each.output for each in before]
-        assert again.plan.spec.version == SPEC_VERSION
+        assert again.plan.spec.version == TURN_FIELDS_VERSION
         assert len([name for name in kept if name.startswith(b"turn:")]) == 3
 
     on_loop(scene)

@@ -49,6 +49,9 @@ from fairlane.why.waiting import Waiting
 
 _RUN_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 
+NAMES_SEARCHED = 1000
+"""The newest runs, whose names `Client.run` searches."""
+
 Dataset: TypeAlias = str | PathLike[str] | Iterable[Any] | Table
 
 
@@ -253,13 +256,23 @@ class Client(Unsent):
         return submit_calls(self, name, calls, **options)
 
     def run(self, run_id: str | Run) -> Run:
-        """The run of that id or handle, submitted by whichever process of the team. Raises `RunNotFound`."""
+        """The run of that id, name or handle, submitted by whichever process of the team.
+
+        Of several runs with one name it is the newest. Raises `RunNotFound`.
+        """
         wanted = run_id_of(run_id)
-        if not _RUN_ID.fullmatch(wanted):
-            raise RunNotFound(wanted)
-        ref = RunRef(self.team, wanted)
         with self._deployment.answering():
-            return Run(self._deployment, ref, self._deployment.runs.overview(ref).spec)
+            try:
+                return self._run(wanted)
+            except RunNotFound:
+                named = (each.run for each in self.runs(NAMES_SEARCHED) if wanted and each.name == wanted)
+                return self._run(next(named, wanted))
+
+    def _run(self, run_id: str) -> Run:
+        if not _RUN_ID.fullmatch(run_id):
+            raise RunNotFound(run_id)
+        ref = RunRef(self.team, run_id)
+        return Run(self._deployment, ref, self._deployment.runs.overview(ref).spec)
 
     def runs(self, limit: int = 50) -> list[RunStatus]:
         """The team's latest runs, ``limit`` at most, newest first. Expired ones are not listed."""

@@ -102,7 +102,10 @@ def check_row(row: object, number: int) -> dict[str, Any]:
 def _of_row(row: object) -> str:
     """The remedy for an object that is not a row."""
     if isinstance(row, str):
-        return "Each row is a dict. Of a file pass the path, not its lines."
+        of_texts = '[{"text": each} for each in dataset], with the prompt "{{ text }}"'
+        return f"Each row is a dict: {of_texts}. Of a file pass the path, not its lines."
+    if isinstance(row, list) and row and all(isinstance(each, Mapping) and "role" in each for each in row):
+        return 'Each row is a dict: [{"chat": each} for each in dataset], with request="chat".'
     if isinstance(row, tuple) and len(row) == 2 and type(row[1]).__name__ == "Series":
         return "Pass the DataFrame itself, not its iterrows()."
     if type(row).__name__ in ("DataFrame", "Table", "RecordBatch"):

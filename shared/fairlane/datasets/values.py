@@ -38,6 +38,10 @@ _REMEDIES: Mapping[str, str] = {
     "DataFrame": 'Give its rows: value.to_dict("records").',
     "Image": 'Give its bytes as a text: "data:image/png;base64,…".',
     "Tensor": "Give a list: value.tolist().",
+    "ModelMetaclass": (  # a class of pydantic, in place of a response_format
+        'Give {"type": "json_schema", "json_schema": {"name": "…", "schema": Model.model_json_schema()}}; '
+        "run.parsed(Model) reads the outputs."
+    ),
 }
 """Remedies by the name of a value's class or base class."""
 

@@ -26,10 +26,13 @@ def pack(vectors: Iterable[Sequence[float]]) -> str:
         raise BrokenEmbeddings(f"a vector holds something other than numbers: {error}") from None
 
 
-def unpack(text: str) -> list[array[float]]:
-    """The inverse of `pack`. Raises `BrokenEmbeddings`."""
+def read_embeddings(output: str | None) -> list[array[float]]:
+    """The vectors, 32-bit floats, in the output of a record whose request asked for embeddings.
+
+    One for each text of its ``input``. Raises ``ValueError`` (`BrokenEmbeddings`) for any other output.
+    """
     try:
-        document = json.loads(text)
+        document = json.loads(output or "")
         return [vector_of(each) for each in document]
     except (TypeError, ValueError, RecursionError) as error:
         raise BrokenEmbeddings(f"no embeddings: {error}") from None

@@ -25,7 +25,7 @@ MOST_NUMBER = 1e15
 # A name is shown in tables, logs and titles: no control characters, and none that reverse or hide text.
 PRINTABLE = r"^[^\p{Cc}\p{Zl}\p{Zp}\u061c\u200b\u200e\u200f\u202a-\u202e\u2060-\u206f\ufeff]*$"
 
-SPEC_VERSION = 4
+SPEC_VERSION = 5
 """The latest version of a spec that this version reads."""
 
 START_TIME_VERSION = 2
@@ -37,6 +37,13 @@ UNSTATED_SPEC_VERSION = 3
 TURN_FIELDS_VERSION = 4
 """The spec version from which each turn has its own field in the run's memory. Up to version 3, the first
 with ``Order.turns``, all turns of a conversation share one field."""
+
+TURN_MESSAGES_VERSION = 5
+"""The spec version that added messages of the role `CONVERSATION`: earlier workers would send that role."""
+
+CONVERSATION = "_conversation"
+"""The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``, or of those parts
+that the run's prompts read. Also the role of the message in whose place these turns are sent as messages."""
 
 
 class Choice(BaseModel):

@@ -7,16 +7,13 @@ from hashlib import sha256
 from typing import Any, NamedTuple
 
 from fairlane.core.errors import TemplateError
+from fairlane.model.choices import CONVERSATION
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell
 from fairlane.model.sessions import key_of
 from fairlane.pipeline.rendering import Call, Rendering, RunItem
 from fairlane.templates.meter import ANSWER_SETTING, ROW_SETTING
 from fairlane.templates.template import names_read
-
-CONVERSATION = "_conversation"
-"""The variable with the turns before an item: a list of ``{"prompt", "input", "output"}``, or of those parts
-that the run's prompts read."""
 
 BYTES_PER_CHAR = 4
 """Most bytes of a character in UTF-8: a conversation has at most those of the plan's longest text."""

@@ -6,7 +6,7 @@ from typing import NamedTuple, TypeAlias
 
 from fairlane.core.errors import TemplateError
 from fairlane.evaluators.agents import read_batch, read_opinion
-from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, unpack
+from fairlane.evaluators.embeddings import BrokenEmbeddings, cosine, read_embeddings
 from fairlane.evaluators.judge import read_verdict
 from fairlane.evaluators.scorers import Score
 from fairlane.model.ending import SKIPPED_JUDGE, NextJob, ReadyJob, RecordedJob
@@ -232,7 +232,7 @@ def _read(step: Step, answer: str) -> Score:
 
 def _similarity_score(evaluator: Similarity, answer: str) -> Score:
     try:
-        output, reference = unpack(answer)
+        output, reference = read_embeddings(answer)
         value = cosine(output, reference)
     except BrokenEmbeddings as error:
         return Score(None, str(error))

@@ -6,12 +6,14 @@ import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from fairlane.core.errors import TemplateError
 from fairlane.core.redaction import is_secret_name
 from fairlane.evaluators.rubrics import FORMING, answer_format, enclosed, instruction, tool_of, verdict_format
 from fairlane.evaluators.scorers import as_text
+from fairlane.model.choices import CONVERSATION
 from fairlane.model.evaluators import Agent, FunctionScorer, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, cell_of
@@ -169,7 +171,8 @@ class Rendering:
         if spec.request_field is not None:
             takes_responses = model.partition(":")[0] in self.plan.responses
             return _requested(spec, model, row, as_responses=takes_responses)
-        return Call(model, self._prompts[cell.prompt].render(_with_memory(row, memory)), spec.params)
+        messages = self._prompts[cell.prompt].render(_with_memory(row, memory))
+        return Call(model, _with_turns(messages, memory), spec.params)
 
     def model_chars(self, cell: Cell, row: Row) -> int | None:
         """Like `Template.chars`, of the item's model."""
@@ -251,6 +254,22 @@ class Rendering:
 def _with_memory(row: Row, memory: Row | None) -> Row:
     """The variables of a prompt: values that earlier items stored replace fields of the same name."""
     return {**row, **memory} if memory else row
+
+
+def _with_turns(messages: list[dict[str, Any]], memory: Row | None) -> list[dict[str, Any]]:
+    """``messages`` with the earlier turns in the place of the message that stands for them.
+
+    Raises `TemplateError` if the memory holds no turns: a team may write there.
+    """
+    try:
+        turns = [
+            {"role": role, "content": str(turn.get(part, ""))}
+            for turn in (memory or {}).get(CONVERSATION, ())
+            for role, part in (("user", "input"), ("assistant", "output"))
+        ]
+    except (AttributeError, TypeError):
+        raise TemplateError(CONVERSATION, "it holds no turns") from None
+    return list(chain.from_iterable(turns if each["role"] == CONVERSATION else [each] for each in messages))
 
 
 def _digest(content: object) -> str:

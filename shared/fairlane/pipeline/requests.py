@@ -47,7 +47,8 @@ def read_request(url: object, body: object, *, as_responses: bool) -> Asked:
     malformed, or which chats do not have.
     """
     if isinstance(url, str) and url.startswith(_API) and url not in URLS:
-        raise MalformedRequest(f"its {URL_FIELD!r} is {url!r}, not one of {', '.join(URLS)}")
+        others = "a function of yours (task=) can call others"
+        raise MalformedRequest(f"its {URL_FIELD!r} is {url!r}, not one of {', '.join(URLS)}; {others}")
     body = body_of(body)
     if url == EMBEDDINGS_URL:
         return Asked([], _without(body, "input"), inputs_of(body.get("input")))

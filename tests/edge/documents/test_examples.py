@@ -24,8 +24,22 @@ pytestmark = pytest.mark.slow(seconds=4)
 EXAMPLES = ROOT / "examples"
 PAGE = ROOT / "docs" / "examples.md"
 MIGRATION = ROOT / "docs" / "migration.md"
-PROGRAMS = [block for block in blocks(MIGRATION, "python") if block.text.startswith("from fairlane import")]
-SIMULATED = {"openai:gpt-4o-mini": "sim:fast", "openai:gpt-4o": "sim:judge"}
+MODULE = re.compile(r"# ((?!shop)\w+\.py)\n")
+"""The first line of a module of functions. Celery's tests have the shop."""
+
+OF_WORKERS = [(name[1], block) for block in blocks(MIGRATION, "python") if (name := MODULE.match(block.text))]
+PROGRAMS = [
+    block
+    for block in blocks(MIGRATION, "python")
+    if "from fairlane import" in block.text or re.search(r"^import openai\n", block.text, re.MULTILINE)
+    if not MODULE.match(block.text)
+]
+SIMULATED = {
+    "openai:gpt-4o-mini": "sim:fast",
+    "openai:gpt-4o": "sim:judge",
+    "openai:gpt-4.1": "sim:large",
+    "gpt-4o-mini": "fast",
+}
 UP = ("fairlane", "up", "--simulate-config", "simulator.toml")
 
 
@@ -33,17 +47,29 @@ UP = ("fairlane", "up", "--simulate-config", "simulator.toml")
 def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]]:
     """What leads an example to the stack."""
     directory = tmp_path_factory.mktemp("examples")
-    (functions,) = [block for block in blocks(MIGRATION, "python") if block.text.startswith("# evals.py")]
-    (directory / "evals.py").write_text(functions.text, encoding="utf-8")
+    for name, block in OF_WORKERS:
+        (directory / name).write_text(simulated(block), encoding="utf-8")
+    port = str(next(free_ports()))
     shown = {
+        "OPENAI_BASE_URL": f"http://127.0.0.1:{port}/v1",
+        "OPENAI_API_KEY": "sk-simulated",
         "PYTHONPATH": os.pathsep.join([str(EXAMPLES), str(directory)]),
-        "FAIRLANE_WORKER__MODULES": "custom_provider,custom_evaluator,evals",
+        "FAIRLANE_WORKER__MODULES": "custom_provider,custom_evaluator,evals,sampling",
         "HOUSE_MODEL_URL": f"http://127.0.0.1:{next(free_ports())}",
     }
     # The port that the configuration names may be another stack's: tests run beside each other.
-    command = [*UP, "--simulator-port", str(next(free_ports())), "--data-dir", str(directory / "data")]
+    command = [*UP, "--simulator-port", port, "--data-dir", str(directory / "data")]
     with running_stack(command, directory, workplace=EXAMPLES, environment=shown) as environment:
         yield environment
+
+
+def simulated(program: Block) -> str:
+    """Its text, with models of the simulated provider."""
+    return re.sub(
+        "|".join(f'"{model}"' for model in SIMULATED),
+        lambda named: f'"{SIMULATED[named[0][1:-1]]}"',
+        program.text,
+    )
 
 
 def example(name: str, environment: dict[str, str]) -> str:
@@ -145,15 +171,13 @@ def test_a_django_application_submits_and_reports(stack: dict[str, str], tmp_pat
 @pytest.mark.parametrize("program", PROGRAMS, ids=str)
 def test_a_program_of_the_migration_guide_runs(stack: dict[str, str], tmp_path: Path, program: Block) -> None:
     (tmp_path / "questions.jsonl").write_text('{"question": "2 + 2?"}\n{"question": "3 + 4?"}\n')
-    text = program.text
-    for model, simulated in SIMULATED.items():
-        text = text.replace(f'"{model}"', f'"{simulated}"')
+    text = simulated(program)
 
     shown = run([sys.executable, "-W", "error", "-c", text], tmp_path, stack, timeout=30)
 
     assert len(shown.splitlines()) >= 1
     assert "None" not in shown
-    assert "openai" not in text
+    assert "openai:" not in text
 
 
 def test_the_examples_settings_are_valid_and_allow_what_they_use() -> None:

@@ -6,8 +6,8 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, NamedTuple, TextIO
 
-from fairlane.apps.batchfile.answers import chat_completion, embeddings, response
 from fairlane.apps.batchfile.reading import ID_FIELD, REQUEST_FIELD
+from fairlane.client.completions import chat_completion, embeddings, response
 from fairlane.core.errors import FairlaneError
 from fairlane.evaluators.embeddings import BrokenEmbeddings
 from fairlane.export.files import remove_earlier, whole_file

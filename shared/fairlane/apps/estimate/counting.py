@@ -12,10 +12,11 @@ from typing import Any
 
 from fairlane.apps.estimate.sampling import Row, Sample
 from fairlane.core.errors import TemplateError
+from fairlane.model.choices import CONVERSATION
 from fairlane.model.run import Cell
 from fairlane.model.steps import Step
 from fairlane.model.tokens import CHARS_PER_TOKEN, Estimate, estimate_call
-from fairlane.pipeline.conversation import CONVERSATION, reads_turns, turn_of
+from fairlane.pipeline.conversation import reads_turns, turn_of
 from fairlane.pipeline.rendering import Call, Rendering, is_judged
 
 SAMPLED_ITEMS = 2_000

@@ -14,9 +14,6 @@ from fairlane.core.errors import AmbiguousRun, FairlaneError, RunNotFound
 
 LATEST = "latest"
 
-NAMES_SEARCHED = 1000
-"""The newest runs, whose names `find_run` searches."""
-
 RunArgument = Annotated[
     str,
     typer.Argument(
@@ -50,10 +47,9 @@ def find_run(deployment: Deployment, wanted: str) -> Run:
         matches = [run for run in deployment.reader.run_ids(client.team) if wanted and run.startswith(wanted)]
     if len(matches) > 1:
         raise AmbiguousRun(wanted, matches)
-    if matches:
-        return client.run(matches[0])
-    named = (status.run for status in client.runs(NAMES_SEARCHED) if wanted and status.name == wanted)
-    return client.run(next(named, wanted))
+    if not matches:
+        raise RunNotFound(wanted)
+    return client.run(matches[0])
 
 
 def find_ended(deployment: Deployment, wanted: str, hint: str = "") -> Run:

@@ -3,26 +3,25 @@
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias, get_args
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
 from fairlane.core.errors import SubmissionError, TemplateError
 from fairlane.core.section import in_words
-from fairlane.datasets.values import plain
+from fairlane.datasets.values import plain, remedy_for
 from fairlane.evaluators.builders import check_names
 from fairlane.evaluators.client_side import ClientScorer
 from fairlane.evaluators.function_scorers import importable_name, scorer
-from fairlane.model.choices import Message
+from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import FUNCTION, FUNCTION_REMEDY, Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS, split_model
 from fairlane.model.run import TurnField
-from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import operator_parameter
 from fairlane.templates.attributes import attributes_read
 from fairlane.templates.template import compile_template, referenced_variables
 
-Messages: TypeAlias = Sequence[Mapping[str, str]]
+Messages: TypeAlias = Sequence[Mapping[str, str] | Literal["_conversation"]]
 
 Path: TypeAlias = tuple[int | str, ...]
 """The location of a field in a pydantic model."""
@@ -45,7 +44,15 @@ _PARTS_REMEDY = (
     "request=."
 )
 CHATS_OF_ROWS = 'For chats that rows hold, name their field: request="<field>".'
-_MESSAGE_REMEDY = 'A message is {"role": "user", "content": "…"}.'
+_MESSAGE_REMEDY = (
+    f'A message is {{"role": "user", "content": "…"}}; "{CONVERSATION}" stands for those of earlier turns.'
+)
+
+EARLIER_TURNS = Message(
+    role=CONVERSATION,
+    content=f"{{% for turn in {CONVERSATION} %}}{{{{ turn.input }}}}{{{{ turn.output }}}}{{% endfor %}}",
+)
+"""The message in whose place the earlier turns are sent. Its content bounds them and says what they read."""
 
 
 def only_argument(given: Mapping[str, object]) -> str:
@@ -100,17 +107,21 @@ def _prompt(field: str, prompt: object) -> tuple[Message, ...]:
         _check_template(field, prompt)
         return (checked,)
     listed = _list(field, prompt, "messages")
-    if not listed:
-        raise SubmissionError(field, prompt, "has no messages", _MESSAGE_REMEDY)
+    if all(each == CONVERSATION for each in listed):
+        raise SubmissionError(field, prompt, "has no messages of its own", _MESSAGE_REMEDY)
     return tuple(_message(f"{field}[{number}]", each) for number, each in enumerate(listed))
 
 
 def _message(field: str, message: object) -> Message:
+    if message == CONVERSATION:
+        return EARLIER_TURNS
     if isinstance(message, Message):
         message = message.model_dump()
     if not isinstance(message, Mapping):
         raise SubmissionError(field, message, "is no message", _MESSAGE_REMEDY)
     checked = _to_message(field, dict(message))
+    if checked.role == CONVERSATION:
+        return EARLIER_TURNS
     if not is_constant(checked.role):
         problem = "is no template: every row would be sent this role as it stands"
         remedy = f"Write the role itself. {CHATS_OF_ROWS}"
@@ -300,7 +311,7 @@ def take_params(field: str, params: object) -> dict[str, Any]:
             text = json.dumps({name: plain(value)}, allow_nan=False, ensure_ascii=False)
             text.encode()
         except (TypeError, ValueError, RecursionError) as error:
-            remedy = "Use texts, finite numbers, booleans, None, lists and dicts."
+            remedy = remedy_for(value) or "Use texts, finite numbers, booleans, None, lists and dicts."
             raise SubmissionError(f"{field}[{name!r}]", value, f"is not JSON: {error}", remedy) from None
         checked.update(json.loads(text))
     return checked
@@ -311,7 +322,9 @@ def take_call_params(field: str, params: object) -> dict[str, Any]:
     checked = take_params(field, params)
     if taken := operator_parameter(checked):
         problem = "cannot be set by a run: addresses, headers and keys belong to connections"
-        raise SubmissionError(f"{field}[{taken!r}]", None, problem, "Leave it out.")
+        body = taken == "extra_body"
+        remedy = "Give its entries beside the other parameters." if body else "Leave it out."
+        raise SubmissionError(f"{field}[{taken!r}]", None, problem, remedy)
     return checked
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
 from fairlane.core.errors import SubmissionError
-from fairlane.model.choices import Message
+from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import Agent, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import RunSpec
@@ -65,10 +65,25 @@ _TEMPLATE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}", re.DOTALL)
 _TEMPLATES = frozenset({"chat_template"})
 """Parameters whose value is a template for the server."""
 
+_FUNCTION_OF_OWN = "a function of yours (task=)"
 _ANYWAY = "check=False (--no-check) sends it as it is."
 
 _ALONE = re.compile(r"\s*\{\{\s*([A-Za-z_]\w*)\s*\}\}\s*")
 """A template that prints one field and nothing else."""
+
+_SPELT_OUT = re.compile(r"""\s*\[(?:\s|\{%[^%]*%\})*\{\s*"role"\s*:""")
+"""The beginning of a list of messages as JSON."""
+
+_BESIDE = (
+    "temperature",
+    "top_p",
+    "max_tokens",
+    "max_completion_tokens",
+    "tools",
+    "tool_choice",
+    "response_format",
+)
+"""Parameters in a row that is itself a request; other names may be the dataset's."""
 
 _FORMS = (
     'A request is {"messages": […]} with its own parameters, a list of messages, or either as a text of JSON.'
@@ -78,6 +93,9 @@ _NAME = re.compile(r"[A-Za-z_]\w*")
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
+
+_BLANKS = re.compile(r"\{\d*\}|%(?:\(\w+\))?[sd]\b")
+"""What Python's `str.format` and ``%`` fill in."""
 
 ROLES = frozenset({"system", "user", "assistant"})
 """The roles that every provider knows."""
@@ -125,7 +143,8 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         if name in _UNKEPT and value:
             problem = "asks for what no record keeps"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Leave it out. {_ANYWAY}")
+            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
 
 
 def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
@@ -153,7 +172,8 @@ def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) 
     for name, value in params.items():
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
-            remedy = f"Leave it out; repetitions= (--repetitions) asks more than once. {_ANYWAY}"
+            several = f"repetitions= (--repetitions) asks more than once, {_FUNCTION_OF_OWN} may return all"
+            remedy = f"Leave it out; {several}. {_ANYWAY}"
             raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy, row=row)
         if name in _MODALITIES and not _is_text_alone(value):
             problem = "asks for what no record keeps: that keeps texts"
@@ -215,6 +235,11 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
         except MalformedRequest as malformed:
             failed[number] = malformed
             continue
+        beside = [name for name in _BESIDE if row.get(name) is not None] if isinstance(given, list) else []
+        if beside:
+            problem = f"would leave out {', '.join(beside)}, which the row has beside it"
+            remedy = f'Submit rows {{"body": row}} with request="body". {_ANYWAY}'
+            raise SubmissionError("request", field, problem, remedy, row=number)
         _check_roles(field, body, number)
         check_answer(field, body, number)
         check_repetitions(spec.repetitions, field, body, number)
@@ -238,11 +263,15 @@ def _check_role(where: str, role: object, row: int | None = None) -> None:
 
 
 def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
-    """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a row's
-    list of messages, as JSON.
+    """Raise `SubmissionError` for a role by another tool's name, and for a prompt whose whole text is a list
+    of messages as JSON: a row's, or one that it spells out, as promptfoo's prompts do.
     """
     for number, message in enumerate(prompt):
         _check_role(f"{field}[{number}].role", message.role)
+        if _SPELT_OUT.match(message.content):
+            problem = "would send a list of messages as one text of JSON"
+            remedy = f'Give messages=[…]; "{CONVERSATION}" in it stands for earlier turns. {_ANYWAY}'
+            raise SubmissionError(field, message.content, problem, remedy)
         if (name := _ALONE.fullmatch(message.content)) is None:
             continue
         values = [value for row in rows if (value := row.get(name[1])) is not None]
@@ -265,13 +294,15 @@ def check_names_of_fields(field: str, template: object, names: Sequence[str]) ->
 
 
 def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) -> None:
-    """Raise `SubmissionError` for a prompt that sends every row ``{name}`` as it stands."""
+    """Raise `SubmissionError` for a prompt that sends every row ``{name}``, ``{}`` or ``%s`` as it stands."""
     texts = [message.content for message in prompt]
     if not all(map(is_constant, texts)):
         return
     for text in texts:
-        for name in filter(names.__contains__, _BRACED.findall(text)):
-            problem = f"names no field, so that every row would be sent {{{name}}} as it stands"
+        named = [name for name in _BRACED.findall(text) if name in names]
+        blanks = [f"{{{name}}}" for name in named] or _BLANKS.findall(text)
+        for blank, name in zip(blanks, named or names, strict=False):
+            problem = f"names no field, so that every row would be sent {blank} as it stands"
             remedy = f"Write {{{{ {name} }}}}. To send it as it is, submit with check=False (--no-check)."
             raise SubmissionError(field, text, problem, remedy)
 

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import (
+    EARLIER_TURNS,
     Path,
     as_submission_error,
     check_max_concurrent,
@@ -32,12 +33,18 @@ from fairlane.client.submitting.arguments import (
 )
 from fairlane.client.submitting.continuation import Origins
 from fairlane.client.submitting.options import RunOptions, SubmitOptions
+from fairlane.client.submitting.parameters import KNOWN
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import InboxFull, RunLost, SubmissionError
 from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
-from fairlane.model.choices import MOST_SECONDS, START_TIME_VERSION, TURN_FIELDS_VERSION
+from fairlane.model.choices import (
+    MOST_SECONDS,
+    START_TIME_VERSION,
+    TURN_FIELDS_VERSION,
+    TURN_MESSAGES_VERSION,
+)
 from fairlane.model.decision import RetryPolicy
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 from fairlane.model.run import Bounds, RunRef, RunSpec
@@ -92,7 +99,12 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Parts of a spec, and the arguments that their fields come from where they have other names."""
 
-_ELSEWHERE = {"team": "a client submits for its own team: Client(team=…)", "run": "Fairlane names the run"}
+_ELSEWHERE = {
+    **{name: f"give it as params={{{name!r}: …}}" for name in KNOWN},
+    "max_retries": "give retry=RetryPolicy(max_attempts=…)",
+    "run": "Fairlane names the run",
+    "team": "a client submits for its own team: Client(team=…)",
+}
 """Arguments that belong elsewhere."""
 
 
@@ -140,6 +152,8 @@ def build_spec(run: str, team: str, submitted_ms: int, /, **options: Unpack[RunO
             fields["version"] = START_TIME_VERSION
         if fields["order"]["conversation"]:
             fields["version"] = TURN_FIELDS_VERSION
+        if any(EARLIER_TURNS in prompt for prompt in fields["prompts"]):
+            fields["version"] = TURN_MESSAGES_VERSION
         spec = RunSpec.model_validate(fields, strict=True)
         spec = RunSpec.model_validate_json(_as_json(spec))
     except ValidationError as error:
@@ -187,10 +201,12 @@ def _task(given: Mapping[str, Any]) -> dict[str, Any]:
         model = f"{FUNCTIONS}:{take_function(field, given['task'])}"
         return common | {"prompts": take_task_prompts([model], given), "models": (model,)}
     models = take_models(given.get("model"), given.get("models"))
-    if not all(model.startswith(f"{FUNCTIONS}:") for model in models):
+    functions = all(model.startswith(f"{FUNCTIONS}:") for model in models)
+    if not functions:
         take_call_params("params", common["params"])
+    if not functions or "request" in given:
+        only_argument({name: given.get(name) for name in ("prompt", "messages", "prompts", "request")})
     if "request" in given:
-        only_argument({name: given.get(name) for name in ("request", "prompt", "messages", "prompts")})
         return common | {"request_field": given["request"], "prompts": (), "models": models}
     return common | {"prompts": take_task_prompts(models, given), "models": models}
 

@@ -29,12 +29,11 @@ from fairlane.core.version import __version__
 from fairlane.datasets.lines import other_separator
 from fairlane.datasets.references import open_reference
 from fairlane.datasets.row_json import FIELD
-from fairlane.model.choices import Source
+from fairlane.model.choices import CONVERSATION, Source
 from fairlane.model.evaluators import Agent, EvaluatorSpec, Judge, Similarity
 from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Cell, Plan, RunSpec, most_chars
 from fairlane.model.steps import Step
-from fairlane.pipeline.conversation import CONVERSATION
 from fairlane.pipeline.rendering import Rendering
 from fairlane.store.connection.connect import if_allowed
 from fairlane.store.write.workers import WorkerInfo
@@ -146,7 +145,7 @@ class _Trial:
         for number, prompt in enumerate(spec.prompts):
             if len(self._rows) > 1:
                 check_braces(self._prompt(number), prompt, self._fields)
-            if lists or {message.role for message in prompt} - ROLES:
+            if lists or any(each.role not in ROLES or each.content.lstrip()[:1] == "[" for each in prompt):
                 check_chats(self._prompt(number), prompt, self._rows)
         stores = spec.order.store_output_as is not None
         stored = self._stored() if stores else None

@@ -12,7 +12,7 @@ from fairlane.apps.promptfoo.reading.case import Case, fits
 from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.providers import ANSWER, Provider
 from fairlane.client.submitting.options import SubmitOptions
-from fairlane.pipeline.conversation import CONVERSATION
+from fairlane.model.choices import CONVERSATION
 
 MAX_MODELS, MAX_PROMPTS = 100, 100
 

@@ -20,7 +20,7 @@ from fairlane.apps.promptfoo.reading.prompts import PromptText
 from fairlane.apps.promptfoo.reading.templates import compiled, filled, read_by, rendered
 from fairlane.apps.promptfoo.subjects import transformed
 from fairlane.evaluators.assertions import NOT
-from fairlane.pipeline.conversation import CONVERSATION
+from fairlane.model.choices import CONVERSATION
 
 ASSERTIONS, RUBRICS, THRESHOLD = "__assert", "__rubrics", "__threshold"
 CHECKS, TRANSFORM, SCORING = "__checks", "__transform", "__scoring"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from fairlane.core.json_answers import json_or
-from fairlane.evaluators.embeddings import base64_of, unpack
+from fairlane.evaluators.embeddings import base64_of, read_embeddings
 from fairlane.export.finish_reasons import REFUSAL, openai_reason
 from fairlane.model.record import Record
 from fairlane.model.tokens import Usage
@@ -19,8 +19,14 @@ _ECHOED = (
 _INCOMPLETE = {"length": "max_output_tokens", "content_filter": "content_filter"}
 
 
-def chat_completion(record: Record, request: Mapping[str, Any], name: str, created_s: int) -> dict[str, Any]:
-    """A ``ChatCompletion``. ``request`` is the body that was sent, ``name`` the answer's own."""
+def chat_completion(
+    record: Record, request: Mapping[str, Any], name: str, created_s: int = 0
+) -> dict[str, Any]:
+    """An answer as OpenAI's ``ChatCompletion``, with its message, calls of tools and usage.
+
+    ``request`` is the body that was sent, ``name`` the answer's own, which begins the ids of its calls.
+    ``created_s``: when, in seconds since 1970.
+    """
     output = read_output(record.output, request.get("tools"))
     refused = record.finish_reason == REFUSAL
     message: dict[str, Any] = {
@@ -55,7 +61,7 @@ def embeddings(record: Record, request: Mapping[str, Any], name: str, created_s:
     as_text = request.get("encoding_format") == "base64"
     data = [
         {"object": "embedding", "index": n, "embedding": base64_of(each) if as_text else each.tolist()}
-        for n, each in enumerate(unpack(record.output or ""))
+        for n, each in enumerate(read_embeddings(record.output or ""))
     ]
     counted = record.usage.input_tokens or 0
     usage = {"prompt_tokens": counted, "total_tokens": counted}
