@@ -109,6 +109,21 @@ def test_waits_delay_the_lane_again_after_consecutive_rejections(real_redis: Red
     assert len(_few(d, ref, 10)) <= 1
 
 
+def test_the_time_between_tries_doubles_and_after_three_they_wait_for_other_calls(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _answered_lane(d)
+    d.defer(d.start(ref)[0], signal="limited", retry_after_ms=10 * MINUTE_MS)
+    began_ms, tried_ms = d.now_ms, []
+    while (grant := d.ask(ref, count=1)).wait_ms < MINUTE_MS:
+        for permit in grant.permits:
+            tried_ms.append(d.now_ms - began_ms)
+            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
+            assert d.claim(attempt)
+            d.defer(attempt, signal="limited", retry_after_ms=10 * MINUTE_MS)
+        d.advance(grant.wait_ms)
+    assert tried_ms == [1000, 2000, 5000]
+
+
 def test_a_limit_that_headers_show_used_up_is_not_tried(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _answered_lane(d)
