@@ -133,6 +133,17 @@ def test_a_limit_that_headers_show_used_up_is_not_tried(real_redis: Redis) -> No
     assert d.ask(ref).wait_ms >= 9 * SECOND_MS
 
 
+@pytest.mark.parametrize(("exhausted", "wait_ms"), [("tokens", 9 * SECOND_MS), ("requests", SECOND_MS)])
+def test_a_named_limit_is_not_tried_unless_it_is_the_one_that_any_429_may_name(
+    real_redis: Redis, exhausted: Any, wait_ms: int
+) -> None:
+    d = Deployment(real_redis)
+    ref = _answered_lane(d)
+    feedback = Feedback("limited", Usage(), 9 * SECOND_MS, "", hints(exhausted=exhausted))
+    assert d.report(d.start(ref)[0], feedback, done=False) is not None
+    assert d.ask(ref).wait_ms == wait_ms
+
+
 class Shuts:
     """Admits some calls, then none for a time that each call during it prolongs."""
 
