@@ -184,6 +184,26 @@ def test_a_429_of_a_call_from_before_the_team_was_held_prolongs_no_wait(real_red
     assert lane(d)["refused_teams"] == held
 
 
+def test_of_many_teams_that_are_held_the_first_is_dropped(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    d.redis.hset(d.keys.lane(LANE), "refused_teams", ",".join(f"t{n}:1:5:0" for n in range(8)))
+    acquitted(d)
+    teams = [each.partition(":")[0] for each in lane(d)["refused_teams"].split(",")]
+    assert teams == [*(f"t{n}" for n in range(1, 8)), "flood"]
+
+
+def test_a_restored_estimate_is_measured_from_then_on(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
+    d.redis.hset(d.keys.lane(LANE), mapping={"requests_est": "600", "requests_open": "0"})
+    refuse(d, flood)
+    (trial,) = ask(d, [victim])[1]
+    d.finish(trial)
+    state = lane(d)
+    assert (state["requests_est"], state["requests_open_n"]) == ("600", state["granted"])
+    assert int(state["requests_open"]) == int(state["granted"]) - int(state["seen_limited"])
+
+
 def test_answers_to_smaller_calls_prove_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane(LANE, requests_per_minute=None)
