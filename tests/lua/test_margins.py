@@ -96,6 +96,7 @@ class Reference:
     budget=st.sampled_from([0.005, 0.03, 0.1]),
     configured=st.booleans(),
 )
+@pytest.mark.slow
 def test_a_call_waits_for_its_expected_length_and_for_the_risk_of_those_in_flight(
     real_redis: Redis,
     axis: str,
