@@ -157,6 +157,53 @@ def test_an_answer_to_the_team_refutes_the_suspicion(real_redis: Redis) -> None:
     assert lane(d)["requests_est"]
 
 
+def test_a_cancelled_call_of_the_team_is_not_awaited_to_judge_it(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
+    other = d.submit(team="flood", run="other", rows=1)
+    d.feed(other, 1, LANE)
+    assert ask(d, [other])[1]
+    d.advance(100)
+    refuse(d, flood)
+    (trial,) = ask(d, [victim])[1]
+    d.cancel(other)
+    d.finish(trial)
+    assert lane(d)["refused_teams"].startswith("flood:")
+
+
+def test_a_429_of_a_call_from_before_the_team_was_held_prolongs_no_wait(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
+    refuse(d, flood)
+    while not (early := ask(d, [flood])[1]):
+        d.advance(100)
+    d.finish(ask(d, [victim])[1][0])
+    held = lane(d)["refused_teams"]
+    assert held.startswith("flood:")
+    d.defer(early[0], signal="limited", retry_after_ms=WAIT_MS)
+    assert lane(d)["refused_teams"] == held
+
+
+def test_of_many_teams_that_are_held_the_first_is_dropped(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    d.redis.hset(d.keys.lane(LANE), "refused_teams", ",".join(f"t{n}:1:5:0" for n in range(8)))
+    acquitted(d)
+    teams = [each.partition(":")[0] for each in lane(d)["refused_teams"].split(",")]
+    assert teams == [*(f"t{n}" for n in range(1, 8)), "flood"]
+
+
+def test_a_restored_estimate_is_measured_from_then_on(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    flood, victim = at_an_unknown_limit(d, "flood", "victim")
+    d.redis.hset(d.keys.lane(LANE), mapping={"requests_est": "600", "requests_open": "0"})
+    refuse(d, flood)
+    (trial,) = ask(d, [victim])[1]
+    d.finish(trial)
+    state = lane(d)
+    assert (state["requests_est"], state["requests_open_n"]) == ("600", state["granted"])
+    assert int(state["requests_open"]) == int(state["granted"]) - int(state["seen_limited"])
+
+
 def test_answers_to_smaller_calls_prove_nothing(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     d.lane(LANE, requests_per_minute=None)

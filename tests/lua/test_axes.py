@@ -93,6 +93,7 @@ def test_an_estimate_lowers_a_stated_rate_unless_that_is_exact(real_redis: Redis
     assert len(d.take(ref)) == few
     axis = d.lanes.view("sim:fast").axes[where]
     assert (axis.configured, axis.learned, axis.allowed) == (stated, learned, learned)
+    assert axis.source == ("headers" if where == "day" else "starting")
     _forget_use(d, where)
     d.lanes.limit("sim:fast", {"exact": True})
     assert len(d.take(ref)) == 9

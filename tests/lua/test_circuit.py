@@ -278,6 +278,21 @@ def test_after_a_failure_while_nothing_is_answered_calls_start_apart(real_redis:
     assert (grant.permits, grant.reason, grant.wait_ms) == ([], "doubt", APART_MS)
 
 
+def test_in_a_doubt_as_many_calls_start_as_open_the_circuit_and_are_awaited(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=100)
+    first = d.start(ref)[0]
+    d.advance(100)
+    d.defer(first, signal="broken")
+    _apart(d, ref, FAILURES, APART_MS)
+    # Since the latest start: twice as long as the failure took, and the time in which they start.
+    left_ms = 2 * 100 + FAILURES * APART_MS - APART_MS
+    grant = d.ask(ref)
+    assert (grant.permits, grant.reason, grant.wait_ms) == ([], "doubt", left_ms)
+    d.advance(left_ms)
+    assert d.ask(ref).permits
+
+
 def test_an_answer_to_a_later_call_ends_the_doubt(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = d.queued_lane(jobs=100)

@@ -213,6 +213,14 @@ def test_an_answer_to_the_shut_out_team_readmits_it(real_redis: Redis) -> None:
     assert len(ask(d, [flood], most=50)[1]) == 50
 
 
+def test_of_many_teams_that_are_shut_out_the_first_is_dropped(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    d.redis.hset(d.keys.lane(LANE), "shut_teams", ",".join(f"t{n}:1:5" for n in range(8)))
+    _acquitted(d)
+    teams = [each.partition(":")[0] for each in d.lane_state(LANE)["shut_teams"].split(",")]
+    assert teams == [*(f"t{n}" for n in range(1, 8)), "flood"]
+
+
 def test_without_answers_to_others_its_next_failure_opens_the_circuit(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     flood, victim = _acquitted(d)

@@ -82,6 +82,18 @@ def test_little_growth_before_the_next_one_makes_the_exponent_gentler(real_redis
     assert 0 < number(d, "growth_slope") < slope
 
 
+def test_a_rejection_of_the_first_call_after_the_wait_halves_the_rate(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = d.unknown_lane(jobs=500)
+    busy(d, ref, 12)
+    reject(d, d.start_next(ref))
+    d.advance(WAIT_MS)
+    attempt = d.start_next(ref)
+    rate = number(d, "requests_pace") / 1000
+    reject(d, attempt)
+    assert number(d, "growth_rate") == pytest.approx(rate / 2, rel=0.001)
+
+
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(burst=st.integers(12, 45), passed=st.integers(0, 8))
 def test_the_admitted_part_of_a_burst_bounds_the_rate_within_ten_seconds(

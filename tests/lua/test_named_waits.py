@@ -109,6 +109,21 @@ def test_waits_delay_the_lane_again_after_consecutive_rejections(real_redis: Red
     assert len(_few(d, ref, 10)) <= 1
 
 
+def test_the_time_between_tries_doubles_and_after_three_they_wait_for_other_calls(real_redis: Redis) -> None:
+    d = Deployment(real_redis)
+    ref = _answered_lane(d)
+    d.defer(d.start(ref)[0], signal="limited", retry_after_ms=10 * MINUTE_MS)
+    began_ms, tried_ms = d.now_ms, []
+    while (grant := d.ask(ref, count=1)).wait_ms < MINUTE_MS:
+        for permit in grant.permits:
+            tried_ms.append(d.now_ms - began_ms)
+            attempt = Attempt(ref.run, ref.team, permit.job, permit.number, "sim:fast")
+            assert d.claim(attempt)
+            d.defer(attempt, signal="limited", retry_after_ms=10 * MINUTE_MS)
+        d.advance(grant.wait_ms)
+    assert tried_ms == [1000, 2000, 5000]
+
+
 def test_a_limit_that_headers_show_used_up_is_not_tried(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _answered_lane(d)
@@ -116,6 +131,17 @@ def test_a_limit_that_headers_show_used_up_is_not_tried(real_redis: Redis) -> No
     feedback = Feedback("limited", Usage(), 9 * SECOND_MS, "", shown)
     assert d.report(d.start(ref)[0], feedback, done=False) is not None
     assert d.ask(ref).wait_ms >= 9 * SECOND_MS
+
+
+@pytest.mark.parametrize(("exhausted", "wait_ms"), [("tokens", 9 * SECOND_MS), ("requests", SECOND_MS)])
+def test_a_named_limit_is_not_tried_unless_it_is_the_one_that_any_429_may_name(
+    real_redis: Redis, exhausted: Any, wait_ms: int
+) -> None:
+    d = Deployment(real_redis)
+    ref = _answered_lane(d)
+    feedback = Feedback("limited", Usage(), 9 * SECOND_MS, "", hints(exhausted=exhausted))
+    assert d.report(d.start(ref)[0], feedback, done=False) is not None
+    assert d.ask(ref).wait_ms == wait_ms
 
 
 class Shuts:

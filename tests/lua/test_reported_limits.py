@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane.model.hints import Hints
@@ -14,6 +16,7 @@ from fairlane.model.job import Attempt, Feedback, Reported
 from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import Everything, HiddenLimit, hints
+from tests.support.redis import emptied
 
 MINUTE_MS = 60_000
 UNDER_TOLD = 0.997
@@ -287,3 +290,50 @@ def test_a_reported_limit_may_move_while_the_lane_is_shut(real_redis: Redis, axi
         probe = d.start_next(ref)
         d.advance(500)
         _tell(d, probe, hints(**{axis: (2400, None, None)}))
+
+
+HOUR_MS = 3_600_000
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    reported=st.integers(30, 6000),
+    left=st.floats(-0.2, 1),
+    since_ms=st.sampled_from([0, 500, 5000, 60_000]),
+    fullest=st.floats(0, 1),
+    refills=st.sampled_from([1, 1, 1, 0]),
+    flat_ms=st.sampled_from([None, None, 1000, HOUR_MS - 1, HOUR_MS]),
+    foreign=st.sampled_from([0, 0, 0.01, 0.04, 0.3, 0.8, 0.99]),
+    seen_ms=st.sampled_from([0, 60_000, 120_000, 300_000]),
+)
+def test_a_reported_limit_leaves_what_others_do_not_take_and_what_its_bucket_has_saved(
+    real_redis: Redis,
+    reported: int,
+    left: float,
+    since_ms: int,
+    fullest: float,
+    refills: int,
+    flat_ms: int | None,
+    foreign: float,
+    seen_ms: int,
+) -> None:
+    """Decisions 0147 and 0168. Shares of the limit: what is left, was ever left, and others take."""
+    d, used = Deployment(emptied(real_redis)), 1000
+    ref = d.unknown_lane(jobs=1)
+    known = {
+        "reported": reported, "free_to": used + left * reported, "free_ms": d.now_ms - since_ms,
+        "fullest": fullest * reported, "refills": refills, "foreign": foreign * reported,
+        "foreign_ms": d.now_ms - seen_ms, "flat_ms": "" if flat_ms is None else d.now_ms - flat_ms,
+    }  # fmt: skip
+    fields = {f"requests_{name}": str(value) for name, value in known.items() if value != ""}
+    d.redis.hset(d.keys.lane("sim:fast"), mapping={"granted": str(used), **fields})
+    d.ask(ref)
+    others = foreign * 0.5 ** max(0, seen_ms / 60_000 - 1)
+    if others >= 0.03:
+        rate = reported * min(0.997, max(0.05, 0.997 - others, 0.5 * left))
+    else:
+        spare = min(fullest, left + since_ms / 60_000) * reported
+        saved = refills and (flat_ms is None or flat_ms >= HOUR_MS)
+        in_ten_s = 6 * max(0.0, spare - 1 - reported * 100 / 60_000) if saved else 0.0
+        rate = 0.997 * reported + min(reported, in_ten_s)
+    assert int(d.lane_state()["requests_pace"]) / 1000 == pytest.approx(rate, rel=1e-4, abs=0.0011)

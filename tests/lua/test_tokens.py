@@ -227,6 +227,19 @@ def test_a_refund_wakes_lanes_that_wait_for_tokens(real_redis: Redis) -> None:
     assert len(d.ask(ref).permits) == 1
 
 
+@pytest.mark.parametrize(("signal", "factor"), [("ok", "1.003"), ("answered", None), ("limited", "0.5")])
+def test_an_answer_deepens_a_learned_bucket_that_limits_jobs_and_a_429_halves_it(
+    real_redis: Redis, signal: Signal, factor: str | None
+) -> None:
+    d = Deployment(real_redis)
+    ref = _sized_jobs(d, [500] * 9, burst_seconds=60)
+    d.redis.hset(d.keys.lane("sim:fast"), "output_est", "600000")
+    attempts = d.start(ref, 5)
+    assert d.ask(ref).reason == "output"
+    d.defer(attempts[0], signal=signal, used=500)
+    assert d.lane_state().get("output_deep") == factor
+
+
 def test_amounts_that_were_never_reserved_are_never_refunded(real_redis: Redis) -> None:
     d = Deployment(real_redis)
     ref = _sized_jobs(d, [1000, 90], burst_seconds=1.266)

@@ -74,6 +74,30 @@ def read_on(parts: Parts, run: ActiveRun, sources: Sources, rows: int = 99) -> N
     raise AssertionError("the dataset has no end")
 
 
+def finish(parts: Parts, run: ActiveRun, items: set[int]) -> None:
+    for item in items:
+        parts.redis.setbit(parts.keys.done(run.ref), item, 1)
+
+
+@pytest.mark.parametrize("page_rows", [1, 3, 8, 500])
+def test_a_page_leaves_redis_once_its_items_have_finished_and_not_before(
+    parts: Parts, tmp_path: Path, page_rows: int
+) -> None:
+    path = write(tmp_path / "rows.jsonl", [{"q": number} for number in range(4 * page_rows)])
+    run = parts.admit([], source=Reference(path).source, open=True, page_rows=page_rows)
+    sources = Sources(parts.runs, parts.backlog)
+    read_on(parts, run, sources, 4 * page_rows)
+
+    def pages() -> set[bytes]:
+        sources.tick(parts.moment(), lambda: ["sim:fast"])
+        return {name for name in parts.redis.hkeys(parts.keys.rows(run.ref)) if name.isdigit()}
+
+    finish(parts, run, {*range(4 * page_rows)} - {page_rows - 1})
+    assert pages() == {b"0", b"1", b"2", b"3"}
+    finish(parts, run, {page_rows - 1})
+    assert pages() == {b"3"}
+
+
 def dropped(parts: Parts, run: ActiveRun) -> RecordReader:
     """A reader of the run, all pages of which have left Redis."""
     for number in range(-(-run.rows // PAGE)):

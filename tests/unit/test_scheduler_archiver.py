@@ -154,6 +154,19 @@ def test_a_run_that_cannot_be_moved_lets_the_others_pass_and_is_tried_again_befo
     assert is_stub(stage, broken)
 
 
+def test_runs_that_are_gone_are_no_longer_put_off(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    archiver, run = archiver_of(stage, monkeypatch, after=0), completed(stage)
+    ref = stage.ref(run)
+    stage.redis.set(stage.keys.plan(ref), "{}")
+    archiver.tick()
+    assert set(archiver._put_off) == {ref}
+    stage.redis.delete(*run_keys(stage.keys, ref).values())
+    archiver.tick()
+    assert not archiver._put_off
+
+
 def test_copying_ends_when_the_process_does(stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch) -> None:
     archiver, run = archiver_of(stage, monkeypatch, after=0), completed(stage)
     archiver.thread.stop()

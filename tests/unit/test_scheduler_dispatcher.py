@@ -45,6 +45,24 @@ def test_a_lane_without_limits_is_emptied_into_the_free_slots(fake_redis: Redis)
     assert [attempt.job for attempt in parts.mailbox.collect()] == list(range(50))
 
 
+def test_a_request_asks_for_twice_as_many_as_were_granted_up_to_a_bound(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = staffed(fake_redis, 2000)
+    for n in range(6):
+        parts.admit(100, run=f"r{n}")
+    parts.feed_all()
+    asked, grant = list[int](), parts.lanes.grant
+
+    def noted(lane: str, epoch: int, offers: Any, **more: Any) -> Any:
+        asked.append(sum(offer.most for offer in offers))
+        return grant(lane, epoch, offers, **more)
+
+    monkeypatch.setattr(parts.lanes, "grant", noted)
+    tick(parts)
+    assert asked == [24, 56, 120, 200, 200]
+
+
 def test_a_lane_waits_for_its_rate_and_says_when_to_ask(fake_redis: Redis) -> None:
     parts = staffed(fake_redis, 50)
     parts.admit(10)

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from fairlane.model.run import RunRef
 from fairlane.store.write.permits import Offer
 from fairlane_scheduler.dispatch import fairness
-from fairlane_scheduler.dispatch.fairness import LaneShares
+from fairlane_scheduler.dispatch.fairness import LaneShares, TeamThrottle
 
 
 class Lane:
@@ -462,3 +462,15 @@ def test_places_of_runs_do_not_pile_up() -> None:
     lane.grant(queued, 1000, batch=3)
 
     assert len(lane.shares._team("a").heap) <= 6 + fairness.TEAMS_KEPT
+
+
+@given(acts=st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 500), st.integers(1, 900))))
+def test_a_team_is_throttled_until_the_latest_of_its_times(acts: list[tuple[str, int, int]]) -> None:
+    throttle, now_ms, until_ms = TeamThrottle(10, lambda: 0.0), 1000, {"a": 0, "b": 0}
+    for team, passed_ms, ms in acts:
+        now_ms += passed_ms
+        assert {each: throttle.left_ms(each, now_ms) for each in until_ms} == {
+            each: max(0, until - now_ms) for each, until in until_ms.items()
+        }
+        throttle.throttle(team, now_ms, ms)
+        until_ms[team] = max(until_ms[team], now_ms + ms)

@@ -242,6 +242,13 @@ def test_a_run_that_breaks_the_feeder_is_set_aside_and_the_others_go_on(
     assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == feeding.BROKEN_RUN_PAUSE_MS
 
 
+def test_the_feeder_waits_for_the_first_of_its_paused_runs(parts: Parts) -> None:
+    until_ms = parts.clock.monotonic_ms() + 1000
+    for n, later_ms in enumerate((900, 0, 400)):
+        parts.feeder._paused_until_ms[parts.admit(10, run=f"r{n}").ref] = until_ms + later_ms
+    assert parts.feeder.wait_ms(parts.clock.monotonic_ms()) == 1000
+
+
 def test_a_team_that_opens_many_lanes_opens_a_few_at_a_time(parts: Parts) -> None:
     run = parts.admit([{"q": n, "m": f"new{n}"} for n in range(30)], model="sim:{{ m }}")
     opened = []

@@ -62,6 +62,18 @@ def test_no_scheduler_bids_before_the_lease_is_due(first: Candidate, clock: Manu
     assert first.wait_ms() == 1
 
 
+def test_a_leader_renews_amid_a_pass_once_an_interval(
+    first: Candidate, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first.tick()
+    bids = list[int]()
+    monkeypatch.setattr(first.leader, "confirm", bids.append)
+    for _ in range(8):
+        clock.advance(0.5)
+        first.leader.renew(clock.monotonic_ms(), clock.now_ms())
+    assert len(bids) == 4
+
+
 def test_a_silent_leader_is_replaced_and_learns_of_it(
     first: Candidate, second: Candidate, clock: ManualClock
 ) -> None:

@@ -72,6 +72,26 @@ def test_a_lease_that_is_kept_is_not_touched(parts: Parts) -> None:
     assert parts.leases.count() == 2
 
 
+def test_a_lease_that_is_renewed_after_it_was_read_is_not_reported_as_recovered(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = parts.admit(3)
+    parts.feed_all()
+    held = lease(parts, run.ref, 1)
+    lapsed = parts.recoverer._leases.lapsed
+
+    def renewed(now_ms: int, most: int) -> list[Lease]:
+        found = lapsed(now_ms, most)
+        beat(parts, "w1", held)
+        return found
+
+    monkeypatch.setattr(parts.recoverer._leases, "lapsed", renewed)
+    with capture_logs() as logs:
+        pass_time(parts, LEASE_MS / 1000)
+    assert [line["event"] for line in logs if line["event"] == "lease_recovered"] == []
+    assert parts.leases.count() == 1
+
+
 def test_all_leases_of_a_dead_worker_come_back_long_before_they_lapse(parts: Parts) -> None:
     run = parts.admit(6)
     parts.feed_all()

@@ -103,6 +103,9 @@ def test_calls_in_flight_over_all_lanes_are_reserved_in_the_same_way(fake_redis:
     calls.submit("victim", 5)
 
     assert [attempt.team for attempt in calls.tick()] == ["victim"] * 3
+    for _ in range(2):
+        calls.end(calls.running[-1])
+        assert [attempt.team for attempt in calls.tick()] == ["victim"]
 
 
 def test_too_few_slots_for_a_whole_one_reserve_none(fake_redis: Redis) -> None:

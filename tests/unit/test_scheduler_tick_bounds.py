@@ -117,6 +117,25 @@ def test_runs_that_refusals_hold_are_logged_some_a_tick(
     assert not watch.tick(parts.moment())
 
 
+def test_a_team_that_waits_for_a_child_is_served_after_a_tick_whose_time_was_up(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ads, _ = (parts.upload(parts.spec(1, team=team), [{"q": 1}]) for team in ("ads", "search"))
+    parts.receiver._awaited_ms["ads"] = parts.clock.monotonic_ms() + 400
+    serve = parts.receiver._serve
+
+    def slowly(team: str, moment: object) -> bool:
+        parts.clock.advance(TICK_MS / 1000)
+        return serve(team, moment)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(parts.receiver, "_serve", slowly)
+    assert parts.receiver.tick(["ads", "search"], parts.moment()) == 0
+    parts.clock.advance(0.4)
+    for _ in range(3):
+        parts.receiver.tick([], parts.moment())
+    assert parts.state(ads)["state"] == RunState.RUNNING
+
+
 def test_relief_of_a_full_redis_serves_all_teams_in_turn(
     parts: Parts, monkeypatch: pytest.MonkeyPatch
 ) -> None:

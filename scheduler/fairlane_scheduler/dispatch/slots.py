@@ -334,8 +334,6 @@ class TeamShares:
 
     def __init__(self, configured: Mapping[str, TeamSettings]) -> None:
         self._configured = configured
-        self._teams = dict(configured)
-        self._total, self._restricted = 0.0, False
         self.update({})
 
     def update(self, created: Mapping[str, TeamRecord]) -> None:

@@ -132,8 +132,8 @@ class Sources:
         reading, spec = self.readings.get(run.ref), run.plan.spec
         bits = spec.page_rows * spec.cells_per_row * spec.steps
         while reading and len(reading.kept) > 1:
-            number = reading.kept[0]
-            if self._runs.over_within(run.ref, number * bits // 8, (number + 1) * bits // 8 - 1) < bits:
+            first = reading.kept[0] * bits
+            if self._runs.over_within(run.ref, first, first + bits) < bits:
                 return
             self._runs.drop_page(run.ref, reading.kept.popleft())
 

@@ -81,6 +81,7 @@ class Archiver:
                 upto_ms = now_ms - self._after_ms
                 due = [ref for team in self._inbox.teams() for ref in self._mover.due(team, upto_ms)]
                 self._hold(due, now_ms)
+                self._put_off = {ref: self._put_off[ref] for ref in due if ref in self._put_off}
                 for ref in due:
                     if not self._leads():
                         return LOOK_EVERY_S
@@ -108,7 +109,6 @@ class Archiver:
         now_ms = self._clock.monotonic_ms()
         if self._put_off.get(ref, now_ms) > now_ms:
             return
-        self._put_off.pop(ref, None)
         try:
             moved = self._mover.move(ref)
         except (Stopping, ArchiveUnavailable, ConfigurationError, StoreUnavailable, RedisError):

@@ -394,6 +394,14 @@ class RunQueries:
         lengths = queue_lengths(self.redis, self.keys, [(ref, lane) for lane in lanes])
         return {lane: length for (_, lane), length in lengths.items()}
 
-    def over_within(self, ref: RunRef, first_byte: int, last_byte: int) -> int:
-        """How many jobs have a record within these bytes of the bitmap, of eight jobs each."""
-        return int(self.redis.bitcount(self.keys.done(ref), first_byte, last_byte))
+    def over_within(self, ref: RunRef, first: int, end: int) -> int:
+        """How many of the jobs from ``first`` on, up to ``end`` without it, have a record."""
+        done, start, last = self.keys.done(ref), first // 8, (end - 1) // 8
+        pipeline = self.redis.pipeline(transaction=True)
+        pipeline.bitcount(done, start, last)
+        pipeline.getrange(done, start, start)
+        pipeline.getrange(done, last, last)
+        count, head, tail = pipeline.execute()
+        before = int.from_bytes(head, "big") >> (8 - first % 8)
+        behind = int.from_bytes(tail, "big") & ((1 << -end % 8) - 1)
+        return int(count) - before.bit_count() - behind.bit_count()
