@@ -11,11 +11,6 @@ local function text_of(value)
   return string.format(value % 1 == 0 and math.abs(value) < EXACT and '%.0f' or '%.14g', value)
 end
 
--- A text as a number, if it is one, except in the fields `texts`.
-local function number_of(texts, field, value)
-  return not texts[field] and tonumber(value) or value
-end
-
 -- The held hash at `key`, from CALL.hashes, whose fields `texts` hold no numbers. `row`: all fields, with numbers as
 -- numbers; it shows later changes, and the caller must not change it. `exact`: what Redis has, or was given as text:
 -- `row` does not show how a number was written. `changed`: fields to write.
@@ -27,7 +22,7 @@ function held_at(key, texts)
     texts = texts or {}
     for i = 1, #flat, 2 do
       local field, value = flat[i], flat[i + 1]
-      row[field], exact[field] = number_of(texts, field, value), value
+      row[field], exact[field] = not texts[field] and tonumber(value) or value, value
     end
     hashes[key] = { row = row, exact = exact, texts = texts, changed = {} }
   end
@@ -54,15 +49,16 @@ end
 -- Holds a new value (nil: none). The first change of a script call goes to Redis at once, so that a server that takes
 -- no writes refuses it before anything has changed.
 function change_held(key, hash, field, value)
+  if hash.row[field] == value then return end
   local exact = type(value) == 'string' and value or nil
-  if exact and hash.exact[field] == exact or not exact and hash.row[field] == value then return end
+  if exact and hash.exact[field] == exact then return end
   if not CALL.written then
     if value == nil then server.call('HDEL', key, field) else server.call('HSET', key, field, text_of(value)) end
     CALL.written = true
   else
     hash.changed[field] = true
   end
-  hash.row[field], hash.exact[field] = exact and number_of(hash.texts, field, exact) or value, exact
+  hash.row[field], hash.exact[field] = exact and not hash.texts[field] and tonumber(exact) or value, exact
 end
 
 -- Writes everything that is held: the last act of a script call.
