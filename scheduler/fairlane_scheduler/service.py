@@ -349,7 +349,8 @@ class Scheduler:
         self._lane_sampler.tick(moment, self._registry.names)
         self._stay()
         self._janitor.tick()
-        self._lost_state.tick(moment, self._registry.names)
+        self._stay()
+        self._lost_state.tick(moment, self._registry.names, self._stay)
         return more
 
     def _forget_lane(self, lane: str) -> None:

@@ -58,8 +58,9 @@ def test_a_run_whose_state_fails_takes_no_job_from_the_run_before_it(real_redis:
     real_redis.set(d.keys.state(bad), "x")
     with pytest.raises(ResponseError):
         d.ask([Offer(good, 3), Offer(bad, 1)])
-    assert d.leases.count() == 3
-    assert d.hash(d.keys.jobs(good)) == {"0": "1:0:0", "1": "1:0:0", "2": "1:0:0"}
+    assert d.leases.count() == 0
+    assert d.hash(d.keys.jobs(good)) == {}
+    assert real_redis.llen(d.keys.fresh(good, "sim:fast")) == 3
 
 
 @pytest.mark.parametrize("held", [7, 1205])

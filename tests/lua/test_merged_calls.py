@@ -54,7 +54,10 @@ end
 
 KEY = st.sampled_from(["a", "b"])
 FIELD = st.sampled_from(["x", "y", "7"])
+ODD_TEXTS = ["0x10", "1e5", " 7", "7 ", "+7", "007", "-0", "5.0", "nan", "inf", "1e999"]
+ODD = st.sampled_from(ODD_TEXTS)
 VALUE = st.one_of(
+    ODD,
     st.sampled_from(["", "text", "0.5", "9007199254740993", "-9200000000000000000"]),
     st.integers(-(10**16), 10**16).map(str),
 )
@@ -76,6 +79,7 @@ COMMAND = st.one_of(
 )
 SILENT = ("HSET", "HDEL", "ROW")  # what these reply is nobody's business
 ROW_VALUE = st.one_of(
+    ODD,
     st.sampled_from(["", "text", "paused by Ana", "1 2 3"]),
     st.integers(-(2**53) + 1, 2**53 - 1).map(str),
     st.floats(-1e9, 1e9).map(lambda number: f"{number:.14g}").filter(lambda text: text != "-0"),
@@ -121,6 +125,15 @@ def test_a_hash_that_was_read_whole_reads_and_ends_as_one_in_redis(
     real_redis: Redis, commands: list[tuple[str, ...]]
 ) -> None:
     assert_alike(real_redis, commands)
+
+
+@pytest.mark.parametrize("text", ODD_TEXTS)
+def test_a_text_like_a_number_comes_back_as_it_was_written(real_redis: Redis, text: str) -> None:
+    first, reads = ("HSET", "a", "x", text), [("HGET", "a", "x"), ("HMGET", "a", "x", "y")]
+    for change in (("HINCRBY", "a", "x", "1"), ("HSET", "a", "x", text), ("HSET", "a", "y", text)):
+        assert_alike(
+            real_redis, [first, ("ROW", "a"), *reads, change, *reads, ("HSET", "a", "y", "1"), *reads]
+        )
 
 
 def test_a_hash_that_is_changed_often_is_written_once(real_redis: Redis) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -15,9 +16,11 @@ from fairlane.model.hints import AxisHint, Hints
 from fairlane.model.job import Attempt, Feedback, JobState, Signal
 from fairlane.model.run import Bounds, Plan, RunRef
 from fairlane.model.tokens import Estimate, Usage
+from fairlane.store.preludes import Preludes
 from fairlane.store.script import Call, Placed
 from fairlane.store.write.budgets import Budgets
 from fairlane.store.write.permits import Offer
+from tests.lua.test_headers import FOLDER
 from tests.lua.test_merged_calls import RECORD, alone, near, together
 from tests.support.contents import read_contents
 from tests.support.deployment import LEASE_MS, PLENTY, SPENT, Deployment, attempts_of, entry, make_spec
@@ -40,15 +43,23 @@ SIGNALS: tuple[Signal, ...] = (
 COSTS: tuple[Cost, ...] = ("nothing", "unproven", "attempt", "denied", "rejected", "control", "withdrawn")
 HINTS = Hints({"requests": AxisHint(600, 20, 2000), "tokens": AxisHint(90_000, 100, None)})
 
+TEXTS = set(re.findall(r"(\w+) = true", Preludes(FOLDER / "lib").files["lane/state"].text))
+
 Act = Callable[[Deployment, Attempt], Call]
 Send = Callable[[Redis, Sequence[Call]], list[Any]]
+
+
+def is_text(value: bytes) -> bool:
+    """Whether a field's value is neither empty nor a number."""
+    return bool(value) and not re.fullmatch(rb"-?(\d+(\.\d+)?(e[+-]\d+)?|inf|nan)", value)
+
 
 feedback = st.builds(
     Feedback,
     st.sampled_from(SIGNALS),
     st.builds(Usage, st.none() | st.integers(0, 300), st.integers(0, 300)),
     st.sampled_from([None, None, 40, 3000]),
-    st.sampled_from(["", "429", "no such row"]),
+    st.sampled_from(["", "429", "0x10", " 7", "nan", "no such row"]),
     st.sampled_from([None, None, HINTS]),
     refusal=st.sampled_from(["", "", "400 no"]),
     sent=st.sampled_from([True, True, True, False]),
@@ -159,6 +170,9 @@ def played(redis: Redis, history: Sequence[Any], send: Send) -> tuple[list[Any],
         for some in (*groups(claims), *groups(reports)):
             replies.append(send(redis, some))
         replies.append([attempt.id for attempt in granted])
+    for lane in LANES:
+        for key in (d.keys.lane(lane), d.keys.limits(lane)):
+            assert {name.decode() for name, value in redis.hgetall(key).items() if is_text(value)} <= TEXTS
     contents = read_contents(redis)
     del contents[d.keys.audit]  # dated by the server's clock
     return replies, contents

@@ -5,13 +5,19 @@ from __future__ import annotations
 import json
 import math
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
 
+from fairlane.model.ending import Completion
+from fairlane.model.job import Feedback, JobState
+from fairlane.model.tokens import Usage
 from fairlane.store.preludes import LuaFile, Preludes
+from fairlane.store.script import merged
 from fairlane.store.verb_text import of_one
 from tests.lua.test_headers import FOLDER
+from tests.support.deployment import LEASE_MS, Deployment
 from tests.support.redis import emptied
 
 VERB = LuaFile.parse(
@@ -33,10 +39,11 @@ READ = LuaFile.parse(
 -- KEYS: lane
 -- ARGV:
 -- USES: lane/state
--- RETURNS: the fields that are not what `tonumber` makes of them
+-- RETURNS: the fields that are neither texts by name nor what `tonumber` makes of them
+local texts = { stop = true, circuit = true, last_error = true }
 local row, flat, wrong = read_hash(KEY.lane), redis.call('HGETALL', KEY.lane), {}
 for i = 1, #flat, 2 do
-  local wanted, found = tonumber(flat[i + 1]) or flat[i + 1], row[flat[i]]
+  local wanted, found = not texts[flat[i]] and tonumber(flat[i + 1]) or flat[i + 1], row[flat[i]]
   if found ~= wanted and wanted == wanted then wrong[#wrong + 1] = flat[i] end
 end
 return wrong
@@ -97,3 +104,22 @@ def test_unchanged_fields_are_not_written(real_redis: Redis) -> None:
     real_redis.config_resetstat()
     write(real_redis, {"a": 1.0, "b": 0.5, "c": "text"})
     assert "cmdstat_hset" not in real_redis.info("commandstats")
+
+
+@pytest.mark.parametrize("count", [1, 3], ids=["alone", "together"])
+@pytest.mark.parametrize("words", ["0x10", "1e5", " 7", "7.0", "nan", "inf"])
+def test_a_lane_keeps_an_error_as_its_provider_wrote_it(real_redis: Redis, words: str, count: int) -> None:
+    d = Deployment(real_redis)
+    ref = d.queued_lane(jobs=count)
+    attempts = d.take(ref, count)
+    for attempt in attempts:
+        d.attempts.claim(attempt, "w1", LEASE_MS, d.now_ms).run(real_redis)
+    done = Completion(JobState.FAILED, '{"s":"failed"}')
+    told = [Feedback("server_error", Usage(), None, words), *[Feedback("ok")] * (count - 1)]
+    calls = [
+        d.attempts.finish(attempt, "w1", each, done, d.now_ms)
+        for attempt, each in zip(attempts, told, strict=True)
+    ]
+    merged(calls).run(real_redis)
+    assert real_redis.hget(d.keys.lane("sim:fast"), "last_error") == words.encode()
+    assert d.lanes.view("sim:fast", d.now_ms).last_error == words

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from redis import Redis
 
 from fairlane import RunLost
+from fairlane.cli.runs.run_views import print_run
 from fairlane.model.run import RunRef, RunState
 from tests.support.scheduler_parts import Parts
 from tests.support.stage import Stage
@@ -122,3 +123,18 @@ def test_a_run_that_waits_behind_others_in_the_inbox_is_not_lost(stage: Stage) -
 def test_the_error_survives_a_process_pool() -> None:
     error = copy.copy(RunLost("r1", "2 pages"))
     assert (error.run_id, error.what, str(error)) == ("r1", "2 pages", str(RunLost("r1", "2 pages")))
+
+
+def test_a_run_whose_request_is_lost_says_so_in_its_status(
+    stage: Stage, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = submit(stage, 10)
+    assert run.status().reason is None
+    stage.redis.delete(stage.keys.inbox("search"))
+    for status in (run.status(), stage.client.run(run.id).status()):
+        assert status.state is RunState.SUBMITTED
+        assert status.reason is not None
+        assert "Submit it again" in status.reason
+        print_run(status, status.submitted_ms)
+        assert "Submit it again" in capsys.readouterr().out
+    assert "Submit it again" in run.why().sentence

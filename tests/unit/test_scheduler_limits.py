@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
+from collections import deque
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import pytest
 from redis import Redis
 
 from fairlane.datasets.rows import encode_page
+from fairlane.model.ending import TIMED_OUT
 from fairlane.model.run import RunRef, RunState
 from tests.support.scheduler_parts import Parts
 
@@ -131,15 +135,47 @@ def test_an_open_run_that_outgrows_its_bytes_is_stopped(fake_redis: Redis) -> No
     assert parts.backlog.get(ref) is None
 
 
-def test_what_was_measured_of_an_open_run_is_dropped_with_its_last_rows(fake_redis: Redis) -> None:
-    parts = Parts(fake_redis)
-    ref = parts.upload(parts.spec(0, open=True, page_rows=1), [])
-    parts.receiver.tick(None, parts.moment())
-    parts.outbox.append(ref, 0, encode_page([{"q": 1}]))
-    parts.outbox.extend(ref, 1, last=True)
-    parts.receiver.tick({"search"}, parts.moment())
-    assert not parts.backlog.get(ref).open
-    assert parts.admission._limits._measured == {}
+def kept_of_runs(kept: Any, runs: set[str], depth: int = 6) -> set[str]:
+    """Those of ``runs`` that an object of the scheduler still names, however deep."""
+    if depth == 0 or kept is None:
+        return set()
+    if isinstance(kept, RunRef):
+        return {kept.run} & runs
+    parts: Iterable[Any] = ()
+    if isinstance(kept, Mapping):
+        parts = (*kept.keys(), *kept.values())
+    elif isinstance(kept, list | tuple | set | deque):
+        parts = kept
+    elif dataclasses.is_dataclass(kept):
+        parts = [getattr(kept, field.name) for field in dataclasses.fields(kept)]
+    return {name for part in parts for name in kept_of_runs(part, runs, depth - 1)}
+
+
+@pytest.mark.parametrize("end", ["closed", "cancelled", "overdue", "gone"])
+def test_an_open_run_that_has_ended_leaves_nothing_in_the_limits(fake_redis: Redis, end: str) -> None:
+    parts, refs = Parts(fake_redis), list[RunRef]()
+    for number in range(20):
+        spec = parts.spec(0, run=f"r{number}", open=True, page_rows=1)
+        ref = parts.upload(spec, [])
+        parts.receiver.tick(None, parts.moment())
+        parts.outbox.append(ref, 0, encode_page([{"q": 1}]))
+        parts.outbox.extend(ref, 1, last=end == "closed")
+        parts.receiver.tick({"search"}, parts.moment())
+        if end == "cancelled":
+            parts.outbox.cancel(ref)
+            parts.receiver.tick({"search"}, parts.moment())
+        elif end == "overdue":
+            now = parts.moment()
+            parts.runs.end(ref, parts.registry.names(), TIMED_OUT, now.epoch, now.argument)
+            parts.loader.refresh()
+        elif end == "gone":
+            parts.redis.delete(parts.keys.state(ref), parts.keys.plan(ref))
+            parts.redis.srem(parts.keys.active, str(ref))
+            parts.loader.refresh()
+        refs.append(ref)
+    limits = parts.admission._limits
+    left = kept_of_runs(vars(limits) | {"_runs": None, "_backlog": None}, {ref.run for ref in refs})
+    assert len(left) <= 1
 
 
 def test_an_inbox_that_nobody_announced_is_found_when_a_term_begins(fake_redis: Redis) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import pairwise
 
 import fakeredis
 import pytest
@@ -381,3 +382,22 @@ def test_whatever_is_lost_every_job_ends_once_and_no_count_stays(acts: list[str 
     assert int(parts.redis.hget(parts.keys.lane(LANE), "inflight") or 0) == 0
     assert parts.leases.count() == parts.redis.hlen(parts.keys.leased) == 0
     assert parts.state(run.ref)["in_flight"] == "0"
+
+
+def test_a_look_at_many_runs_renews_the_lease_between_them(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in range(5):
+        parts.admit(1, run=f"r{number}")
+    renewed_ms = [parts.clock.monotonic_ms()]
+
+    def checked(*_: object) -> int:
+        parts.clock.advance(0.6)
+        return 0
+
+    state = watch(parts)
+    monkeypatch.setattr(state, "_fail", checked)
+    state.tick(parts.moment(), parts.registry.names, lambda: renewed_ms.append(parts.clock.monotonic_ms()))
+    gaps = [after - before for before, after in pairwise([*renewed_ms, parts.clock.monotonic_ms()])]
+    assert sum(gaps) == 3000
+    assert max(gaps) == 600

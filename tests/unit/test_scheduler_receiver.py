@@ -12,6 +12,7 @@ from redis import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 from structlog.testing import capture_logs
 
+from fairlane.core.clock import ManualClock
 from fairlane.model.choices import START_TIME_VERSION
 from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.leader import NotLeader
@@ -461,3 +462,37 @@ def test_whatever_a_client_writes_ends_as_running_completed_or_refused(
 
     assert parts.redis.llen(parts.keys.inbox("search")) == 0
     assert parts.state(REF)["state"] in {RunState.RUNNING, RunState.COMPLETED, RunState.REFUSED}
+
+
+@pytest.mark.parametrize("op", ["cancel", "pause", "resume"])
+def test_a_flood_of_controls_takes_a_tenth_of_the_schedulers_time(
+    fake_redis: Redis, monkeypatch: pytest.MonkeyPatch, op: str
+) -> None:
+    monkeypatch.setattr(ManualClock, "cpu_ms", lambda self: float(self.monotonic_ms()))
+    parts, acted = Parts(fake_redis), list[str]()
+
+    def act(ref: RunRef, *_: object) -> None:
+        parts.clock.advance(0.001)
+        acted.append(ref.team)
+
+    monkeypatch.setattr(parts.requests, "act", act)
+    for team, count in (("flood", 5000), ("search", 20)):
+        parts.redis.sadd(parts.keys.teams, team)
+        entries = [json.dumps({"op": op, "run": f"r{n}"}) for n in range(count)]
+        parts.redis.rpush(parts.keys.inbox(team), *entries)
+    started_ms, wait_ms = parts.clock.monotonic_ms(), 0
+    while parts.clock.monotonic_ms() - started_ms < 4000:
+        parts.redis.hset(parts.keys.leader, "until_ms", parts.now_ms + 60_000)
+        wait_ms = parts.receiver.tick({"flood", "search"}, parts.moment()) or 0
+        parts.clock.advance(max(1, wait_ms) / 1000)
+    assert acted.count("search") == 20
+    assert 400 <= acted.count("flood") <= 500
+
+
+def test_controls_of_a_person_are_not_throttled(parts: Parts) -> None:
+    ref = parts.admit(3).ref
+    for _ in range(20):
+        parts.outbox.pause(ref, "ann")
+        parts.outbox.resume(ref, "ann")
+    assert parts.receiver.tick(None, parts.moment()) is None
+    assert parts.redis.llen(parts.keys.inbox(ref.team)) == 0

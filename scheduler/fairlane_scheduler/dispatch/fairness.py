@@ -357,17 +357,26 @@ class TeamThrottle:
         self._allowed_ms = allowed_ms
         self._busy_ms = busy_ms
         self._until_ms: dict[str, int] = {}
+        self._sums: dict[str, tuple[int, float]] = {}  # when a team's work was summed last, and the sum
         self._began_ms = 0.0
 
     def begin(self) -> None:
         """Start to measure a team's work."""
         self._began_ms = self._busy_ms()
 
-    def end(self, team: str, now_ms: int) -> int:
-        """Charge the work since `begin` to a team. Returns for how many milliseconds that throttles it."""
+    def end(self, team: str, now_ms: int, *, sums: bool = False) -> int:
+        """Charge the work since `begin` to a team. Returns for how many milliseconds that throttles it.
+
+        ``sums``: it counts together with such work before it, less a tenth of the time since then.
+        """
         took_ms = self._busy_ms() - self._began_ms
+        if sums:
+            last_ms, sum_ms = self._sums.get(team, (now_ms, 0.0))
+            took_ms += max(0.0, sum_ms - (now_ms - last_ms) / (1 + THROTTLE_RATIO))
+            self._sums[team] = now_ms, took_ms
         if took_ms <= self._allowed_ms:
             return 0
+        self._sums.pop(team, None)
         throttled_ms = round(took_ms * THROTTLE_RATIO)
         self.throttle(team, now_ms, throttled_ms)
         return throttled_ms

@@ -3,7 +3,6 @@
 import re
 from collections import Counter, deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
@@ -25,7 +24,7 @@ from fairlane.telemetry.logs import get_logger
 from fairlane.templates.template import Template, words_of
 from fairlane_scheduler.intake.template_check import LOOK_MS, RequestAwaited, TemplateCheck
 from fairlane_scheduler.lanes.registry import LaneRegistry
-from fairlane_scheduler.state.backlog import ActiveRun, Backlog
+from fairlane_scheduler.state.backlog import ActiveRun, Backlog, Measured
 from fairlane_scheduler.state.server_time import Moment
 
 MOST_JOBS = 100_000_000  # a run's bitmap of finished jobs then takes 12 MB
@@ -50,16 +49,6 @@ document is read once. With backtracking, 4 MiB of quotes would take hours."""
 log = get_logger("receiver")
 
 
-@dataclass(slots=True)
-class _Measured:
-    """Sums over a run's first pages: how many are measured, their bytes, and how many are missing."""
-
-    ref: RunRef
-    first: int = 0
-    total: int = 0
-    missing: int = 0
-
-
 class PayloadLimits:
     """Limits what a team may submit: the size of a run, and how many runs.
 
@@ -72,8 +61,7 @@ class PayloadLimits:
         self._backlog = backlog
         self._limits = limits
         self._active: Counter[str] | None = None
-        self._measured: dict[RunRef, _Measured] = {}
-        self._measuring: dict[str, _Measured] = {}  # by team: runs that are not open
+        self._measuring: dict[str, Measured] = {}  # by team: runs that are not admitted
         self._rejected: dict[str, deque[RunRef]] = {}
 
     def begin(self) -> None:
@@ -118,7 +106,7 @@ class PayloadLimits:
             return 0
         ref, pages = RunRef(spec.team, spec.run), -(-rows // spec.page_rows)
         check_pages(spec, rows)
-        measured = self._measured_of(ref, is_open=spec.open)
+        measured = self._measured_of(ref)
         some = range(measured.first, min(measured.first + PAGES_MEASURED_AT_ONCE, pages))
         sizes = self._runs.page_bytes(ref, some) if some else []
         measured.first += len(sizes)
@@ -130,17 +118,18 @@ class PayloadLimits:
         if measured.first < pages:
             raise RequestAwaited(NEXT_PAGES_MS)
         if not spec.open:
-            return self._measuring.pop(ref.team).missing
+            self._measuring.pop(ref.team, None)
+            return measured.missing
         if rows % spec.page_rows and sizes and sizes[-1]:  # a page that is not full is measured again
             measured.first, measured.total = measured.first - 1, measured.total - sizes[-1]
         return 0
 
-    def _measured_of(self, ref: RunRef, *, is_open: bool) -> _Measured:
-        """A run's measurement. That of an open run is kept; of its other runs, a team has one at a time."""
-        if is_open:
-            return self._measured.setdefault(ref, _Measured(ref))
+    def _measured_of(self, ref: RunRef) -> Measured:
+        """A run's measurement. An active run has its own; of its other runs, a team has one at a time."""
+        if (run := self._backlog.get(ref)) is not None:
+            return run.measured
         if (measured := self._measuring.get(ref.team)) is None or measured.ref != ref:
-            measured = self._measuring[ref.team] = _Measured(ref)
+            measured = self._measuring[ref.team] = Measured(ref)
         return measured
 
     def note_rejected(self, ref: RunRef) -> RunRef | None:
@@ -148,10 +137,6 @@ class PayloadLimits:
         kept = self._rejected.setdefault(ref.team, deque())
         kept.append(ref)
         return kept.popleft() if len(kept) > REJECTED_KEPT else None
-
-    def forget(self, ref: RunRef) -> None:
-        """Drop the state of a run that has ended."""
-        self._measured.pop(ref, None)
 
     def _by_team(self) -> Counter[str]:
         if self._active is None:
@@ -282,7 +267,6 @@ class Admission:
         return True if admitted else None
 
     def _reject(self, ref: RunRef, reason: str, moment: Moment) -> bool | None:
-        self._limits.forget(ref)
         if not self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):
             return None
         log.warning(Event.RUN_REFUSED, run=ref.run, team=ref.team, reason=reason)

@@ -24,6 +24,7 @@ TURN_MS = 25  # then it is another team's turn
 COSTLY_MS = 50  # a request that takes longer to read throttles its team
 SEARCH_MS = 50  # part of each tick in which a new leader searches all keys for inboxes
 MOST_ANNOUNCED = 10_000
+CONTROLS = ("cancel", "pause", "resume")  # a team's take a tenth of the scheduler's time, all together
 
 _TEAM = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
@@ -184,6 +185,7 @@ class Receiver:
             self._awaited_ms[ref.team] = self._clock.monotonic_ms() + awaited.wait_ms
             return False
         finally:
-            if throttled_ms := self._throttle.end(ref.team, self._clock.monotonic_ms()):
+            now_ms, is_control = self._clock.monotonic_ms(), request.op in CONTROLS
+            if throttled_ms := self._throttle.end(ref.team, now_ms, sums=is_control):
                 log.warning(Event.TEAM_THROTTLED, team=ref.team, throttled_ms=throttled_ms)
         return True

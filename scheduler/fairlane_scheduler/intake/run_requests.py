@@ -90,13 +90,10 @@ class RunRequests:
             run.ended = True
         else:
             extend(self._runs, run, request.rows, moment, last=request.last)
-            if not run.open:
-                self._limits.forget(ref)
         if run.ended:
             self._forget(ref)
 
     def _forget(self, ref: RunRef) -> None:
-        self._limits.forget(ref)
         self._backlog.drop_run(ref)
         self._feeder.forget(ref)
 

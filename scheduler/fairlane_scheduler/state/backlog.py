@@ -16,6 +16,16 @@ REFUSED = "request_refused"
 
 
 @dataclass(slots=True)
+class Measured:
+    """Sums over a run's first pages: how many are measured, their bytes, and how many are missing."""
+
+    ref: RunRef
+    first: int = 0
+    total: int = 0
+    missing: int = 0
+
+
+@dataclass(slots=True)
 class ActiveRun:
     """A run that has not finished.
 
@@ -25,6 +35,7 @@ class ActiveRun:
     client may add more. ``may_feed_next``: an item that others wait for may have ended. ``ended``: it ended
     during this tick. ``paused``: none of its items is fed. ``pauses``: start and end of each earlier pause,
     in server milliseconds. ``held_on``: lanes on which its jobs are held after refusals, as logged.
+    ``measured``: pages that its client has sent since.
     ``open_ended``: its rows decide the model, so unread items may go to lanes that it has not used.
     """
 
@@ -41,9 +52,11 @@ class ActiveRun:
     paused: bool = False
     pauses: tuple[tuple[int, int], ...] = ()
     held_on: set[str] = field(default_factory=set)
+    measured: Measured = field(init=False)
     open_ended: bool = field(init=False)
 
     def __post_init__(self) -> None:
+        self.measured = Measured(self.ref)
         self.open_ended = any("{" in model for model in self.plan.spec.models)
         self.rows = self.rows or self.plan.spec.rows
         self.open = self.open or self.plan.spec.open
@@ -138,9 +151,8 @@ class LaneQueue:
         self.interactive: dict[RunRef, None] = {}
         self.depth = 0
         self._throttled: dict[RunRef, _Throttled] = {}
-        self._ends: list[
-            tuple[int, str, RunRef]
-        ] = []  # a heap; an entry is out of date if its run has another end
+        # A heap; an entry is out of date if its run has another end.
+        self._ends: list[tuple[int, str, RunRef]] = []
         self._arrived: set[str] = set()
         self._interactive_runs: set[RunRef] = set()
 

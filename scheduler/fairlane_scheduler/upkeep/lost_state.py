@@ -36,18 +36,22 @@ class LostState:
         self._due_ms = 0
         self._first = 0  # index of the run at which the next pass begins, if there are more than it checks
 
-    def tick(self, moment: Moment, names: Callable[[], Sequence[str]]) -> None:
-        """Check if it is time. ``names`` returns all lanes."""
+    def tick(
+        self, moment: Moment, names: Callable[[], Sequence[str]], stay: Callable[[], object] = lambda: None
+    ) -> None:
+        """Check if it is time. ``names`` returns all lanes; ``stay`` renews the lease between runs."""
         if moment.monotonic_ms < self._due_ms:
             return
         self._due_ms = moment.monotonic_ms + EVERY_MS
         if off := self._lanes.recount(names(), moment.epoch, self._lease_ms, moment.argument):
             log.warning(Event.LANES_RECOUNTED, lanes=off)
+        stay()
         refs = [run.ref for run in self._backlog.runs()]
         if refs and (off := self._jobs.recount(refs, moment.epoch, moment.argument)):
             log.warning(Event.RUNS_RECOUNTED, runs=off)
         left = JOBS_AT_ONCE
         for run in self._idle():
+            stay()
             left -= self._fail(run, left, moment)
             if left <= 0:
                 self._due_ms = 0

@@ -18,8 +18,13 @@ MOST_SECONDS = 1e9
 LATEST_MS = 253_402_300_799_000
 """The end of the year 9999, beyond which there are no dates."""
 
-MOST_NUMBER = 1e15
+MOST_NUMBER = 10**15
 """Bounds all other numbers of a spec: Lua scripts compute with doubles, and times have 64 bits."""
+
+MOST_USD = 10**9
+"""Most dollars of a run: scripts count in millionths, at most `MOST_NUMBER` of them."""
+
+Score = Annotated[float, Field(ge=-MOST_NUMBER, le=MOST_NUMBER)]
 
 
 # A name is shown in tables, logs and titles: no control characters, and none that reverse or hide text.

@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 from pydantic import Field, model_validator
 
-from fairlane.core.section import Section
+from fairlane.core.section import MOST_COUNT, Section
 from fairlane.model.job import Claim, Feedback, Signal
 from fairlane.model.outcome import (
     Aborted,
@@ -49,7 +49,8 @@ class RetryPolicy(Section):
     max_attempts: int = Field(default=3, ge=1, le=100)
     initial_delay: float = Field(default=1.0, ge=0, le=3600)
     max_delay: float = Field(default=60.0, ge=0, le=86_400)
-    max_rate_limits: int = Field(default=1000, ge=1)
+    max_rate_limits: int = Field(default=1000, ge=1, le=MOST_COUNT)
+    """Rate limits after which a job fails."""
     jitter: Jitter = "full"
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
-from fairlane.model.choices import Choice
+from fairlane.model.choices import MOST_NUMBER, Choice, Score
 
 NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
 """Names of evaluators and of criteria."""
@@ -74,7 +74,7 @@ class NumericMatch(_Spec):
 
     kind: Literal["numeric_match"] = "numeric_match"
     expected: str
-    tolerance: float = Field(default=1e-6, ge=0)
+    tolerance: float = Field(default=1e-6, ge=0, le=MOST_NUMBER)
 
 
 Level = Literal["item", "session"]
@@ -105,7 +105,7 @@ class Judge(_Spec):
     kind: Literal["llm_judge"] = "llm_judge"
     model: str
     template: str
-    choices: dict[str, float] = Field(min_length=1, max_length=100)
+    choices: dict[str, Score] = Field(min_length=1, max_length=100)
     params: dict[str, Any] = Field(default_factory=dict)
     level: Level = "item"
     when: str | None = None
@@ -117,8 +117,8 @@ class Criterion(Choice):
 
     id: str = Field(pattern=NAME)
     description: str = Field(max_length=10_000)
-    minimum: float = 1.0
-    maximum: float = 5.0
+    minimum: Score = 1.0
+    maximum: Score = 5.0
 
     @model_validator(mode="after")
     def _has_a_scale(self) -> Criterion:

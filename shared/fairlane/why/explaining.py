@@ -11,7 +11,6 @@ from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
 from fairlane.store.read.job_waits import Delay, Flight, RunTraces
-from fairlane.store.read.reading import RunReader
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
@@ -31,7 +30,6 @@ ENDS: Mapping[RunState, Constraint] = {
     RunState.REFUSED: "run_refused",
 }
 
-_LOST = "the run is submitted, but Redis has lost its request, perhaps in a restart. Submit it again"
 _FED_SOON = "its next items are about to be fed"
 
 
@@ -76,8 +74,8 @@ def explain_run(
     parts = tuple(_after_tasks(wait, waits) for wait in waits)
     reason, eta = _whole(status, here, parts, bounds)
     if status.state is RunState.SUBMITTED:
-        if RunReader(redis, keys).is_lost(ref):
-            reason, eta = Reason("admission", _LOST), Eta(None, True)
+        if status.reason is not None:
+            reason, eta = Reason("admission", status.reason), Eta(None, True)
         elif here.now_ms - status.submitted_ms >= OVERDUE_MS:
             Outbox(redis, keys).announce(ref.team)
     ahead = max((part.ahead for part in parts if part.ahead is not None), default=None)

@@ -40,6 +40,7 @@ from fairlane.datasets.rows import Paging
 from fairlane.datasets.sessions import Numbering
 from fairlane.datasets.values import scalar
 from fairlane.model.choices import (
+    MOST_NUMBER,
     MOST_SECONDS,
     START_TIME_VERSION,
     TURN_FIELDS_VERSION,
@@ -74,15 +75,16 @@ _REMEDIES = {
     "timeout": "Give seconds, more than 0 and at most 86,400.",
     "prompts": "Give 1 to 100 prompts.",
     "models": "Give 1 to 100 models.",
-    "ahead": "Give a whole number of items; 0 removes the bound.",
+    "max_concurrent": f"Give a whole number from 1 to {MOST_NUMBER:,}.",
+    "ahead": f"Give a whole number of items, at most {MOST_NUMBER:,}; 0 removes the bound.",
     "task_rate": _RATE,
     "eval_rate": _RATE,
     "delay": "Give seconds, from 0 to 86,400.",
     "max_duration": _SECONDS,
     "max_outage": _SECONDS,
     "on_refusal": 'Give "fail" or "hold".',
-    "budget_tokens": "Give a whole number, 1 or more.",
-    "budget_usd": "Give dollars, more than 0.",
+    "budget_tokens": f"Give a whole number from 1 to {MOST_NUMBER:,}.",
+    "budget_usd": f"Give dollars, more than 0 and at most {MOST_USD:,}.",
     "run_serially": "Give True, or the row field that marks items that run first.",
     "store_output_as": "Give a name, or a template for it.",
     "conversation": "Give the row field that turns of a conversation share.",

@@ -87,6 +87,9 @@ def lost_rows(ref: RunRef, fields: Sequence[bytes | None]) -> Exception:
     return ResultsLost(ref.run, "rows of it") if archived is None else RunArchived(ref.run)
 
 
+LOST_REQUEST = "the run is submitted, but Redis has lost its request, perhaps in a restart. Submit it again"
+
+
 def is_unasked(redis: RedisClient, keys: Keys, ref: RunRef) -> bool:
     """Whether a run was submitted and has no state, and no request for it is left."""
 

@@ -31,6 +31,7 @@ from fairlane.model.run_status import RunStatus, Scores
 from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys, Stored, digest_field, served_models
 from fairlane.store.read.lost_parts import (
+    LOST_REQUEST,
     ask_results,
     awaits_rows,
     is_unasked,
@@ -75,6 +76,8 @@ class RunReader(Stored):
         if found is None:
             self._require_submitted(ref)
             raise RunNotFound(ref.run)
+        if found.status.state is RunState.SUBMITTED:
+            return found._replace(status=self._waiting(ref, found.status))
         return found._replace(status=self._with_scores(ref, found.status))
 
     def status(self, ref: RunRef, spec: RunSpec) -> RunStatus:
@@ -87,14 +90,20 @@ class RunReader(Stored):
             return self._with_scores(ref, RunFields(state).status(ref, spec.name))
         if not waits:
             raise RunNotFound(ref.run)
-        self._require_submitted(ref)
-        return RunStatus.submitted(spec)
+        return self._waiting(ref, RunStatus.submitted(spec))
 
     def require_results(self, ref: RunRef) -> None:
         """Raise `ResultsLost` if results of the run were stored and are gone."""
         pipeline = self._redis.pipeline(transaction=True)
         ask_results(pipeline, self._keys, ref)
         require_results(ref, *pipeline.execute())
+
+    def _waiting(self, ref: RunRef, status: RunStatus) -> RunStatus:
+        """The status of a run without a state, with a reason if it will never start.
+
+        Raises `ResultsLost` if it had been admitted.
+        """
+        return replace(status, reason=LOST_REQUEST) if self.is_lost(ref) else status
 
     def _require_submitted(self, ref: RunRef) -> None:
         """Raise `ResultsLost` for a run that has started and lacks its state."""
@@ -121,10 +130,8 @@ class RunReader(Stored):
 
         Raises `ResultsLost` if it had been admitted.
         """
-        lost = is_unasked(self._redis, self._keys, ref)
-        if lost:
-            self._require_submitted(ref)
-        return lost
+        self._require_submitted(ref)
+        return is_unasked(self._redis, self._keys, ref)
 
     def awaits_rows(self, ref: RunRef) -> bool:
         """Whether a run is open, and no request in the inbox adds rows or closes it."""

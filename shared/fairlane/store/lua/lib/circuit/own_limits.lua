@@ -1,8 +1,8 @@
 -- Finds out whose limit a rejection shows: the lane's, one job's (job/rejections), or one team's (circuit/suspect).
 -- A model may serve none of one team's calls: the lane then forgets what it learned from that team's 429s.
 -- GIVES: is_own_limit suspect_team write_judged
--- USES: circuit/circuit_constants circuit/learned_fields circuit/own_rejections circuit/refused_teams circuit/suspect
---       job/rejections lane/state run/model_refusals team/in_flight
+-- USES: circuit/circuit_constants circuit/function_rejections circuit/learned_fields circuit/refused_teams
+--       circuit/suspect job/rejections lane/state run/model_refusals team/in_flight
 -- NEEDS: KEY.in_flight KEY.lane KEY.state
 
 local function is_unproved(lease)
@@ -18,7 +18,7 @@ end
 function is_own_limit(row, limits, lease, signal, retry_after_ms, now)
   local rejected = is_rejection(signal)
   local judged = rejected or signal == 'ok' or signal == 'answered'
-  local of_row = judged and judge_rejection(row, limits, lease, rejected)
+  local of_row = judged and is_of_row(row, limits, lease, signal)
   if rejected and (lease.own or of_row) then
     row.own_rejected = (row.own_rejected or 0) + 1
     return true

@@ -9,8 +9,8 @@
 --   late_crowd        calls in flight at that time
 --   late_off_ms       until when it is not narrowed again
 -- GIVES: is_late
--- USES: concurrency/detector_constants
--- NEEDS: KEY.lane
+-- USES: concurrency/detector_constants core/tries
+-- NEEDS: KEY.headroom_input KEY.headroom_output KEY.headroom_tokens KEY.lane KEY.limits
 
 local function read_lane(...)
   local found = redis.call('HMGET', KEY.lane, ...)
@@ -45,6 +45,7 @@ function is_late(lease, deadline_ms, by_proxy, now)
   local ok, usual_ms, granted, in_flight, last, to, left, off_ms = read_lane(
     'seen_ok', 'usual_ms', 'granted', 'inflight', 'late_n', 'late_to', 'late_left', 'late_off_ms')
   if not usual_ms or usual_ms > LATE_USUAL * deadline_ms then return false end
+  try_keys({ hash = { KEY.limits }, list = { KEY.headroom_tokens, KEY.headroom_input, KEY.headroom_output } })
   if last and lease.n <= last then
     redis.call('HINCRBY', KEY.lane, 'late_calls', 1)
     return true

@@ -6,7 +6,7 @@
 local commands = {}
 
 function commands.HGET(hash, _, field)
-  return text_of(hash.row[field .. '']) or false
+  return held_text(hash, field .. '') or false
 end
 
 function commands.HEXISTS(hash, _, field)
@@ -15,7 +15,7 @@ end
 
 function commands.HMGET(hash, _, ...)
   local found = { ... }
-  for i, field in ipairs(found) do found[i] = text_of(hash.row[field .. '']) or false end
+  for i, field in ipairs(found) do found[i] = held_text(hash, field .. '') or false end
   return found
 end
 
@@ -32,7 +32,8 @@ end
 function commands.HINCRBY(hash, key, field, amount)
   local value = hash.row[field .. ''] or 0
   local sum = type(value) == 'number' and value + amount
-  if not sum or sum % 1 ~= 0 or math.abs(sum) >= EXACT then
+  local whole = sum and string.format('%.0f', value + 0) == (held_text(hash, field .. '') or '0')
+  if not whole or sum % 1 ~= 0 or math.abs(sum) >= EXACT then
     forget_held(key)
     return server.call('HINCRBY', key, field, amount) -- or fails
   end
@@ -52,13 +53,13 @@ local function call(command, ...)
 end
 
 -- Writes a table's fields, as `write_hash` in lib/lane/state.lua does.
-local function change_row(key, row)
-  local hash = held_at(key)
+local function change_row(key, row, texts)
+  local hash = held_at(key, texts)
   for field, value in pairs(row) do change_held(key, hash, field, value) end
 end
 
-local function held_row(key)
-  return held_at(key).row
+local function held_row(key, texts)
+  return held_at(key, texts).row
 end
 
 redis = { call = call, row = held_row, change_row = change_row, error_reply = server.error_reply }

@@ -1,9 +1,9 @@
 -- Cancels the attempts of a run that ends early: their workers lose the leases, and lanes and teams are credited with
 -- what the calls held. A job with answers that were not kept gets a record of their tokens.
 -- GIVES: cancel_attempts
--- USES: circuit/suspect core/time core/wake job/attempt_counts lane/starved models/model_calls team/budget_true_up
---       team/in_flight
--- NEEDS: KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results ARG.channel
+-- USES: circuit/suspect core/time core/tries core/wake job/attempt_counts lane/starved models/model_calls
+--       team/budget_true_up team/in_flight
+-- NEEDS: KEY.active KEY.budget KEY.dirty KEY.jobs KEY.leased KEY.leases KEY.results KEY.starved ARG.channel
 
 -- Drops a lane's probe, if it is still awaited; another may start at once.
 local function drop_probe(lane, lease, now)
@@ -28,6 +28,8 @@ end
 
 -- `lanes` and `in_flight` are those keys by the lanes' names; `state` is the end state of the run's jobs.
 function cancel_attempts(ref, lanes, in_flight, state, now)
+  try_keys({ hash = { KEY.leased, KEY.results }, zset = { KEY.leases }, set = { KEY.active, KEY.dirty, KEY.starved } })
+  for name, lane in pairs(lanes) do try_keys({ hash = { lane, in_flight[name] } }) end
   local records = redis.call('HGETALL', KEY.jobs)
   for i = 1, #records, 2 do
     local id = ref .. '/' .. records[i] .. '/' .. string.match(records[i + 1], '^%d+')

@@ -1,18 +1,6 @@
 -- Finishes a job: its terminal record, its evaluations, and the end of its item, its session and its run.
--- GIVES: try_ending finish_job
+-- GIVES: finish_job
 -- USES: job/follow_up job/job_record run/role_times run/sessions
--- NEEDS: KEY.done KEY.finished KEY.jobs KEY.results KEY.run_lanes
-
--- Reads the run's keys that the end of `job` changes. A verb calls it before it changes anything: a key of a wrong type
--- raises an error, and the job stays where it is.
-function try_ending(job, queues)
-  redis.call('GETBIT', KEY.done, job)
-  redis.call('HEXISTS', KEY.jobs, job)
-  redis.call('HEXISTS', KEY.results, job)
-  redis.call('LLEN', KEY.finished)
-  if #queues > 0 then redis.call('SCARD', KEY.run_lanes) end
-  for _, queue in ipairs(queues) do redis.call('LLEN', queue) end
-end
 
 -- `follow` and `joined` are JSON as attempt_finish describes them; `queues` has one queue for each ready evaluation,
 -- and then one for each evaluation in `joined`. Returns whether the run has ended, too.

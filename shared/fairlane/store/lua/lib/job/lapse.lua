@@ -1,6 +1,6 @@
 -- Ends an attempt without a report: its lease has lapsed, or its worker is silent.
 -- GIVES: end_lapsed is_lost
--- USES: job/end_attempt job/silence run/note_answer run/release_bounds run/role_times
+-- USES: core/tries job/end_attempt job/silence run/note_answer run/release_bounds run/role_times
 --       run/state_fields
 -- NEEDS: KEY.state
 
@@ -11,9 +11,10 @@ function is_lost(lease, worker, timeout_ms, now)
   return is_silent(worker, timeout_ms, now)
 end
 
--- Ends it with unknown usage if a worker claimed it, else as never sent. Returns whether its run still exists; if not,
--- only the lane and the team's budgets have changed.
-function end_lapsed(lease, id, now)
+-- Tries the keys in `kinds` (core/tries), and ends it with unknown usage if a worker claimed it, else as never sent.
+-- Returns whether its run still exists; if not, only the lane and the team's budgets have changed.
+function end_lapsed(lease, id, kinds, now)
+  try_keys(kinds)
   local used = lease.worker and { input = -1, output = -1, cached = -1 } or nil
   local outcome = { signal = 'none', used = used, retry_after_ms = 0, hints = '', reason = '' }
   end_attempt(lease, id, outcome, used, now)

@@ -1,7 +1,7 @@
 -- A worker's report of an attempt, from the arguments of attempt_finish and attempt_defer: its lease, its outcome, and
 -- the changes that do not depend on what becomes of the job.
 -- GIVES: reported end_reported report_reply
--- USES: circuit/circuit concurrency/late core/wake job/end_attempt lane/lease lane/state run/note_answer
+-- USES: circuit/circuit concurrency/late core/tries core/wake job/end_attempt lane/lease lane/state run/note_answer
 --       run/release_bounds run/role_times run/state_fields
 -- NEEDS: KEY.lane KEY.state ARG.attempt ARG.deadline_ms ARG.hints ARG.proxy_ms ARG.reason ARG.refusal
 --       ARG.retry_after_ms ARG.sent ARG.signal ARG.used_cached ARG.used_input ARG.used_output ARG.worker
@@ -40,13 +40,14 @@ local function read_reported(lease)
     'calls:' .. role, 'calling_ms:' .. role, 'open:' .. role, 'over:' .. lease.lane)
 end
 
--- The lease of the attempt, and its outcome; nil for a late report, whose worker has lost the lease: that is counted
--- and changes nothing else. If Redis has lost the run's state, the report ends the call for its lease, lane and team,
--- and then counts as late.
-function reported(now)
+-- Tries the keys in `kinds` (core/tries). Returns the lease of the attempt, and its outcome; nil for a late report,
+-- whose worker has lost the lease: that is counted and changes nothing else. If Redis has lost the run's state, the
+-- report ends the call for its lease, lane and team, and then counts as late.
+function reported(now, kinds)
   CALL.wakes_before = wakes()
   local lease = held_lease(ARG.attempt, ARG.worker)
   if lease then
+    try_keys(kinds)
     read_reported(lease)
     local outcome = outcome_of(lease, now)
     if field_of(KEY.state, 'steps') then return lease, outcome end

@@ -4,7 +4,7 @@
 --   unanswered   the job's own failures may be the lane's fault, as no later call was answered. Its circuit may be
 --                closed, if too few jobs are left to open it
 -- GIVES: cause_lasts take_uncalled
--- USES: job/attempt_counts run/held_models
+-- USES: core/tries job/attempt_counts run/held_models
 -- NEEDS: KEY.delayed KEY.jobs KEY.lane KEY.queue KEY.state ARG.cause ARG.down_ms ARG.entry ARG.member ARG.name
 
 -- Whether the cause of a job's end still lasts; `entry` is the job.
@@ -18,8 +18,10 @@ function cause_lasts(entry)
   return spent.unproven > 0 and spent.last > tonumber(answered_n or 0)
 end
 
--- Removes the job from the index of delayed jobs, or from the head of its queue. False if it is not there.
-function take_uncalled()
+-- Tries the keys in `kinds` (core/tries), and removes the job from the index of delayed jobs, or from the head of its
+-- queue. False if it is not there.
+function take_uncalled(kinds)
+  try_keys(kinds)
   if ARG.member ~= '' then return redis.call('ZREM', KEY.delayed, ARG.member) == 1 end
   if redis.call('LINDEX', KEY.queue, 0) ~= ARG.entry then return false end
   redis.call('LPOP', KEY.queue)

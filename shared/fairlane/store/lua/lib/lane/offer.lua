@@ -1,8 +1,9 @@
 -- Offers: the runs to which a lane may grant permits, and their next jobs.
 -- GIVES: for_each_offer queued_jobs next_job
--- USES: lane/delays lane/dominant_share lane/new_lease lane/retries models/fitting run/bounds run/next_allowed
---       team/budget team/in_flight tokens/reserve tokens/token_margins
--- NEEDS: KEY.queues
+-- USES: core/tries lane/delays lane/dominant_share lane/new_lease lane/retries models/fitting run/bounds
+--       run/next_allowed team/budget team/in_flight tokens/reserve tokens/token_margins
+-- NEEDS: KEY.headroom_input KEY.headroom_output KEY.headroom_tokens KEY.in_flight KEY.leased KEY.owed KEY.queues
+--        KEY.starved
 
 -- Offer `i` of `count`: a run's queue on the lane KEY.lane named `name`, with its run's bounds and its team's budget.
 local function open_offer(i, offer, count, name, now)
@@ -14,9 +15,20 @@ local function open_offer(i, offer, count, name, now)
   }
 end
 
--- Calls `grant` with each offer, in `order`, and with its most permits. The leases of an offer are written together,
--- also if a damaged entry or key ends it early: then this returns the error as a reply.
+-- Tries the keys that grants change, and calls `grant` with each offer, in `order`, and with its most permits. The
+-- leases of an offer are written together, also if a damaged entry ends it early: then this returns the error as a
+-- reply.
 function for_each_offer(order, offers, name, now, grant)
+  try_keys({
+    hash = { KEY.leased, KEY.in_flight, KEY.owed }, set = { KEY.starved },
+    list = { KEY.headroom_tokens, KEY.headroom_input, KEY.headroom_output },
+  })
+  CALL.queued = {}
+  for i = 1, #offers do
+    local hot, fresh, jobs, state = unpack(KEY.queues, i * 4 - 3, i * 4)
+    CALL.queued[hot] = redis.call('LLEN', hot) + redis.call('LLEN', fresh)
+    try_keys({ hash = { jobs, #offers > 1 and state or nil, #offers > 1 and KEY.queues[#offers * 4 + i] or nil } })
+  end
   for _, i in ipairs(order) do
     local good, failure = pcall(grant, open_offer(i, offers[i], #offers, name, now), offers[i].most)
     write_leases()
@@ -26,7 +38,7 @@ end
 
 -- Jobs queued on the lane by the run of offer `i`.
 function queued_jobs(i)
-  return redis.call('LLEN', KEY.queues[i * 4 - 3]) + redis.call('LLEN', KEY.queues[i * 4 - 2])
+  return CALL.queued[KEY.queues[i * 4 - 3]]
 end
 
 -- The run's first job in `queues`, nil if they are empty. `reserved`: its charge in tokens; `minutes`: its share of the

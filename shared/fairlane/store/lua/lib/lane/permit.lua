@@ -24,6 +24,7 @@ end
 function grant_permit(offer, job, admission, lease_ms)
   local row, limits, now, entry, reserved = admission.row, admission.limits, admission.now, job.entry, job.reserved
   take_entry(job.queue, entry)
+  CALL.queued[offer.hot] = CALL.queued[offer.hot] - 1 -- lane/offer
   local charges = admit(admission, reserved)
   begin_model_call(row, job.model)
   local alone = start_shut(row, limits, offer.team, now)

@@ -1,7 +1,8 @@
 -- Retries: decides whether a run's retry or a job that was never called goes first, and whose fault a job's rejections
 -- are.
 -- GIVES: steps_back whose_rejections
--- USES: circuit/own_failures circuit/own_rejections circuit/row_constants job/attempt_counts job/entry lane/state
+-- USES: circuit/function_rejections circuit/own_failures circuit/own_rejections circuit/row_constants
+--       job/attempt_counts job/entry lane/state
 
 local STEP = 0.618 -- of a turn from permit to permit: multiples of the golden ratio are spread evenly, without a rhythm
 
@@ -25,8 +26,9 @@ end
 -- Returns whether others go before a retry of a rejected job, and whether a random draw decided so. The retry waits
 -- until the lane has answered another call. But if its rejections are its own, or many jobs were rejected alone, a draw
 -- decides in any state of the lane: only so do both meet the same conditions (circuit/own_rejections).
-local function rejected_back(spent, row)
+local function rejected_back(spent, row, lane)
   local turn = (row.granted or 0) * STEP % 1
+  if is_of_function(lane) then return turn >= RETRY_DRAWN, false end
   if whose_rejections(spent, row) then return turn >= 1 / RETRY_TURN, true end
   if often_flawed(row, OFTEN_REJECTED) then return turn >= RETRY_DRAWN, true end
   if known(row.first_n) or row.proved == 0 or (row.sign or 0) > (row.answered_n or 0) then return true, false end
@@ -44,6 +46,6 @@ function steps_back(offer, row)
   local failed = spent.attempts + spent.unproven > 0
   local shut = (row.circuit or 'closed') ~= 'closed' or (row.alike_from or 0) > (row.answered_n or 0)
   if shut then return spent.rejected > 0 or failed, false end
-  if spent.rejected > 0 then return rejected_back(spent, row) end
+  if spent.rejected > 0 then return rejected_back(spent, row, offer.lane) end
   return failed and often_flawed(row, OFTEN_FLAWED) and (row.granted or 0) % RETRY_TURN ~= 0, false
 end

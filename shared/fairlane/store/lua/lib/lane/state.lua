@@ -16,26 +16,32 @@ REPORTED = {
   requests = 'requests_reported', tokens = 'tokens_reported', input = 'input_reported', output = 'output_reported',
 }
 
-local TEXTS = { charge = true, circuit = true, last_error = true, stop = true, window_by = true }
+-- Fields of lanes and of their limits that hold texts, whatever these look like.
+local TEXTS = {
+  alike = true, cache_reads = true, charge = true, circuit = true, denied = true, fail_team = true, kept_by = true,
+  last_error = true, models = true, openings = true, parked = true, refused_on = true, refused_teams = true,
+  rows_own = true, search_by = true, shut = true, shut_teams = true, stop = true, suspect = true,
+  suspect_before = true, window_by = true,
+}
 
 -- `value + 0` parses a number once, `tonumber` twice (luaB_tonumber of Lua 5.1). Fails at other texts.
 local function of_numbers(flat)
   local row = {}
   for i = 1, #flat, 2 do
     local name, value = flat[i], flat[i + 1]
-    if value == '' or TEXTS[name] then row[name] = tonumber(value) or value else row[name] = value + 0 end
+    if value == '' or TEXTS[name] then row[name] = value else row[name] = value + 0 end
   end
   return row
 end
 
 -- The hash at `key` as a table, its numbers as numbers.
 function read_hash(key)
-  if redis.row then return redis.row(key) end
+  if redis.row then return redis.row(key, TEXTS) end
   local flat = redis.call('HGETALL', key)
   local good, row = pcall(of_numbers, flat)
   if good then return row end
   row = {}
-  for i = 1, #flat, 2 do row[flat[i]] = tonumber(flat[i + 1]) or flat[i + 1] end
+  for i = 1, #flat, 2 do row[flat[i]] = not TEXTS[flat[i]] and tonumber(flat[i + 1]) or flat[i + 1] end
   return row
 end
 
@@ -51,7 +57,7 @@ end
 
 -- Stores a table's fields; of an `edited` lane, only those that differ from what was read.
 function write_hash(key, row)
-  if redis.change_row then return redis.change_row(key, row) end
+  if redis.change_row then return redis.change_row(key, row, TEXTS) end
   local flat, count, edits = {}, 0, getmetatable(row)
   local before = edits and edits.__index or {}
   for name, value in pairs(row) do

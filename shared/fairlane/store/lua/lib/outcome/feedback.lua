@@ -17,7 +17,8 @@ function apply_outcome(lease, signal, used, asked_ms, hints_json, reason, now)
   local hints = hints_json ~= '' and cjson.decode(hints_json) or {}
   lease.asked_ms = asked_ms <= longest_wait(limits) and asked_ms or 0
   local own = is_own_limit(row, limits, lease, signal, retry_after_ms, now)
-  if own then lease.waits_ms, asked_ms, retry_after_ms, hints = lease.asked_ms, 0, 0, {} end
+  if own then lease.waits_ms = math.max(lease.asked_ms, lease.waits_ms or 0) end
+  if own then asked_ms, retry_after_ms, hints = 0, 0, {} end
   if lease.doubtful then row.doubtful = math.max(0, (row.doubtful or 0) - 1) end
   row['seen_' .. signal] = (lane['seen_' .. signal] or 0) + 1
   true_up_buckets(lane, limits, lease, own and 'refused' or signal, used, row, now)

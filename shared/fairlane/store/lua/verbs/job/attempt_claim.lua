@@ -3,7 +3,7 @@
 -- ARGV: now_ms attempt job lane worker claim lease_ms
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
--- USES: buckets/arrivals circuit/control core/time job/attempt_counts run/blame
+-- USES: buckets/arrivals circuit/control core/time core/tries job/attempt_counts run/blame
 -- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, own, waited_ms, sendable, good_ms, paused, handle,
 --          unkept, control} for the holder, nil for a stale claim. attempts … alone: the job's counts
 --          (lib/job/attempt_counts.lua); `waited_ms`: since the grant; `sendable`: the call may be sent, for `good_ms`
@@ -17,7 +17,8 @@ local record = redis.call('HGET', KEY.leased, ARG.attempt)
 if not record then return false end
 local lease, now = cjson.decode(record), clock(ARG.now_ms, KEY.clock)
 if lease.lane ~= ARG.lane or lease.worker and lease.claim ~= ARG.claim then return false end
-local new = not lease.claimed_ms
+local new, spent = not lease.claimed_ms, attempt_counts(KEY.jobs, ARG.job)
+try_keys({ zset = { KEY.leases } })
 if new then
   lease.claimed_ms = now
   if redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 then
@@ -26,7 +27,6 @@ if new then
     lease.sendable, lease.good_ms, lease.paused = charge_arrival(KEY.lane, lease, now)
   end
 end
-local spent = attempt_counts(KEY.jobs, ARG.job)
 prove_failures(spent, lease)
 lease.worker, lease.claim = ARG.worker, ARG.claim
 if new then

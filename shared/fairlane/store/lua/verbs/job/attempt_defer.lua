@@ -17,9 +17,11 @@
 -- provider reported (fairlane.model.hints), or ''. `handle` names an asynchronous call that the next attempt resumes;
 -- '' if it makes a new call.
 local now, delay = clock(ARG.now_ms, KEY.clock), tonumber(ARG.delay_ms)
-local lease, outcome = reported(now)
+local lease, outcome = reported(now, {
+  list = { KEY.hot, KEY.headroom_tokens, KEY.headroom_input, KEY.headroom_output }, set = { KEY.dirty, KEY.starved },
+  hash = { KEY.jobs, KEY.limits, KEY.in_flight, KEY.owed }, zset = { KEY.leases, KEY.delayed },
+})
 if not lease then return false end
-redis.call('LLEN', KEY.hot) -- fails at a key of another type, before anything changes
 if ARG.cost == 'control' then note_control(outcome.signal == 'ok') end
 local cost = outcome.too_short and 'attempt' or outcome.late and 'nothing' or ARG.cost
 if cost == 'withdrawn' then cost, lease.withdrawn = 'nothing', true end

@@ -17,11 +17,13 @@
 local MOST_SERVED = 64 -- such fields of a run at most: each read of its status reads them all
 
 local now = clock(ARG.now_ms, KEY.clock)
-local lease, outcome = reported(now)
+local lease, outcome = reported(now, {
+  string = { KEY.done }, zset = { KEY.leases }, list = { KEY.finished, unpack(KEY.hot) },
+  set = { KEY.active, KEY.dirty, KEY.starved, #KEY.hot > 0 and KEY.run_lanes or nil },
+  hash = { KEY.jobs, KEY.results, KEY.in_flight, KEY.owed, ARG.joined ~= '' and KEY.sessions or KEY.jobs,
+    ARG.memory ~= '{}' and KEY.memory or nil },
+})
 if not lease then return false end
-try_ending(lease.job, KEY.hot)
-if ARG.memory ~= '{}' then redis.call('HLEN', KEY.memory) end
-if ARG.joined ~= '' then redis.call('HLEN', KEY.sessions) end
 lease.took_ms = tonumber(ARG.took_ms)
 local news = end_reported(lease, outcome, outcome.used, now)
 if ARG.memory ~= '{}' then

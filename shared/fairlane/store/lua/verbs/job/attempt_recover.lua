@@ -15,8 +15,12 @@ if not record then return 0 end
 local lease = cjson.decode(record)
 local lapsed = tonumber(redis.call('ZSCORE', KEY.leases, ARG.attempt) or 0) <= now
 if not lapsed and not is_lost(lease, ARG.worker, tonumber(ARG.worker_timeout_ms), now) then return 0 end
-try_ending(lease.job, KEY.hot)
-if not end_lapsed(lease, ARG.attempt, now) then return 0 end
+local kinds = {
+  string = { KEY.done }, list = { KEY.finished, unpack(KEY.hot) },
+  set = { KEY.run_lanes, KEY.active, KEY.dirty, KEY.starved },
+  hash = { KEY.state, KEY.jobs, KEY.results, KEY.memory, KEY.sessions, KEY.in_flight, KEY.owed },
+}
+if not end_lapsed(lease, ARG.attempt, kinds, now) then return 0 end
 local spent = charge_attempt(lease, lease.worker and 'attempt' or 'nothing', now)
 if spent.attempts >= tonumber(ARG.max_attempts) then
   finish_job(lease, 'failed', ARG.payload, ARG.follow, ARG.joined, { unpack(KEY.hot, 2) }, now)

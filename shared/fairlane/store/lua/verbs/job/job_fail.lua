@@ -11,8 +11,11 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 local entry = parse_entry(ARG.entry)
-try_ending(entry.job, KEY.hot)
-if not cause_lasts(entry) or not take_uncalled() then return 0 end
+local kinds = {
+  string = { KEY.done }, list = { KEY.finished, unpack(KEY.hot) }, set = { KEY.run_lanes, KEY.active, KEY.dirty },
+  hash = { KEY.lane, KEY.jobs, KEY.results, KEY.memory, KEY.sessions },
+}
+if not cause_lasts(entry) or not take_uncalled(kinds) then return 0 end
 local lease = { job = entry.job, ref = ARG.ref, lane = ARG.name, kind = entry.kind, learns = 1, witness = 1 }
 note_answer(lease, 'none', '', '', now)
 return finish_job(lease, 'failed', ARG.payload, ARG.follow, ARG.joined, KEY.hot, now) and 2 or 1

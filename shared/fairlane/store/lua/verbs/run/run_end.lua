@@ -15,10 +15,11 @@ for i, name in ipairs(names) do lane_key[name], in_flight[name] = unpack(KEY.lan
 for _, name in ipairs(redis.call('SMEMBERS', KEY.run_lanes)) do
   if not lane_key[name] then return -2 end
 end
+redis.call('XREVRANGE', KEY.audit, '+', '-', 'COUNT', 1)
 write_though_full(KEY.state)
-for i = 1, #names do redis.call('DEL', KEY.lanes[i * 4 - 1], KEY.lanes[i * 4]) end
 
 cancel_attempts(ARG.ref, lane_key, in_flight, ARG.unfinished, now)
+for i = 1, #names do redis.call('DEL', KEY.lanes[i * 4 - 1], KEY.lanes[i * 4]) end
 
 local jobs, done, items = unpack(redis.call('HMGET', KEY.state, 'jobs', 'jobs_done', 'items'))
 redis.call('HINCRBY', KEY.state, 'n:' .. ARG.unfinished, jobs - done)
