@@ -42,6 +42,7 @@ from fairlane.datasets.values import scalar
 from fairlane.model.choices import (
     MOST_NUMBER,
     MOST_SECONDS,
+    MOST_USD,
     START_TIME_VERSION,
     TURN_FIELDS_VERSION,
     TURN_MESSAGES_VERSION,
