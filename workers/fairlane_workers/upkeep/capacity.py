@@ -18,7 +18,7 @@ START_SLOTS = 100
 LEAST_SLOTS = 16
 """Slots that a worker keeps however late its loop is: the cause may be another process."""
 
-STARTS_PER_S = 800
+STARTS_PER_S = 500
 """Calls that a worker starts a second beside its other work. A start takes 0.3 to 0.6 ms of CPU time."""
 
 FULL = 0.8  # share of its slots in use from which a worker could use more
