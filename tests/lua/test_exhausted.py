@@ -10,7 +10,7 @@ import pytest
 from redis import Redis
 
 from fairlane.model.job import Attempt, Feedback, Reported
-from fairlane.model.tokens import Estimate, Usage
+from fairlane.model.tokens import Estimate
 from tests.support.deployment import Deployment
 from tests.support.hidden_limit import Bucket, HiddenLimit, hints
 
@@ -42,20 +42,6 @@ def test_an_axis_named_by_the_provider_takes_precedence_over_its_levels(real_red
     _refused(d, attempt, input=(25_000, 219, None), output=(26_000, 0, None), exhausted="output")
     state = d.lane_state()
     assert state["output_level"] == "0" != state["input_level"]
-
-
-@pytest.mark.parametrize("left", [700, 1300])
-def test_tokens_are_blamed_if_fewer_are_left_than_the_call_may_take(real_redis: Redis, left: int) -> None:
-    """The lane expects some 300 tokens of a call that may take 1,250, which its provider may reserve."""
-    d = Deployment(real_redis)
-    ref = d.queued_lane(jobs=100, tokens=Estimate(250, 1000), requests_per_minute=None)
-    for _ in range(12):
-        for attempt in d.start(ref, 1):
-            d.finish(attempt, used=Usage(250, 20))
-        d.advance(1000)
-    (attempt,) = d.start(ref, 1)
-    _refused(d, attempt, requests=(600, 500, None), tokens=(60_000, left, None))
-    assert (d.lane_state()["tokens_level"] == "0") is (left < 1250)
 
 
 def test_429s_at_once_that_show_a_bucket_exhausted_halve_its_depth_once(real_redis: Redis) -> None:

@@ -3,10 +3,10 @@
 -- USES: buckets/buckets buckets/depth lane/state tokens/amounts
 
 -- The axis of which the 429's own headers show less left than the call takes; of several, the one with least.
-local function short_of(hints, taken)
+local function shown_exhausted(hints, lease)
   local found, least = nil, 1
   for _, axis in ipairs(AXES) do
-    local hint, takes = hints[axis], axis == 'requests' and 1 or amount_on(axis, taken)
+    local hint, takes = hints[axis], axis == 'requests' and 1 or amount_on(axis, lease.charged)
     if hint and hint[1] > 0 and hint[2] >= 0 and hint[2] < takes * least then
       found, least = axis, hint[2] / takes
     end
@@ -14,19 +14,11 @@ local function short_of(hints, taken)
   return found
 end
 
--- The axis that a 429's own headers show exhausted: for what the call is expected to take, or else for the most that
--- it may take. A provider may reserve that until the call ends.
-local function shown_exhausted(hints, lease, limits)
-  local expected, most = lease.charged, lease.guessed and 0 or lease.output * (limits.output_factor or 1)
-  local whole = { input = expected.input, output = math.max(expected.output, most) }
-  return short_of(hints, expected) or short_of(hints, whole)
-end
-
 -- Returns the axis of a 429, the level of its bucket, and whether headers show that axis exhausted. It is the axis that
 -- the provider names, else the one that it shows, else that of the emptiest bucket. If something else limited jobs, the
 -- lane had saved more on the shown axis than its provider: its bucket becomes shallower.
 function refused_axis(row, limits, hints, lease, now)
-  local shown, found = shown_exhausted(hints, lease, limits), {}
+  local shown, found = shown_exhausted(hints, lease), {}
   local worst, least = shown or 'requests', shown and -math.huge or 0.5
   for _, bucket in ipairs(buckets_of(row, limits, now)) do
     local share = bucket.level / bucket.full
