@@ -108,3 +108,14 @@ def test_a_worker_claims_what_is_in_its_modules_and_the_very_tasks_it_has() -> N
     assert not claims(["crm.tasks"], "crm.tasks2:any")
     assert claims(AppTasks(app).names(), "fetch")
     assert not claims(AppTasks(app).names(), "fetch_all")
+
+
+@pytest.mark.parametrize("raised", ["KeyboardInterrupt()", "__import__('asyncio').CancelledError()"])
+def test_whatever_a_module_raises_at_its_import_is_reported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, raised: str
+) -> None:
+    (tmp_path / "raising_module.py").write_text(f"raise {raised}\n")
+    monkeypatch.syspath_prepend(str(tmp_path))
+
+    with pytest.raises(FunctionNotFound, match=r"cannot be imported: (KeyboardInterrupt|CancelledError)"):
+        ImportedFunctions(["raising_module"]).find("raising_module:f")

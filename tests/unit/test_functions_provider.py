@@ -34,6 +34,7 @@ from fairlane.model.outcome import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.functions import FunctionProvider
+from fairlane_workers.transport.pause import sleep
 
 TASK = {"row": {"text": "Hi"}, "params": {}}
 SCORE = {"output": "Hi", "row": {}}
@@ -424,3 +425,43 @@ def test_a_celery_task_is_called_with_a_calls_arguments() -> None:
 
     arguments = {"row": {"args": [2], "kwargs": {"right": 3}}, "params": {}}
     assert outcome(add, arguments) == Success(f'[5,"{add.name}"]')
+
+
+async def swallowing(row: Any) -> str:
+    """A function that retries on all that is raised, also when it is cancelled."""
+    for _ in range(10):
+        try:
+            await sleep(0.05)
+        except BaseException:  # noqa: BLE001, S112 - as users write it
+            continue
+    return "late"
+
+
+async def cancels_itself(row: Any) -> str:
+    task = asyncio.current_task()
+    assert task is not None
+    task.cancel()
+    await sleep(0)
+    return "unreachable"
+
+
+@pytest.mark.parametrize("function", [swallowing, lambda row: swallowing(row)])
+def test_an_async_function_that_swallows_its_cancellation_is_out_of_time_at_its_deadline(
+    function: Any,
+) -> None:
+    async def scene() -> Outcome:
+        async with asyncio.timeout(1):
+            return await made(function, timeout_s=0.01)
+
+    assert asyncio.run(scene()) == OUT_OF_TIME
+
+
+def test_a_function_that_cancels_itself_fails() -> None:
+    assert outcome(cancels_itself) == PermanentFailure("CancelledError:")
+
+
+def test_what_a_result_raises_while_it_is_written_fails_the_job() -> None:
+    outcome_of = outcome(lambda row: (each["missing"] for each in [{}]))
+
+    assert isinstance(outcome_of, PermanentFailure)
+    assert "KeyError" in outcome_of.message

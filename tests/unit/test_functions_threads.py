@@ -134,3 +134,42 @@ def test_a_function_that_never_returns_does_not_hold_up_the_end_of_the_process()
         assert await threads.run(lambda: threading.current_thread().daemon)
 
     on_loop(1, scene)
+
+
+def test_a_thread_that_cannot_start_takes_no_place_and_leaves_no_call_behind(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = list[int]()
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scene(threads: Threads) -> None:
+        with monkeypatch.context() as patch:
+            patch.setattr(threading.Thread, "start", fail)
+            with pytest.raises(OSError, match="start new thread"):
+                await threads.run(lambda: made.append(1))
+        async with asyncio.timeout(1):
+            assert await threads.run(lambda: 5) == 5
+
+    on_loop(1, scene)
+    assert made == []
+
+
+def test_a_call_waits_for_a_thread_that_runs_if_no_other_can_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    gate = threading.Event()
+
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    async def scene(threads: Threads) -> None:
+        first = asyncio.create_task(threads.run(gate.wait))
+        await asyncio.wait([first], timeout=0.01)
+        monkeypatch.setattr(threading.Thread, "start", fail)
+        second = asyncio.create_task(threads.run(lambda: 5))
+        await asyncio.wait([second], timeout=0.01)
+        gate.set()
+        async with asyncio.timeout(1):
+            assert await second == 5
+
+    on_loop(2, scene)

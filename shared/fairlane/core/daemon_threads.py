@@ -19,6 +19,11 @@ class Job:
     ended: Future[tuple[Any, BaseException | None]] = field(default_factory=Future)
     abandoned: bool = False
 
+    def fail(self, error: BaseException) -> None:
+        """End without a call."""
+        if self.ended.set_running_or_notify_cancel():
+            self.ended.set_result((None, error))
+
     def run(self) -> None:
         """Call the function; any exception that it raises is its result."""
         if not self.ended.set_running_or_notify_cancel():
@@ -29,6 +34,10 @@ class Job:
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
             result = None, error
         self.ended.set_result(result)
+
+
+class NoThread(OSError):
+    """This machine lets the process start no thread, and none runs that could do the work later."""
 
 
 class DaemonThreads:
@@ -45,7 +54,7 @@ class DaemonThreads:
         """Call ``function`` in a copy of the caller's context; returns or raises its result.
 
         A cancelled caller waits no longer. A function that has begun runs to its end, and another thread
-        takes its place.
+        takes its place. Raises `NoThread`.
         """
         job = self.submit(function)
         try:
@@ -83,11 +92,15 @@ class DaemonThreads:
             self._changed.notify_all()
 
     def _staff(self) -> None:
-        if self._idle < len(self._jobs) and self._live < self._most:
-            self._live += 1
-            threading.Thread(target=self._work, name=self._name, daemon=True).start()
-        else:
+        if self._idle >= len(self._jobs) or self._live >= self._most:
             self._changed.notify()
+            return
+        try:
+            threading.Thread(target=self._work, name=self._name, daemon=True).start()
+            self._live += 1
+        except RuntimeError as error:
+            while self._jobs and not self._live:
+                self._jobs.popleft().fail(NoThread(str(error)))
 
     def _work(self) -> None:
         while (job := self._next()) is not None:

@@ -47,10 +47,10 @@ class ImportedFunctions:
             raise FunctionNotFound(_refusal(module), claimed=False)
         try:
             found = getattr(importlib.import_module(module), attribute, None)
-        except Exception as error:
-            raise FunctionNotFound(f"module {module!r} cannot be imported: {_described(error)}") from error
         except SystemExit as error:
             raise FunctionNotFound(f"module {module!r} ends the process: {_described(error)}") from error
+        except BaseException as error:
+            raise FunctionNotFound(f"module {module!r} cannot be imported: {_described(error)}") from error
         if found is None:
             raise FunctionNotFound(f"module {module!r} has no {attribute!r}")
         if not callable(found):

@@ -14,7 +14,7 @@ from celery.exceptions import Retry
 from pydantic_core import to_jsonable_python
 
 from fairlane.core.clock import Clock
-from fairlane.core.daemon_threads import DaemonThreads
+from fairlane.core.daemon_threads import DaemonThreads, NoThread
 from fairlane.core.errors import FunctionMismatch, FunctionNotFound
 from fairlane.core.errors import RateLimited as FunctionRateLimited
 from fairlane.core.events import Event
@@ -43,6 +43,7 @@ from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
 from fairlane_workers.providers.errors.server_state import is_doubtful, lacks_capacity
 from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
 from fairlane_workers.providers.errors.wording import bounded
+from fairlane_workers.transport import SHORTAGE
 
 log = get_logger("functions")
 
@@ -67,6 +68,7 @@ class FunctionProvider:
         self._catalog, self._clock, self._elsewhere = catalog, clock, elsewhere
         self._threads = DaemonThreads(slots, "fairlane-function")
         self._known: dict[str, Callable[..., Any]] = {}
+        self._running = set[asyncio.Task[Any]]()
         self._closed = False
 
     async def call(self, request: Request, on_chunk: OnChunk | None = None) -> Outcome:
@@ -81,6 +83,8 @@ class FunctionProvider:
                 if isinstance(outcome, Success) and on_chunk is not None:
                     await on_chunk(outcome.output)
                 return outcome
+        except NoThread as shortage:
+            return Aborted(f"{SHORTAGE}{shortage}")
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
@@ -120,18 +124,25 @@ class FunctionProvider:
         return found
 
     async def _run(self, bound: partial[Any]) -> Any:
-        """The function's result, or `_Raised`. Only our own cancellation passes through."""
+        """The function's result, or `_Raised`. A cancelled caller does not wait for the function to end."""
+        running = asyncio.create_task(self._returned(bound))
+        self._running.add(running)
+        running.add_done_callback(self._running.discard)
+        try:
+            await asyncio.wait({running})
+        except asyncio.CancelledError:
+            running.cancel()
+            raise
+        return running.result()
+
+    async def _returned(self, bound: partial[Any]) -> Any:
+        """In a task of its own: a function may cancel that, and ignore that it is cancelled."""
         try:
             with without_nested_retries():
-                if _is_async(bound.func):
-                    return await bound()
-                returned = await self._threads.run(bound)
+                returned = bound() if _is_async(bound.func) else await self._threads.run(bound)
                 return await returned if inspect.isawaitable(returned) else returned
-        except asyncio.CancelledError as error:
-            task = asyncio.current_task()
-            if task is not None and task.cancelling():
-                raise
-            return _Raised(error)
+        except NoThread:
+            raise
         except BaseException as error:  # noqa: BLE001 - a user's function may raise anything
             return _Raised(error)
 
@@ -187,9 +198,10 @@ def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Ou
             output = json.dumps(
                 returned, ensure_ascii=False, allow_nan=scoring, default=_plain, separators=(",", ":")
             )
-    except (TypeError, ValueError, RecursionError) as error:
+    except Exception as error:  # noqa: BLE001 - the value's own methods may raise anything
         kind = type(returned).__name__
-        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {error}"))
+        why = f"{type(error).__name__}: {text_of(error)}"
+        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {why}"))
     if scoring and (problem := _unscored(output)) is not None:
         return PermanentFailure(bounded(problem))
     size = len(output.encode(errors="surrogatepass"))
