@@ -20,6 +20,8 @@ from fairlane.store.write.workers import Beat, Workers
 from fairlane_workers import engine as engines
 from fairlane_workers.engine import Engine
 from fairlane_workers.providers import registry
+from fairlane_workers.transport.pause import sleep
+from fairlane_workers.upkeep.heartbeat import Heartbeat
 from tests.support.scheduler_parts import Parts
 from tests.support.wait import wait_until
 from tests.support.worker_parts import ScriptedProvider
@@ -45,6 +47,7 @@ class Place:
                 "worker": {"slots": 5, "beat_seconds": 0.05} | worker,
             }
         )
+        self.settings = settings
         self.engine = Engine(settings, WorkerSecrets(), "worker-1")
 
     def _provider(self, name: str, *_: Any, **__: Any) -> ScriptedProvider:
@@ -157,3 +160,66 @@ def _granted(place: Place) -> list[Attempt]:
     )  # fmt: skip
     assert grant is not None
     return [Attempt(run.ref.run, run.ref.team, p.job, p.number, "sim:fast") for p in grant.permits]
+
+
+def test_a_task_of_a_users_function_that_ends_the_process_does_not_end_the_loop(place: Place) -> None:
+    async def leave() -> None:
+        raise SystemExit(3)
+
+    async def scene() -> list[Any]:
+        return await asyncio.gather(leave(), leave(), return_exceptions=True)
+
+    place.engine.start()
+
+    left = asyncio.run_coroutine_threadsafe(scene(), place.engine._loop).result(5)
+
+    assert [type(each) for each in left] == [SystemExit, SystemExit]
+    place.engine.close()
+    assert place.engine._loop.is_closed()
+
+
+def test_a_provider_that_cannot_be_closed_keeps_nothing_else_open(
+    place: Place, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fail() -> None:
+        raise RuntimeError("a defect of another package")
+
+    closed: list[str] = []
+    place.engine.start()
+    (provider,) = place.providers
+    monkeypatch.setattr(provider, "aclose", fail)
+    monkeypatch.setattr(place.engine._pool, "close", lambda: closed.append("pool"))
+
+    place.engine.close()
+
+    assert closed == ["pool"]
+    assert place.engine._loop.is_closed()
+
+
+def test_whatever_step_it_is_at_the_listening_ends(place: Place) -> None:
+    """In Python 3.11, a cancellation while redis-py writes is swallowed."""
+
+    async def scene(step: int) -> None:
+        redis = engines._open_redis(place.settings)
+        silent: Any = None
+        heartbeat = Heartbeat(
+            redis=redis,
+            batcher=silent,
+            keys=KEYS,
+            executor=silent,
+            settings=place.settings.worker,
+            served=silent,
+            lease_ms=15_000,
+            worker="w1",
+            info=silent,
+            subscribe=silent,
+        )
+        listening = asyncio.create_task(heartbeat.listen())
+        for _ in range(step):
+            await sleep(0)
+        async with asyncio.timeout(2):
+            await engines.end_all([listening])
+        await redis.aclose()
+
+    for step in range(40):
+        asyncio.run(scene(step))

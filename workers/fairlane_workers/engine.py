@@ -8,7 +8,7 @@ import random
 import socket
 import threading
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import suppress
 from functools import partial
@@ -63,7 +63,7 @@ if TYPE_CHECKING:
 
 log = get_logger("engine")
 
-READY_S, CLOSE_S = 30.0, 10.0
+READY_S, CLOSE_S, CANCEL_AGAIN_S = 30.0, 10.0, 0.1
 FIRST_LOOK_S = 5.0  # the time for commands that print keys, before the first heartbeat
 REPORT_S = 5.0  # the time for last reports once the grace period has passed
 
@@ -202,8 +202,12 @@ class Engine:
 
     def _serve(self) -> None:
         asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.close()
+        while not self._loop.is_closed():
+            try:
+                self._loop.run_forever()
+                self._loop.close()
+            except (KeyboardInterrupt, SystemExit):  # raised by a task that a user's function started
+                log.warning(Event.FUNCTION_RAISED, exc_info=True)
 
     def _busy(self) -> int:
         return 0 if self._thread is None else self._executor.busy
@@ -328,18 +332,27 @@ class Engine:
         await self._heartbeat.run()
 
     async def _shut(self) -> None:
-        for task in self._background:
-            task.cancel()
-        await asyncio.gather(*self._background, return_exceptions=True)
+        await end_all(self._background)
         with suppress(RedisError):
             await self._heartbeat.leave()
         await self._credentials.aclose()
-        for provider in self._providers.values():
-            await provider.aclose()
+        closing = (provider.aclose() for provider in self._providers.values())
+        await asyncio.gather(*closing, return_exceptions=True)  # a defect of one keeps nothing else open
         await self._redis.aclose()
         await asyncio.to_thread(self._pool.close)
         for spans in self._spans:
             await asyncio.to_thread(spans.close)
+
+
+async def end_all(tasks: Iterable[asyncio.Task[None]]) -> None:
+    """Cancel tasks until they have ended: `asyncio.wait_for` of Python 3.11, by which redis-py sends, may
+    swallow a cancellation.
+    """
+    left = set(tasks)
+    while left:
+        for task in left:
+            task.cancel()
+        _, left = await asyncio.wait(left, timeout=CANCEL_AGAIN_S)
 
 
 def open_spans(settings: TracingSettings, connections: Mapping[str, Connection]) -> Sequence[Spans]:
