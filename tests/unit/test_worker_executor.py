@@ -31,6 +31,7 @@ from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock
 from fairlane_workers.execution.executor import LANES_KEPT
+from fairlane_workers.execution.held import Phase
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.unsupported.adapting import AdaptingProvider
 from tests.support.worker_parts import ANSWER, WorkerParts, lines, on_loop
@@ -568,5 +569,26 @@ def test_a_worker_forgets_how_late_calls_left_on_the_lanes_of_long_ago() -> None
         for number in range(LANES_KEPT + 5):
             await parts.executor.execute(replace(attempt, number=100 + number, lane=f"sim:{number}"))
         assert len(parts.executor._departures) == LANES_KEPT
+
+    on_loop(scene)
+
+
+def test_attempts_are_counted_while_others_begin() -> None:
+    """As a scrape and a signal handler do, on threads of their own."""
+
+    class Beginning:
+        def __init__(self, held: dict[str, Any]) -> None:
+            self._held = held
+
+        @property
+        def phase(self) -> Phase:
+            self._held["another"] = self._held["one"]
+            return Phase.PENDING
+
+    async def scene(parts: WorkerParts) -> None:
+        held: dict[str, Any] = parts.executor._held
+        held["one"] = Beginning(held)
+        assert parts.executor.pending == 1
+        held.clear()
 
     on_loop(scene)

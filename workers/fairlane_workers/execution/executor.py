@@ -69,7 +69,10 @@ log = get_logger("executor")
 
 
 class Executor:
-    """Runs attempts concurrently on one event loop; every method is called on that loop."""
+    """Runs attempts concurrently on one event loop; every method is called on that loop.
+
+    Any thread may read `busy` and `pending`.
+    """
 
     def __init__(
         self,
@@ -116,7 +119,7 @@ class Executor:
     @property
     def pending(self) -> int:
         """Attempts that use no slot, since their providers work on the calls by themselves."""
-        return sum(held.phase is Phase.PENDING for held in self._held.values())
+        return sum(held.phase is Phase.PENDING for held in list(self._held.values()))
 
     async def execute(self, attempt: Attempt, free_slot: Callable[[], None] = lambda: None) -> str:
         """Run one attempt from claim to report. A second copy of a message does nothing.
