@@ -220,3 +220,22 @@ def test_another_end_of_the_try_lets_the_next_call_try() -> None:
         assert not parts.denied.lanes
 
     on_loop(scene)
+
+
+def test_a_lane_that_is_accepted_while_the_others_are_read_is_no_longer_left() -> None:
+    async def scene() -> None:
+        clock, accepted = ManualClock(), list[str]()
+
+        async def elsewhere() -> set[str]:
+            if accepted:
+                denied.renewed([MODEL])
+                return set()
+            return {LANE}
+
+        denied = DeniedLanes(clock, elsewhere)
+        assert await denied.leaves(attempt_of(1), MODEL, DENIED)
+        accepted.append(LANE)
+        await denied.look()
+        assert not denied.lanes
+
+    played(scene())

@@ -128,8 +128,9 @@ class DeniedLanes:
 
     async def look(self) -> None:
         """Return to the lanes that no other worker serves with an accepted key. Raises `RedisError`."""
-        if left := self.left:
-            for lane in left - await self._elsewhere():
+        if self.left:
+            elsewhere = await self._elsewhere()
+            for lane in self.left - elsewhere:
                 self.lanes[lane].until_ms = None
 
     def _is_left(self, denial: _Denial) -> bool:
