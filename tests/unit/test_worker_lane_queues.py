@@ -424,3 +424,25 @@ def test_a_consumer_that_has_gone_looks_no_more(announced: list[frozenset[str]])
     for _ in range(5):
         before.run()
     assert (before.soon, loop.put_backs) == ([], 0)
+
+
+def test_the_loop_is_looked_at_again_although_the_broker_refused_its_queues(
+    announced: list[frozenset[str]],
+) -> None:
+    loop, consumer = Loop(), Consumer()
+    queues = LaneQueues(announced.append, loop)
+    queues.want_only(["sim:a"])
+    attach(queues, consumer)
+    loop.stands = True
+    for _ in range(3):
+        consumer.run()
+    assert not queues.listening
+
+    loop.stands, consumer.refuses = False, 1
+    with pytest.raises(ConnectionResetError):  # Celery's timer logs what a broker without memory refuses
+        consumer.run()
+    loop.stands = True
+    for _ in range(3):
+        consumer.run()
+
+    assert not queues.listening, "nobody looks whether the loop turns"

@@ -128,6 +128,7 @@ class LaneQueues:
         """Stop consuming while the loop stands still, and requeue messages that it has not started."""
         if consumer is not self._consumer:
             return
+        consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, loop))
         standing = loop.stands_still()
         with self._lock:
             before = self._held
@@ -138,7 +139,6 @@ class LaneQueues:
             self._apply()
         if standing and held:
             loop.put_back()
-        consumer.timer.call_after(LOOP_LOOK_S, partial(self._check_loop, consumer, loop))
 
     def _leave_unwanted(self, consumer: Any) -> None:
         """Deselect what was forgotten or held since: Celery consumes all that its last connection did."""
