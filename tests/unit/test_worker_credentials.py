@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from structlog.testing import capture_logs
 
 from fairlane.config.settings import WorkerSecrets
+from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.upkeep.credentials import SALT_BYTES, CredentialReports
-from tests.support.worker_parts import WorkerParts, on_loop
+from tests.support.worker_parts import GatedBatcher, WorkerParts, on_loop
 
 HELD = WorkerSecrets.model_validate({"keys": {"a": "sk-1", "b": " sk-1\n", "c": "sk-2"}})
 
@@ -56,5 +58,23 @@ def test_a_beat_reports_the_fingerprints_and_nothing_else_of_the_keys() -> None:
         (beat,) = parts.scheduler.workers.beats(parts.scheduler.redis)
         assert beat.info.credentials == shown
         assert b"sk-" not in b"".join(parts.scheduler.redis.hvals(parts.keys.workers))
+
+    on_loop(scene)
+
+
+def test_a_salt_that_is_lost_with_a_primary_is_drawn_again() -> None:
+    class Forgetful(Batcher):
+        async def send(self, command: Any, **how: Any) -> Any:
+            reply = await super().send(command, **how)
+            if command[0] == "SET" and not lost:
+                lost.append(await super().send(("DEL", command[1])))
+            return reply
+
+    lost: list[Any] = []
+
+    async def scene(parts: WorkerParts) -> None:
+        parts.batcher.__class__ = type("Both", (Forgetful, GatedBatcher), {})
+        assert len(await fingerprints(parts, HELD)) == 3
+        assert lost == [1]
 
     on_loop(scene)

@@ -23,8 +23,9 @@ LOOK_S = 1.0
 
 async def deployment_salt(batcher: Batcher, keys: Keys) -> bytes:
     """The salt of this deployment's fingerprints; the first worker to ask draws it at random."""
-    await batcher.send(("SET", keys.salt, secrets.token_bytes(SALT_BYTES), "NX"))
-    return bytes(await batcher.send(("GET", keys.salt)))
+    while (salt := await batcher.send(("GET", keys.salt))) is None:
+        await batcher.send(("SET", keys.salt, secrets.token_bytes(SALT_BYTES), "NX"))
+    return bytes(salt)
 
 
 class CredentialReports:
