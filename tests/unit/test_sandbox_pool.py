@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from concurrent.futures import Future
 from pathlib import Path
@@ -162,3 +163,17 @@ def test_templates_of_many_runs_are_rendered(pool: Pool) -> None:
     with pytest.raises(TemplateError, match=r"prompts\[0\], message 1: the row has no field 'q'") as caught:
         result(pool.submit("a", RenderCall(0, {}), plans[0]))
     assert caught.value.variable == "q"
+
+
+def test_a_pool_without_threads_says_so_and_works_once_there_are_some(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", fail)
+        with pytest.raises(NoChild, match="can't start new thread"):
+            result(pool.submit("a", Does("answers", "1")))
+
+    assert pool.submit("a", Does("answers", "2")).result(10) == "2"

@@ -63,8 +63,12 @@ class Pool:
                 future.set_exception(NoChild(f"no more of what teams wrote is done: {why}"))
                 return future
             queue.append((QueuedPiece(piece, key, plan), future))
-            if not self._threads:
+            try:
                 self._start()
+            except RuntimeError as error:  # this machine lets the process start no more threads
+                if not self._threads:
+                    queue.pop()
+                    future.set_exception(NoChild(f"no thread for what teams wrote can be started: {error}"))
             self._changed.notify_all()
         return future
 
@@ -83,10 +87,11 @@ class Pool:
             thread.join()
 
     def _start(self) -> None:
-        for child in self._children:
+        """Start the threads that do not run yet; raises ``RuntimeError`` if one cannot start."""
+        for child in self._children[len(self._threads) :]:
             thread = threading.Thread(target=self._serve, args=(child,), name="fairlane-sandbox", daemon=True)
-            self._threads.append(thread)
             thread.start()
+            self._threads.append(thread)
 
     def _serve(self, child: Child) -> None:
         while True:
