@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import sys
+import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
+from zipfile import BadZipFile
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -15,6 +20,7 @@ from hypothesis import strategies as st
 
 from fairlane.client.views.comparison import compare_runs
 from fairlane.core.errors import DatasetChanged, SubmissionError
+from fairlane.datasets import references
 from fairlane.datasets.references import Reference, SourcePages, digest_of
 from fairlane.model.choices import Source
 from fairlane.model.record import Record
@@ -25,6 +31,7 @@ from fairlane_scheduler.intake.sources import Sources
 from fairlane_scheduler.state.backlog import ActiveRun
 from tests.support.records import make_record, spec_of
 from tests.support.scheduler_parts import Parts
+from tests.support.wait import wait_until
 
 PAGE = 2
 ROWS = [{"q": number} for number in range(7)]
@@ -204,3 +211,42 @@ def test_items_whose_rows_are_not_known_are_compared_with_none(path: Path) -> No
     )
     found = compare_runs(first, second)
     assert (found.matched, found.only_first, found.only_second) == (1, 2, 2)
+
+
+class Raising(io.BytesIO):
+    def readline(self, size: int | None = -1, /) -> bytes:
+        raise BadZipFile("File is not a zip file")
+
+
+def refusing(*_: object) -> Raising:
+    raise BadZipFile("File is not a zip file")
+
+
+@pytest.mark.parametrize("opened", [refusing, lambda *_: SimpleNamespace(open=Raising)])
+def test_a_file_system_that_fails_in_its_own_way_stops_its_run_alone(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch, opened: Any
+) -> None:
+    monkeypatch.setitem(sys.modules, "fsspec", SimpleNamespace(open=opened))
+    run = begun(parts, Path("zip://rows.jsonl"))
+    read_on(parts, run, Sources(parts.runs, parts.backlog))
+    status = parts.state(run.ref)
+    assert (run.ended, status["state"]) == (True, RunState.STOPPED)
+    assert "BadZipFile: File is not a zip file" in status["reason"]
+
+
+def test_a_dataset_that_is_never_read_to_its_end_does_not_hold_up_the_end_of_the_process(
+    parts: Parts, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, readers = threading.Event(), list[threading.Thread]()
+
+    def hang(url: str) -> io.BytesIO:
+        readers.append(threading.current_thread())
+        gate.wait(10)
+        return io.BytesIO()
+
+    monkeypatch.setattr(references, "_open", hang)
+    begun(parts, path)
+    Sources(parts.runs, parts.backlog).tick(parts.moment(), lambda: ["sim:fast"])
+    wait_until(lambda: readers)
+    assert readers[0].daemon
+    gate.set()

@@ -2,13 +2,12 @@
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
-from redis.exceptions import RedisError
-
+from fairlane.core.daemon_threads import DaemonThreads, NoThread
 from fairlane.core.errors import FairlaneError
 from fairlane.core.events import Event
 from fairlane.datasets.references import SourcePages, digest_of
@@ -37,7 +36,7 @@ class _Reading:
 
     pages: Iterator[list[dict[str, Any]]]
     count: int
-    next: Future[list[dict[str, Any]] | None] | None = None
+    next: Future[tuple[Any, BaseException | None]] | None = None
     kept: deque[int] = field(default_factory=deque)
 
 
@@ -51,7 +50,7 @@ class Sources:
         """``row_bytes``: size of the largest row that is accepted, as JSON."""
         self._runs, self._backlog, self._row_bytes = runs, backlog, row_bytes
         self.readings: dict[RunRef, _Reading] = {}
-        self._pool = ThreadPoolExecutor(READERS, thread_name_prefix="fairlane-source")
+        self._threads = DaemonThreads(READERS, "fairlane-source")  # a dataset may never answer
 
     def tick(self, moment: Moment, lanes: Callable[[], Sequence[str]]) -> int | None:
         """Store the pages that were read, and start to read more. Returns milliseconds until the next call.
@@ -89,15 +88,16 @@ class Sources:
         if reading.next is None:
             if run.rows_ahead >= PAGES_AHEAD * run.plan.spec.page_rows:
                 return False
-            reading.next = self._pool.submit(next, reading.pages, None)
+            reading.next = self._threads.submit(partial(next, reading.pages, [])).ended
         if not reading.next.done():
             return True
-        try:
-            page, reading.next = reading.next.result(), None
-        except RedisError:
+        (page, error), reading.next = reading.next.result(), None
+        if isinstance(error, NoThread):
+            return True
+        if error is not None:
             del self.readings[run.ref]  # a generator that raised looks like a dataset's end
-            raise
-        self._store(run, reading, page or [], moment)
+            raise error
+        self._store(run, reading, page, moment)
         return run.open
 
     def _store(self, run: ActiveRun, reading: _Reading, page: list[dict[str, Any]], moment: Moment) -> None:

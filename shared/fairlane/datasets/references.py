@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.datasets.row_json import FIELD
-from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file
+from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file, reason_of
 from fairlane.model.choices import Format, Source
 
 _FORMATS: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name in get_args(Format)}}
@@ -52,8 +52,8 @@ def _open(url: str) -> BinaryIO:
     except ImportError as error:
         remedy = "Install fairlane[datasets] there, and what fsspec asks for this kind of URL."
         raise SubmissionError(FIELD, url, f"cannot be read: {error}", remedy) from None
-    except (OSError, ValueError) as error:
-        raise SubmissionError(FIELD, url, f"cannot be read: {error}", "Check the URL.") from None
+    except Exception as error:  # noqa: BLE001 - the client of a remote file system has its own errors
+        raise SubmissionError(FIELD, url, f"cannot be read: {reason_of(error)}", "Check the URL.") from None
 
 
 def digest_of(page: Sequence[Mapping[str, Any]]) -> str:

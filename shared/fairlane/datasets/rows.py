@@ -87,10 +87,18 @@ def _checked(path: str | Path, file: BinaryIO, reader: Reader) -> Iterator[dict[
                 yield row if type(row) is dict and is_simple(row) else to_row(row, number)
         except MalformedFile as error:
             raise SubmissionError(FIELD, str(path), str(error), error.remedy, row=number + 1) from None
-        except OSError as error:
-            remedy = "Read from a disk that answers."
-            problem = f"reading failed: {error.strerror}"
-            raise SubmissionError(FIELD, str(path), problem, remedy, row=number + 1) from None
+        except SubmissionError:
+            raise
+        except Exception as error:  # noqa: BLE001 - the client of a remote file system has its own errors
+            remedy, reason = "Read from a disk that answers.", reason_of(error)
+            raise SubmissionError(
+                FIELD, str(path), f"reading failed: {reason}", remedy, row=number + 1
+            ) from None
+
+
+def reason_of(error: Exception) -> str:
+    """Why a file cannot be read."""
+    return getattr(error, "strerror", None) or f"{type(error).__name__}: {error}"
 
 
 def is_simple(row: dict[Any, Any]) -> bool:
