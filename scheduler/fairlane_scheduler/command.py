@@ -26,7 +26,7 @@ from fairlane.telemetry.watchdog import Watchdog
 from fairlane_scheduler.dispatch.publisher import Publisher
 from fairlane_scheduler.feed.tokenizers import load_tokenizers
 from fairlane_scheduler.monitoring.serving import Monitoring
-from fairlane_scheduler.runner import Runner
+from fairlane_scheduler.runner import Runner, StopEvent
 from fairlane_scheduler.service import Scheduler
 from fairlane_scheduler.upkeep.archiver import start_archiver
 
@@ -90,7 +90,7 @@ def _run(options: argparse.Namespace, stop: threading.Event) -> int:
 @contextmanager
 def stopped_by_signals() -> Iterator[threading.Event]:
     """Yield an event that SIGINT or SIGTERM sets, also while the scheduler still starts."""
-    stop = threading.Event()
+    stop = StopEvent()
     numbers = (signal.SIGINT, signal.SIGTERM)
     previous = {number: signal.signal(number, lambda *_: stop.set()) for number in numbers}
     try:

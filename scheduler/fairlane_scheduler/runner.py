@@ -26,6 +26,14 @@ READ_AT_ONCE = 1000
 INBOX = "inbox:"
 
 
+class StopEvent(threading.Event):
+    """An event that a signal handler may set at any moment, even while its own thread waits for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._cond = threading.Condition(threading.RLock())  # Event's own lock is not reentrant
+
+
 class Runner:
     """Runs a scheduler until `stop` is called or ``stop`` is set; reconnects whenever Redis is lost."""
 
@@ -39,7 +47,7 @@ class Runner:
     ) -> None:
         self._scheduler, self._redis, self._clock = scheduler, redis, clock
         self._health = health
-        self._stop = stop or threading.Event()
+        self._stop = stop or StopEvent()
         self._away_s = 0.0
         self._warned_ms = 0
         self._on_ready: Callable[[], None] | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, cast
@@ -220,3 +222,38 @@ def test_a_fault_of_no_redis_is_a_defect_and_is_survived(fake_redis: Redis) -> N
         drive(scheduler, fake_redis)
 
     assert [line["event"] for line in logs] == ["tick_failed", "store_back"]
+
+
+SIGNALS_AT_EACH_LINE = """
+import signal, sys, threading
+from fairlane_scheduler.command import stopped_by_signals
+
+def play(line):
+    left = [line]
+    def trace(frame, event, arg):
+        if event == "line" and frame.f_code.co_filename == threading.__file__:
+            left[0] -= 1
+            if left[0] in (0, -1):
+                signal.raise_signal(signal.SIGTERM)
+        return trace
+    with stopped_by_signals() as stop:
+        sys.settrace(trace)
+        stop.wait(0.001)
+        stop.set()
+        sys.settrace(None)
+        assert stop.is_set()
+    return left[0] < 0
+
+line = 1
+while play(line):
+    line += 1
+print(line)
+"""
+
+
+def test_signals_at_any_line_of_a_wait_are_obeyed() -> None:
+    command = [sys.executable, "-c", SIGNALS_AT_EACH_LINE]
+
+    played = subprocess.run(command, capture_output=True, text=True, timeout=20)
+
+    assert int(played.stdout) > 20, played.stderr
