@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import socket
+import threading
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -241,3 +243,22 @@ def test_an_address_that_cannot_be_listened_on_is_refused_before_a_role_starts(
     assert problem in str(caught.value)
     assert "0.0.0.0" in caught.value.remedy
     require_address(MetricsSettings(host=host, enabled=False))
+
+
+def test_a_process_without_free_descriptors_does_not_spin(monkeypatch: pytest.MonkeyPatch) -> None:
+    tries = list[None]()
+
+    def fail(_: object) -> None:
+        tries.append(None)
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    with served() as server:
+        with monkeypatch.context() as patch:
+            patch.setattr("socketserver.TCPServer.get_request", fail)
+            (waiting,) = connected(server, 1)
+            wait_until(lambda: len(tries) > 1)
+            tries.clear()
+            threading.Event().wait(0.3)
+        assert len(tries) < 10
+        waiting.close()
+        assert get(server, "/healthz")[0] == 200

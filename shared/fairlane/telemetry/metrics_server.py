@@ -35,6 +35,7 @@ MOST_SILENT = 64
 """Connections that have sent nothing yet, as load balancers' checks; the oldest gives way to another."""
 
 STOP_S = 5.0
+AGAIN_S = 0.1  # until the next try to accept a connection
 
 OTHER = "(other)"
 """The value that combinations of labels beyond a maximum share; no team or lane can have this name."""
@@ -219,7 +220,8 @@ class _Server(ThreadingHTTPServer):
     def _accept(self, ready: selectors.BaseSelector) -> None:
         try:
             request, address = self.get_request()
-        except OSError:
+        except OSError:  # without a free descriptor the connection stays, and would be tried again at once
+            threading.Event().wait(AGAIN_S)
             return
         if len(self._silent) >= MOST_SILENT:
             self._drop_oldest(ready)
