@@ -7,10 +7,11 @@ import time
 from pathlib import Path
 from typing import Any
 
+import amqp
 import pytest
 from kombu import Connection
 from kombu.exceptions import OperationalError
-from kombu.transport import memory
+from kombu.transport import memory, pyamqp
 from redis import Redis
 from structlog.testing import capture_logs
 
@@ -120,6 +121,23 @@ def test_a_broker_that_is_away_is_reported_once_and_what_waits_is_sent_later(
     assert [message.payload[1]["job"] for message in received("sim:fast")] == [1, 2]
     assert [line["event"] for line in logs] == ["store_unreachable", "store_back"]
     assert {line["store"] for line in logs} == {"broker"}
+
+
+@pytest.mark.parametrize("refusal", [amqp.AccessRefused, amqp.NotAllowed, amqp.NotFound])
+def test_a_rabbitmq_without_its_user_or_its_host_is_away(
+    monkeypatch: pytest.MonkeyPatch, refusal: type[Exception]
+) -> None:
+    def refuse(_: pyamqp.Transport) -> None:
+        raise refusal("it is gone")
+
+    monkeypatch.setattr(pyamqp.Transport, "establish_connection", refuse)
+    publisher = Publisher(Settings.model_validate({"celery": {"broker_url": "amqp://127.0.0.1:1//"}}))
+    publisher.publish(attempt(1))
+
+    with capture_logs() as logs:
+        assert [publisher.connect(), publisher.flush()] == [False, False]
+
+    assert [line["event"] for line in logs] == ["store_unreachable"]
 
 
 @pytest.mark.parametrize("error", [ConnectionResetError("reset"), OperationalError("gone")])

@@ -66,7 +66,8 @@ class Publisher:
         connection = self._open()
         try:
             reach(connection, CONNECT_TIMEOUT_S)
-        except OperationalError as error:
+        except _faults(connection) as error:
+            connection.release()
             self._note_unreachable(error)
             return False
         self._producer = Producer(connection, auto_declare=False)
@@ -88,7 +89,7 @@ class Publisher:
             return False
         try:
             self._send_all(self._producer)
-        except _faults(self._producer) as error:
+        except _faults(self._producer.connection) as error:
             self.close()
             self._note_unreachable(error)
             return False
@@ -123,7 +124,7 @@ class Publisher:
         try:
             while _has_news(connection):
                 connection.drain_events(timeout=AMQP_TIMEOUT_S)
-        except _faults(producer) as error:
+        except _faults(connection) as error:
             self.close()
             self._note_unreachable(error)
         return self._producer is not None
@@ -188,8 +189,8 @@ def _has_news(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _faults(producer: Producer) -> tuple[type[Exception], ...]:
-    connection = producer.connection
+def _faults(connection: Connection | None) -> tuple[type[Exception], ...]:
+    """What the broker and the way to it may raise, also a RabbitMQ that refuses the user or its host."""
     known = () if connection is None else (*connection.connection_errors, *connection.channel_errors)
     return (KombuError, OSError, *known)
 
