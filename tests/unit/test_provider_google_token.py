@@ -208,6 +208,21 @@ def test_an_account_that_is_refused_is_no_credential_and_a_broken_server_is_the_
     assert len(server.asked) == 2, "whoever wanted it tries again, nobody else"
 
 
+def test_an_answer_that_the_library_cannot_read_is_no_credential(
+    server: TokenServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def misread(_: object) -> None:
+        raise KeyError("access_token")
+
+    token = made(server)
+    monkeypatch.setattr(token._credentials, "refresh", misread)
+
+    refused = asyncio.run(failed(token))
+
+    assert isinstance(refused, CredentialError)
+    assert "access_token" in str(refused)
+
+
 def test_a_server_that_cannot_be_reached_is_the_network(server: TokenServer) -> None:
     server.url = "http://127.0.0.1:9/token"
     fault = asyncio.run(failed(made(server)))

@@ -163,7 +163,7 @@ class GoogleToken(Authorizer):
                 if self._credentials is None:
                     self._credentials, _ = import_module("google.auth").default([SCOPE], request)
                 self._credentials.refresh(request)
-            except (errors.GoogleAuthError, OSError, ValueError) as problem:
+            except Exception as problem:  # noqa: BLE001 - of files and servers that it cannot read
                 text = str(problem.args[0] if problem.args else type(problem).__name__)
                 unreachable = isinstance(problem, errors.TransportError)
                 unreachable = unreachable or isinstance(problem.__cause__, errors.TransportError)
