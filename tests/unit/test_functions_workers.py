@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from typing import Any
+import threading
+from types import SimpleNamespace
+from typing import Any, cast
 
 import fakeredis
 import pytest
@@ -146,3 +148,29 @@ def test_a_limit_set_before_a_lanes_first_use_is_not_replaced_by_the_default_of_
         assert limits == [[b"3", None], [None, b"4"]]
 
     on_loop(scene)
+
+
+def test_a_shutdown_while_an_operator_has_it_leave_waits_for_the_attempts() -> None:
+    """The threads of both close it; the process must not end before the attempts have."""
+    gate, begun, order = threading.Event(), threading.Event(), list[str]()
+
+    def wait_for_attempts(_: float) -> None:
+        begun.set()
+        gate.wait(5)
+        order.append("attempts")
+
+    bridge = Bridge(Celery("theirs"), ["crm"], Settings())
+    bridge._consumer = cast(Any, SimpleNamespace(close=wait_for_attempts, should_stop=True))
+    bridge._engine = cast(Any, SimpleNamespace(close=lambda: order.append("engine")))
+    leaving = threading.Thread(target=bridge.close)
+    leaving.start()
+    begun.wait(5)
+
+    shutdown = threading.Thread(target=lambda: (bridge._shut_down(), order.append("shutdown")))
+    shutdown.start()
+    shutdown.join(0.1)
+    gate.set()
+    leaving.join(5)
+    shutdown.join(5)
+
+    assert order == ["attempts", "engine", "shutdown"]

@@ -30,6 +30,7 @@ class Bridge:
         self._app, self._lanes, self._settings = app, tuple(lanes), settings
         self._engine: Engine | None = None
         self._consumer: LaneConsumer | None = None
+        self._closing = threading.Lock()
 
     def connect(self) -> None:
         """Start and stop with the application's worker."""
@@ -58,13 +59,17 @@ class Bridge:
             self._engine.begin_stop()
 
     def close(self) -> None:
-        """Wait for attempts in flight, up to the grace period, and close the engine."""
-        engine, consumer = self._engine, self._consumer
-        self._engine = self._consumer = None
-        if engine is None or consumer is None:
-            return
-        consumer.close(self._settings.worker.shutdown_grace_seconds + GRACE_STEP_S)
-        engine.close()
+        """Wait for attempts in flight, up to the grace period, and close the engine.
+
+        A second caller waits until the first has closed it.
+        """
+        with self._closing:
+            engine, consumer = self._engine, self._consumer
+            self._engine = self._consumer = None
+            if engine is None or consumer is None:
+                return
+            consumer.close(self._settings.worker.shutdown_grace_seconds + GRACE_STEP_S)
+            engine.close()
 
     def _leave(self) -> None:
         """Stop serving while the application's worker continues; in a thread, since the engine's loop must
