@@ -6,6 +6,8 @@ import asyncio
 import errno
 import resource
 import socket
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -13,7 +15,7 @@ from fairlane.config.connections.connection import Connection
 from fairlane.model.outcome import Aborted, Outcome
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.registry import build_provider
-from fairlane_workers.transport import is_shortage, pool
+from fairlane_workers.transport import is_shortage
 from fairlane_workers.upkeep.capacity import ENOUGH_FILES, FILES_OF_SLOT, RESERVED_FILES, fit_slots
 
 REQUEST = Request("m", [{"role": "user", "content": "hi"}], {}, False, 5.0, 1024)
@@ -73,22 +75,40 @@ def test_a_process_asks_for_no_more_than_units_give(monkeypatch: pytest.MonkeyPa
 SHORTAGES = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL)
 
 
-@pytest.mark.parametrize("number", SHORTAGES)
-def test_a_call_without_a_socket_ends_without_a_word_about_its_provider(
-    number: int, monkeypatch: pytest.MonkeyPatch
+def raising(error: Exception) -> Callable[[object], None]:
+    def fail(_: object) -> None:
+        raise error
+
+    return fail
+
+
+@pytest.mark.parametrize(
+    ("place", "error", "more"),
+    [
+        *(
+            ("fairlane_workers.transport.pool.open_socket", OSError(number, "short"), {})
+            for number in SHORTAGES
+        ),
+        ("threading.Thread.start", RuntimeError("can't start new thread"), {}),
+        (
+            "threading.Thread.start",
+            RuntimeError("can't start new thread"),
+            {"api_key_command": ["print-a-key"]},
+        ),
+    ],
+)
+def test_a_call_without_a_socket_or_a_thread_ends_without_a_word_about_its_provider(
+    monkeypatch: pytest.MonkeyPatch, place: str, error: Exception, more: dict[str, Any]
 ) -> None:
-    def fail(_: object) -> socket.socket:
-        raise OSError(number, "short")
-
-    monkeypatch.setattr(pool, "open_socket", fail)
-    said = {"protocol": "openai", "base_url": "http://127.0.0.1:9/v1"}
-
     async def scenario() -> Outcome:
+        base_url = "http://127.0.0.1:9/v1" if isinstance(error, OSError) else "http://provider.invalid/v1"
+        said = {"protocol": "openai", "base_url": base_url, **more}
         provider = build_provider("c", Connection.model_validate(said), None)
-        try:
-            return await provider.call(REQUEST)
-        finally:
-            await provider.aclose()
+        with monkeypatch.context() as patch:
+            patch.setattr(place, raising(error))
+            outcome = await provider.call(REQUEST)
+        await provider.aclose()
+        return outcome
 
     outcome = asyncio.run(scenario())
 

@@ -9,7 +9,7 @@ from aiohttp.http_exceptions import ContentLengthError, HttpProcessingError, Tra
 
 from fairlane.core.errors import causes_of
 
-SHORTAGE = "the worker's machine is short of files, memory or ports: "
+SHORTAGE = "the worker's machine is short of files, memory, threads or ports: "
 """What precedes the error of an attempt that ends so."""
 
 NO_HTTP = "the server's reply is no valid HTTP: "
@@ -19,6 +19,7 @@ _TOO_LONG = re.compile(r"Got more than (\d+) bytes when reading")
 _WITH_LINE = re.compile(r"([^\n]+):\n\n\s+b['\"](.*)['\"]\n")
 """aiohttp's words, then the line, then a caret below its fault."""
 
+_NO_THREAD = "can't start new thread"  # Python's words, also where a name is resolved
 _SHORTAGES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM, errno.EADDRNOTAVAIL})
 
 
@@ -68,14 +69,16 @@ def named(error: Exception) -> TransportError:
 
 
 def is_shortage(error: BaseException) -> bool:
-    """Whether this machine lacked files, memory or ports: such a fault says nothing about the provider."""
-    return any(_is_shortage(cause) for cause in causes_of(error) if isinstance(cause, OSError))
+    """Whether this machine lacked files, memory, threads or ports: that says nothing about the provider."""
+    return any(map(_is_shortage, causes_of(error)))
 
 
-def _is_shortage(error: OSError) -> bool:
+def _is_shortage(error: BaseException) -> bool:
+    if isinstance(error, RuntimeError):
+        return str(error) == _NO_THREAD
     if isinstance(error, socket.gaierror):
         return error.errno in (socket.EAI_MEMORY, socket.EAI_SYSTEM)
-    return error.errno in _SHORTAGES
+    return isinstance(error, OSError) and error.errno in _SHORTAGES
 
 
 def unreachable(host: str, port: int | None, error: Exception, kind: str | None = None) -> TransportError:

@@ -137,6 +137,10 @@ class HttpProvider:
             if isinstance(problem, CredentialError):
                 return AccessDenied(text, 401, "auth")
             return NetworkFailure(text)
+        except RuntimeError as problem:  # without a thread no key can be read
+            if not is_shortage(problem):
+                raise
+            return Aborted(f"{SHORTAGE}{problem}")
         except TimeoutError:
             if not deadline.expired():
                 raise  # on_chunk's own
