@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Coroutine, Iterator
+from concurrent.futures import Future
 from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from fairlane.core.errors import CutOff
+from fairlane.core.errors import CutOff, NoChild
 from fairlane.datasets.rows import encode_page
 from fairlane.model.evaluators import Assertions, ExactMatch, Judge, Regex
 from fairlane.model.job import Attempt, JobState
@@ -220,5 +221,25 @@ def test_a_worker_forgets_in_which_of_many_runs_a_piece_was_cut_off(pool: Pool) 
         for number in range(RUNS_KEPT + 5):
             await children._note(RunRef("search", f"r{number}"), CutOff("prompts", "cpu", "sandbox.cpu"))
         assert len(children._cut_off) == RUNS_KEPT
+
+    played(pool, scene)
+
+
+def without_children(*_: object) -> Future[Any]:
+    future = Future[Any]()
+    future.set_exception(NoChild("no child process for what teams wrote can be started: no more processes"))
+    return future
+
+
+def test_a_worker_that_can_start_no_child_requeues_what_it_cannot_render(
+    pool: Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pool, "submit", without_children)
+
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant([{"q": "one"}], prompts=(({"role": "user", "content": PROMPT},),))
+        await parts.executor.execute(attempt)
+        assert (parts.provider.requests, parts.leased()) == ([], 0)
+        assert parts.scheduler.redis.zcard(parts.keys.delayed) == 1
 
     played(pool, scene)

@@ -15,7 +15,7 @@ from typing import Any
 from redis.exceptions import RedisError
 
 from fairlane.core.clock import Clock
-from fairlane.core.errors import NewerVersion, RunGone, TemplateError
+from fairlane.core.errors import NewerVersion, NoChild, RunGone, TemplateError
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.export.finish_reasons import REFUSAL
@@ -177,17 +177,17 @@ class Executor:
 
     async def _run(self, held: HeldAttempt) -> None:
         # Everything that takes time comes before the claim, since a call must leave soon after it.
-        newer = await self._gather(held)
+        unable = await self._gather(held)
         lane, now_ms = held.attempt.lane, self._clock.monotonic_ms
         departures = self._departures.get_or_make(lane, lambda: Departures(now_ms))
         held.departure = departure = await departures.begin()
         try:
-            await self._claim_and_call(held, departure, newer)
+            await self._claim_and_call(held, departure, unable)
         finally:
             departure.end()
 
     async def _claim_and_call(
-        self, held: HeldAttempt, departure: Departure, newer: NewerVersion | None
+        self, held: HeldAttempt, departure: Departure, unable: NewerVersion | NoChild | None
     ) -> None:
         claim = await self._claim(held)
         if claim is None:
@@ -205,7 +205,7 @@ class Executor:
         claimed_ms = self._clock.monotonic_ms()
         inputs = held.inputs
         if inputs is None:
-            await self._put_back(held, requeue(str(newer), ABORTED_DELAY_MS))
+            await self._put_back(held, requeue(str(unable), ABORTED_DELAY_MS))
             return
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
@@ -249,19 +249,19 @@ class Executor:
         """
         control = self._calls.control_of(held)
         if control is None and held.handle is None:
-            with suppress(RedisError, RunGone, TemplateError, ValueError):
+            with suppress(RedisError, RunGone, TemplateError, ValueError, NoChild):
                 found = await self._inputs.answered(held.attempt, inputs)
                 if found is not None:
                     self._calls.keep_control(held, *found)
                     control = self._calls.control_of(held)
         return control
 
-    async def _gather(self, held: HeldAttempt) -> NewerVersion | None:
-        """Read the inputs and render the call. Returns why this worker cannot, if its version is too old."""
+    async def _gather(self, held: HeldAttempt) -> NewerVersion | NoChild | None:
+        """Read the inputs and render the call. Returns why this worker cannot, though another one may."""
         try:
             held.inputs = await self._inputs.rendered(await self._inputs.of(held.attempt))
-        except NewerVersion as newer:
-            return newer
+        except (NewerVersion, NoChild) as unable:
+            return unable
         return None
 
     async def _claim(self, held: HeldAttempt) -> Claim | None:
