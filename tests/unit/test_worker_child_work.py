@@ -243,3 +243,23 @@ def test_a_worker_that_can_start_no_child_requeues_what_it_cannot_render(
         assert parts.scheduler.redis.zcard(parts.keys.delayed) == 1
 
     played(pool, scene)
+
+
+def test_a_paid_answer_waits_for_a_child_that_scores_it(pool: Pool, monkeypatch: pytest.MonkeyPatch) -> None:
+    submit, refused = pool.submit, list[None]()
+
+    def short_at_first(*work: Any) -> Future[Any]:
+        if len(refused) < 2:
+            refused.append(None)
+            return without_children()
+        return submit(*work)
+
+    monkeypatch.setattr(pool, "submit", short_at_first)
+    monkeypatch.setattr("fairlane_workers.execution.child_work.AGAIN_S", 0.01)
+
+    async def scene(parts: WorkerParts) -> None:
+        (attempt,) = parts.grant([{"q": "one"}], evaluators=(Regex(name="r", pattern="(y)(es)"),))
+        await parts.executor.execute(attempt)
+        assert (parts.task(attempt).scores, len(parts.provider.requests)) == ({"r": 1.0}, 1)
+
+    played(pool, scene)

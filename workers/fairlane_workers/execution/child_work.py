@@ -8,7 +8,7 @@ import json
 from typing import Any
 
 from fairlane.config.settings import Settings
-from fairlane.core.errors import CutOff, WorkRaised
+from fairlane.core.errors import CutOff, NoChild, WorkRaised
 from fairlane.core.events import Event
 from fairlane.core.lru import Lru
 from fairlane.model.ending import Completion
@@ -34,10 +34,14 @@ from fairlane.telemetry.logs import get_logger
 from fairlane_workers.execution.answer_cache import AnswerCache
 from fairlane_workers.execution.batcher import Batcher
 from fairlane_workers.execution.inputs import JobInputs
+from fairlane_workers.transport.pause import sleep
 
 log = get_logger("executor")
 
 RUNS_KEPT = 1024
+
+TRIES, AGAIN_S = 10, 1.0
+"""How often, and after how many seconds, a paid answer is given to a child again if none can be started."""
 
 
 class ChildWork:
@@ -68,13 +72,14 @@ class ChildWork:
         piece = RenderCall(item.number, item.row, inputs.step, inputs.output, inputs.memory)
         if inputs.session is not None:
             piece = RenderCall(item.number, {}, inputs.session.step, turns=inputs.session.turns)
-        call: Call = await self._of_run(inputs, piece)
+        call: Call = await self._of_run(inputs, piece, 1)
         return call
 
     async def flaw(self, spec: RunSpec, answer: str, criterion: Criterion) -> str | None:
         """The flaw of an answer for one criterion; ``None`` if it is valid."""
         try:
-            found: str | None = await self._done(RunRef(spec.team, spec.run), FindFlaw(answer, criterion))
+            piece = FindFlaw(answer, criterion)
+            found: str | None = await self._done(RunRef(spec.team, spec.run), piece, tries=TRIES)
         except (CutOff, WorkRaised) as error:
             return str(error)
         return found
@@ -120,18 +125,26 @@ class ChildWork:
         completion: Completion = await self._of_run(inputs, piece)
         return completion
 
-    async def _of_run(self, inputs: JobInputs, piece: Piece) -> Any:
+    async def _of_run(self, inputs: JobInputs, piece: Piece, tries: int = TRIES) -> Any:
         """The result of a piece that needs its run's templates."""
         spec = inputs.spec
-        return await self._done(RunRef(spec.team, spec.run), piece, inputs)
+        return await self._done(RunRef(spec.team, spec.run), piece, inputs, tries=tries)
 
-    async def _done(self, ref: RunRef, piece: Piece, inputs: JobInputs | None = None) -> Any:
+    async def _done(
+        self, ref: RunRef, piece: Piece, inputs: JobInputs | None = None, *, tries: int = 1
+    ) -> Any:
         plan = None if inputs is None else inputs.item.rendering.plan
-        try:
-            return await asyncio.wrap_future(self._pool.submit(ref.team, piece, plan))
-        except CutOff as error:
-            await self._note(ref, error)
-            raise
+        while True:
+            tries -= 1
+            try:
+                return await asyncio.wrap_future(self._pool.submit(ref.team, piece, plan))
+            except NoChild:
+                if not tries:
+                    raise
+            except CutOff as error:
+                await self._note(ref, error)
+                raise
+            await sleep(AGAIN_S)
 
     async def _note(self, ref: RunRef, error: CutOff) -> None:
         """Log a piece that was cut off; after a few, ask the scheduler to pause their run."""
