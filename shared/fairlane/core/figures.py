@@ -13,6 +13,7 @@ def figure(value: float | None, digits: int = 4, sign: str = "") -> str:
     """
     if value is None:
         return "–"
+    value += 0.0  # -0.0 becomes 0.0
     size = abs(value)
     if size and not PLAIN_FROM <= size < PLAIN_TO:
         return f"{value:{sign}.{digits}g}"
