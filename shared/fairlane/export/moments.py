@@ -10,7 +10,6 @@ from copy import copy
 
 from fairlane.model.run_status import Scores
 
-
 _LEAST_EXPONENT = 1074
 """The smallest float is ``2 ** -1074``."""
 
