@@ -8,6 +8,7 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
+from fairlane.apps.promptfoo.reading.places import is_number
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
 from fairlane.core.json_answers import json_or
 from fairlane.model.record import Record
@@ -25,6 +26,11 @@ class Result:
     score: float
     reason: str = ""
     named: Mapping[str, float] = field(default_factory=dict)
+
+
+def points_of(score: Any) -> float | None:
+    """The score that a program or a model gave, a number or a truth value; ``None`` for anything else."""
+    return float(score) if isinstance(score, bool) or is_number(score) else None
 
 
 def met(passed: bool, reason: str = "") -> Result:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -214,8 +215,9 @@ class Place:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; a truth value is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value is a number within the range of a float; a truth value is none."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return number and abs(value) <= sys.float_info.max
 
 
 def is_pattern(reference: str) -> bool:
