@@ -43,6 +43,11 @@ class Moments:
         self._total += units(value)
         self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
 
+    @property
+    def mean(self) -> float:
+        """The mean of the values so far, of which there is one at least."""
+        return mean_of(self._total, self._count)
+
     def end_row(self, count: int, mean: float) -> None:
         """Record that a row is complete, with ``count`` values of this mean."""
         self._rows.add(count, mean)
@@ -51,7 +56,7 @@ class Moments:
         """The scores so far, of ``items`` items; ``unended``: counts and means of incomplete rows."""
         if not self._count:
             return Scores(0, items)
-        rows, mean = copy(self._rows), mean_of(self._total, self._count)
+        rows, mean = copy(self._rows), self.mean
         for each in unended:
             rows.add(*each)
         error = rows.standard_error(mean, self._count)
