@@ -200,7 +200,7 @@ def _work_of_dataset(
 
 
 def _sizes(spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int], float]:
-    """The average tokens of a prompt and those reserved for its answer; and the share that can be rendered."""
+    """The average tokens of a prompt and those reserved for its answer; the share that can be rendered."""
     prompts = [Prompt(messages, f"prompts[{number}]") for number, messages in enumerate(spec.prompts)]
     estimates = []
     for row in rows:

@@ -216,8 +216,9 @@ class Place:
 
 def is_number(value: object) -> TypeGuard[int | float]:
     """Whether a value is a number within the range of a float; a truth value is none."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return number and abs(value) <= sys.float_info.max
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def is_pattern(reference: str) -> bool:
