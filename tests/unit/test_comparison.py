@@ -152,3 +152,16 @@ def test_runs_with_the_same_scores_do_not_differ_in_whatever_order(
     across = compared([(number, *pair) for number, pair in enumerate(zip(row, other, strict=True))])
     assert across.first_mean == across.second_mean
     assert across.mean == 0
+
+
+@pytest.mark.parametrize("by", [[], (), iter(())])
+def test_no_fields_are_all_fields(by: Any) -> None:
+    rows = [{"q": number} for number in range(3)]
+    before, after = run("a", rows, [0.0, 0.5, 1.0]), run("b", rows[::-1], [1.0, 0.5, 0.0])
+    assert compare_runs(before, after, by).scores["s"].equal == 3
+
+
+def test_fields_may_come_from_an_iterator() -> None:
+    rows = [{"q": number, "r": 0} for number in range(3)]
+    before, after = run("a", rows, [0.0, 0.5, 1.0]), run("b", rows[::-1], [1.0, 0.5, 0.0])
+    assert compare_runs(before, after, iter(["q", "r"])).scores["s"].equal == 3  # type: ignore[arg-type]

@@ -433,3 +433,13 @@ def test_any_answer_has_a_choices_score_or_an_error(answer: str, choices: dict[s
 
 def test_a_judge_is_data() -> None:
     assert isinstance(judge(), Judge)
+
+
+@given(
+    st.text("eé\u0301a\u2000 ", min_size=1), st.sampled_from("\u200b\u034f\ufe0f\u2060"), st.integers(0, 9)
+)
+def test_an_invisible_sign_anywhere_makes_no_difference(text: str, sign: str, place: int) -> None:
+    marked = f"{text[:place]}{sign}{text[place:]}"
+    for expected, output in ((text, marked), (marked, text)):
+        for evaluator in (exact_match("answer"), contains("answer")):
+            assert score(evaluator, f"a{output}", {"answer": f"a{expected}"}) == RIGHT

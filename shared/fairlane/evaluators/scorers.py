@@ -127,7 +127,7 @@ def _tidied(spec: ExactMatch, text: str) -> str:
 
 def seen(text: str) -> str:
     """``text`` without invisible differences between characters."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_TIDIED)
+    return text if text.isascii() else unicodedata.normalize("NFC", text.translate(_TIDIED))
 
 
 def _is_json(output: str, value: object, *, ignore_case: bool) -> bool:

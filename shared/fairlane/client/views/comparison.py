@@ -114,7 +114,7 @@ def compare_runs(first: ScoredRun, second: ScoredRun, by: str | Sequence[str] | 
 
     Where no values of ``by`` are equal, their texts are compared: a CSV has texts and JSON lines numbers.
     """
-    fields = (by,) if isinstance(by, str) else by
+    fields = (by,) if isinstance(by, str) else tuple(by or ()) or None
     specs = require_spec(first.id, first.spec), require_spec(second.id, second.spec)
     found = _compared(first, second, _Identity(*specs, fields))
     if fields is None or found.matched:
