@@ -13,6 +13,7 @@ from fairlane.apps.promptfoo.reading.csv_cases import read_csv
 from fairlane.apps.promptfoo.reading.filters import Filters
 from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number, is_pattern, names, with_texts
 from fairlane.apps.promptfoo.reading.remote import SHEETS, read_huggingface, read_sheet
+from fairlane.datasets.lines import MalformedFile, unique_keys
 
 KEYS = names(
     "description vars assert options threshold metadata assertScoringFunction prompts providers provider",
@@ -162,8 +163,8 @@ def _lines(path: Path, place: Place) -> Iterator[Case]:
         if not line.strip():
             continue
         try:
-            yield read_test(json.loads(line), place.within(path, number))
-        except (ValueError, RecursionError) as error:
+            yield read_test(json.loads(line, object_pairs_hook=unique_keys), place.within(path, number))
+        except (ValueError, MalformedFile, RecursionError) as error:
             place.within(path, number).refuse(f"this is no JSON: {error}")
 
 

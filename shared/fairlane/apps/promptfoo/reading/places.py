@@ -18,6 +18,7 @@ from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_yaml
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
+from fairlane.datasets.lines import MalformedFile, unique_keys
 
 Key = str | int
 
@@ -189,8 +190,12 @@ class Place:
             self.refuse(f"{path.name} is neither YAML nor JSON")
             return None
         try:
-            document = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
-        except (ValueError, YamlError, RecursionError) as error:
+            document = (
+                json.loads(text, object_pairs_hook=unique_keys)
+                if path.suffix == ".json"
+                else parse_yaml(text)
+            )
+        except (ValueError, YamlError, MalformedFile, RecursionError) as error:
             self.refuse(f"{path.name} cannot be read: {' '.join(str(error).split())}")
             return None
         return _resolved(document, document, self.within(path), 0)
