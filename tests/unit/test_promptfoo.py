@@ -158,6 +158,16 @@ def test_a_key_that_stands_twice_is_refused_as_promptfoo_refuses_it(folder: Fold
         assert "the key 'assert' stands twice" in " ".join(shown)
 
 
+@pytest.mark.parametrize("name", ["tests.yaml", "tests.json", "tests.jsonl"])
+def test_a_whole_number_is_written_as_javascript_writes_it(folder: Folder, name: str) -> None:
+    asserted = '[{"type": "contains", "value": "{{word}}"}]'
+    case = f'{{"vars": {{"word": 20.0, "list": [[1.0e+3, 0.5]]}}, "assert": {asserted}}}'
+    folder.write(name, case if name == "tests.jsonl" else f"[{case}]")
+    (row,) = folder.read(config(tests=f"file://{name}")).rows
+    assert json.dumps([row["word"], row["list"]]) == "[20, [[1000, 0.5]]]"
+    assert row["__assert"] == [{"type": "contains", "value": "20"}]
+
+
 def test_a_merged_key_may_be_stated_anew_also_where_it_is_merged_again() -> None:
     found = parse_yaml("b: &b {x: 1}\na: {i: &m {<<: *b, x: 2}}\nt: {<<: *m, x: 3}")
     assert found == {"b": {"x": 1}, "a": {"i": {"x": 2}}, "t": {"x": 3}}

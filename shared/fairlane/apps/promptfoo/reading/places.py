@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from base64 import b64encode
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
-from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_yaml
+from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_json, parse_yaml
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
-from fairlane.datasets.lines import MalformedFile, unique_keys
+from fairlane.datasets.lines import MalformedFile
 
 Key = str | int
 
@@ -190,11 +189,7 @@ class Place:
             self.refuse(f"{path.name} is neither YAML nor JSON")
             return None
         try:
-            document = (
-                json.loads(text, object_pairs_hook=unique_keys)
-                if path.suffix == ".json"
-                else parse_yaml(text)
-            )
+            document = parse_json(text) if path.suffix == ".json" else parse_yaml(text)
         except (ValueError, YamlError, MalformedFile, RecursionError) as error:
             self.refuse(f"{path.name} cannot be read: {' '.join(str(error).split())}")
             return None

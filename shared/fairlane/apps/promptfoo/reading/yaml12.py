@@ -1,5 +1,6 @@
-"""YAML as promptfoo reads it: version 1.2, where ``yes`` is a text and ``12:30`` no number."""
+"""YAML and JSON as promptfoo reads them: in YAML 1.2 ``yes`` is a text and ``12:30`` no number; 1.0 is 1."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -8,11 +9,14 @@ from typing import Any
 
 import yaml
 
+from fairlane.datasets.lines import unique_keys
+
 YamlError: type[Exception] = yaml.YAMLError
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_INT, _MERGE = "tag:yaml.org,2002:int", "tag:yaml.org,2002:merge"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(_BASE):  # type: ignore[misc]
@@ -47,7 +51,18 @@ def _integer(loader: Any, node: Any) -> int:
     return int(text, 0 if text.lstrip("-+")[:2] in ("0b", "0o", "0x") else 10)
 
 
+def _whole(value: float) -> int | float:
+    """A number as JavaScript has it, which writes 1.0 as 1."""
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
 _Loader.add_constructor(_INT, _integer)
+_Loader.add_constructor(_FLOAT, lambda loader, node: _whole(loader.construct_yaml_float(node)))
+
+
+def parse_json(text: str) -> Any:
+    """The document in ``text``. Raises ``ValueError``, and `MalformedFile` for a key that stands twice."""
+    return json.loads(text, object_pairs_hook=unique_keys, parse_float=lambda each: _whole(float(each)))
 
 
 def parse_yaml(text: str) -> Any:
