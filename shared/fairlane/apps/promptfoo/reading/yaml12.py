@@ -51,18 +51,19 @@ def _integer(loader: Any, node: Any) -> int:
     return int(text, 0 if text.lstrip("-+")[:2] in ("0b", "0o", "0x") else 10)
 
 
-def _whole(value: float) -> int | float:
+def whole(written: float | str) -> int | float:
     """A number as JavaScript has it, which writes 1.0 as 1."""
+    value = float(written)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 _Loader.add_constructor(_INT, _integer)
-_Loader.add_constructor(_FLOAT, lambda loader, node: _whole(loader.construct_yaml_float(node)))
+_Loader.add_constructor(_FLOAT, lambda loader, node: whole(loader.construct_yaml_float(node)))
 
 
 def parse_json(text: str) -> Any:
     """The document in ``text``. Raises ``ValueError``, and `MalformedFile` for a key that stands twice."""
-    return json.loads(text, object_pairs_hook=unique_keys, parse_float=lambda each: _whole(float(each)))
+    return json.loads(text, object_pairs_hook=unique_keys, parse_float=whole)
 
 
 def parse_yaml(text: str) -> Any:
