@@ -51,6 +51,12 @@ def short(count: float) -> str:
     return f"{count:,.0f}"
 
 
+def whole(written: float | str) -> int | float:
+    """A number as JavaScript has it, which writes 1.0 as 1."""
+    value = float(written)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
 def counted(count: int, noun: str, several: str = "") -> str:
     """``"1 job"``, ``"1,200 jobs"``; ``several`` is the plural of a noun that has another one."""
     return f"{count:,} {noun if count == 1 else several or noun + 's'}"

@@ -10,7 +10,7 @@ from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
 from fairlane.apps.promptfoo.reading.places import is_number
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
-from fairlane.apps.promptfoo.reading.yaml12 import whole
+from fairlane.core.figures import whole
 from fairlane.core.json_answers import json_or
 from fairlane.model.record import Record
 

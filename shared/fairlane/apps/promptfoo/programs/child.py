@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from fairlane.apps.promptfoo.reading.yaml12 import whole
+from fairlane.core.figures import whole
 from fairlane.sandbox.process import spawn
 
 CALL_S = 60.0

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from fairlane.apps.promptfoo.reading.yaml12 import whole
 from fairlane.core.errors import SubmissionError
+from fairlane.core.figures import whole
 
 Which = Literal["failing", "failing-only", "errors-only"]
 

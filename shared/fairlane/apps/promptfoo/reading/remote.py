@@ -8,8 +8,8 @@ from urllib.parse import parse_qsl
 import httpx
 
 from fairlane.apps.promptfoo.reading.places import Place
-from fairlane.apps.promptfoo.reading.yaml12 import whole
 from fairlane.config.environment import process_environment
+from fairlane.core.figures import whole
 
 ROWS_URL = "https://datasets-server.huggingface.co/rows"
 """The public service of rows."""

@@ -9,6 +9,7 @@ from typing import Any
 
 import yaml
 
+from fairlane.core.figures import whole
 from fairlane.datasets.lines import unique_keys
 
 YamlError: type[Exception] = yaml.YAMLError
@@ -49,12 +50,6 @@ _Loader.add_implicit_resolver(
 def _integer(loader: Any, node: Any) -> int:
     text = loader.construct_scalar(node).replace("_", "")
     return int(text, 0 if text.lstrip("-+")[:2] in ("0b", "0o", "0x") else 10)
-
-
-def whole(written: float | str) -> int | float:
-    """A number as JavaScript has it, which writes 1.0 as 1."""
-    value = float(written)
-    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 _Loader.add_constructor(_INT, _integer)
