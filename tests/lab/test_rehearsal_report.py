@@ -136,8 +136,8 @@ def test_a_run_is_rehearsed_before_it_is_paid_for(tmp_path: Path) -> None:
 
     assert result.exit_code == 0, result.output
     found = json.loads(result.stdout)
-    assert {lane["model"]: lane["admitted"] for lane in found["lanes"]} == {"openai:x": 15, "openai:y": 15}
-    assert (found["complete"], found["succeeded"]) == (True, 30)
+    assert {lane["model"]: lane["admitted"] for lane in found["lanes"]} == {"openai:x": 10, "openai:y": 10}
+    assert (found["complete"], found["succeeded"]) == (True, 20)
 
 
 def test_the_prediction_is_printed() -> None:
@@ -177,3 +177,17 @@ def test_a_wrong_argument_is_reported_with_its_remedy(arguments: list[str], name
 
     assert (result.exit_code, result.stdout) == (2, "")
     assert named in result.stderr
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--jobs", "20", "--repetitions", "3"),
+        ("--jobs", "20", "--prompt", "Q: {{ q }}"),
+        ("rows.jsonl", "--model", "sim:fast", "--prompt", "Q: {{ q }}", "--input-tokens", "9"),
+    ],
+)
+def test_options_of_the_other_kind_of_work_are_refused(arguments: tuple[str, ...]) -> None:
+    refused = rehearse(*arguments, "--rpm", "600")
+    assert refused.exit_code == 2
+    assert "leave out" in refused.output

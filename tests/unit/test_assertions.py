@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from fairlane.evaluators.assertions import AssertionsError, share_met, value_problem
 from fairlane.evaluators.schema import conforms, schema_problem
@@ -114,3 +117,26 @@ def test_a_schema_is_held_to_in_its_depth() -> None:
 )
 def test_a_malformed_schema_is_reported(schema: object) -> None:
     assert schema_problem(schema) is not None
+
+
+digits = st.integers(0, 4000)
+"""How many zeros a number has: Python reads integers of up to 4,300 digits."""
+numbers = st.builds(lambda sign, zeros: sign * 10**zeros, st.sampled_from([-1, 1]), digits) | st.floats(
+    allow_nan=False, allow_infinity=False
+)
+
+
+@given(numbers, numbers, numbers | st.none())
+def test_numbers_of_any_size_are_scored_or_have_a_reason(
+    output: float, bound: float, weight: float | None
+) -> None:
+    kinds = {"integer", "number"} if isinstance(output, int) or output.is_integer() else {"number"}
+    schema = {"type": sorted(kinds), "minimum": bound}
+    plain = [{"type": "is-json", "value": schema}]
+    assert share_met(plain, json.dumps(output)) == float(output >= bound)
+    other = {"type": "contains", "value": "no such text", "weight": 1 if weight is None else weight}
+    if weight is None or 0 <= weight <= 1e300:
+        assert 0 <= share_met([*plain, other, other], json.dumps(output)) <= 1
+        return
+    with pytest.raises(AssertionsError, match="weight"):
+        share_met([*plain, other, other], json.dumps(output))

@@ -224,6 +224,15 @@ def test_answers_and_errors_go_to_two_files_in_the_order_of_the_records(tmp_path
     assert [line["custom_id"] for line in lines(bad)] == ["r0", "r3", "r6"]
 
 
+def test_a_lone_surrogate_in_an_answer_or_an_error_is_escaped_in_its_line(tmp_path: Path) -> None:
+    out, bad = tmp_path / "out.jsonl", tmp_path / "bad.jsonl"
+    records = [record(0, output="half \ud83d"), record(1, state=JobState.FAILED, error="\udc00 é")]
+    assert WRITER.write(records, out, bad, always=False) == Written(1, 1)
+    (answer,), (error,) = lines(out), lines(bad)
+    assert answer["response"]["body"]["choices"][0]["message"]["content"] == "half \ud83d"
+    assert error["error"]["message"] == "\udc00 é"
+
+
 def test_without_errors_there_is_no_file_of_them_nor_one_of_before(tmp_path: Path) -> None:
     out, bad = tmp_path / "out.jsonl", tmp_path / "bad.jsonl"
     bad.write_text("of before")

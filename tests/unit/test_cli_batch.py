@@ -226,3 +226,19 @@ def test_what_is_left_out_is_as_the_environment_says(
     cli("batch", requests, "-o", str(tmp_path / "out.jsonl"), "--model", "sim:fast")
     spec = outside.spec()
     assert (spec.timeout, spec.retry.max_attempts, spec.retry.jitter) == (7.0, 5, "added")
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--param=max_tokens=9",
+        "--name=mine",
+        "--priority=5",
+        "--timeout=9",
+        "--max-attempts=2",
+        "--on-refusal=hold",
+    ],
+)
+def test_options_of_requests_are_refused_beside_a_run(cli: CommandLine, tmp_path: Path, option: str) -> None:
+    said = cli.refused("batch", "--run", "latest", "-o", str(tmp_path / "out.jsonl"), option, code=2)
+    assert option.partition("=")[0] in said

@@ -112,6 +112,8 @@ def test_an_estimate_takes_what_submit_takes_and_submits_nothing(real_redis: Red
     )
     document = cli.json(*ask, "--repetitions", "2", "--limit", "10")
     assert (document["items"], document["calls"], document["rows"]) == (20, 20, 10)
+    (here / "many.jsonl").write_text('{"question": "q"}\n' * 300)
+    assert cli.json(ask[0], "many.jsonl", *ask[2:], "--rows", "1000", "--limit", "250")["rows"] == 250
     printed = cli(*ask)
     assert printed.exit_code == 0
     assert "50: 50 tasks, 0 evaluations" in printed.stdout

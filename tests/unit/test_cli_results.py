@@ -157,3 +157,8 @@ def test_a_run_exports_sums_up_and_becomes_a_frame(cli: CommandLine, tmp_path: P
     assert run.export(tmp_path / "out.parquet") == 3
     assert run.export(tmp_path / "out", "csv") == 3
     assert run.to_pandas()["scores.exact"].mean() == run.summary().scores["exact"].mean == 0.5
+
+
+@pytest.mark.parametrize("form", ["csv", "parquet", "mlflow"])
+def test_json_and_another_format_exclude_each_other(cli: CommandLine, form: str) -> None:
+    assert "leave out --json" in cli.refused("results", "latest", "--json", "--format", form, code=2)

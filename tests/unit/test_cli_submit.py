@@ -83,7 +83,8 @@ def test_rows_come_from_a_pipe_of_the_shell_too(cli: CommandLine, content: str) 
     result = cli("submit", name, *ASK)
     os.close(reads)
     if content == "nope\n":
-        assert f"dataset, row 1: line 1 of {name} is no JSON" in result.stderr
+        assert "dataset, row 1: line 1, column 1 is no JSON" in result.stderr
+        assert name in result.stderr
     else:
         assert cli.stage.client.run(result.stdout.strip()).status().items == 2
 
@@ -91,7 +92,35 @@ def test_rows_come_from_a_pipe_of_the_shell_too(cli: CommandLine, content: str) 
 def test_a_broken_line_on_standard_input_is_reported_by_its_number(cli: CommandLine) -> None:
     result = cli("submit", "-", *ASK, input='{"question": "a"}\n\nnope\n')
     assert (result.exit_code, result.stdout) == (2, "")
-    assert "dataset, row 2: line 3 of standard input is no JSON" in result.stderr
+    assert "dataset, row 2: line 3, column 1 is no JSON" in result.stderr
+    assert "standard input" in result.stderr
+    assert cli.stage.client.runs() == []
+
+
+def test_a_key_that_stands_twice_is_refused_from_standard_input_as_from_a_file(
+    cli: CommandLine, tmp_path: Path
+) -> None:
+    line = '{"question": "a", "question": "b"}\n'
+    (tmp_path / "rows.jsonl").write_text(line)
+    for name in ("-", str(tmp_path / "rows.jsonl")):
+        result = cli("submit", name, *ASK, input=line)
+        assert result.exit_code == 2
+        assert "the key 'question' stands twice" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--seed", "7"], "give --sample N, too"),
+        (["--fail-on-error"], "give --wait, too"),
+        (["--fail-on-error=5%", "--no-wait"], "give --wait, too"),
+        (["--interactive", "--priority", "5"], "leave out --priority"),
+    ],
+)
+def test_an_option_without_effect_is_refused(
+    cli: CommandLine, rows: str, options: list[str], said: str
+) -> None:
+    assert said in cli.refused("submit", rows, *ASK, *options, code=2)
     assert cli.stage.client.runs() == []
 
 

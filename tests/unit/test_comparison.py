@@ -140,3 +140,28 @@ def test_ids_that_nothing_matches_are_reported_as_before() -> None:
     found = compare_runs(run("a", [{"id": 1}], [0.0]), run("b", [{"id": "x"}], [0.0]), by="id")
     assert (found.matched, found.only_first, found.only_second) == (0, 1, 1)
     assert "as text" not in found.matched_by
+
+
+@given(st.lists(st.sampled_from([0.0, 0.25, 1.0]), min_size=1, max_size=6), st.data())
+def test_runs_with_the_same_scores_do_not_differ_in_whatever_order(
+    row: list[float], data: st.DataObject
+) -> None:
+    other = data.draw(st.permutations(row))
+    same = compared([(number, *pair) for number in range(2) for pair in zip(row, other, strict=True)])
+    assert (same.mean, same.standard_error) == (0, 0)
+    across = compared([(number, *pair) for number, pair in enumerate(zip(row, other, strict=True))])
+    assert across.first_mean == across.second_mean
+    assert across.mean == 0
+
+
+@pytest.mark.parametrize("by", [[], (), iter(())])
+def test_no_fields_are_all_fields(by: Any) -> None:
+    rows = [{"q": number} for number in range(3)]
+    before, after = run("a", rows, [0.0, 0.5, 1.0]), run("b", rows[::-1], [1.0, 0.5, 0.0])
+    assert compare_runs(before, after, by).scores["s"].equal == 3
+
+
+def test_fields_may_come_from_an_iterator() -> None:
+    rows = [{"q": number, "r": 0} for number in range(3)]
+    before, after = run("a", rows, [0.0, 0.5, 1.0]), run("b", rows[::-1], [1.0, 0.5, 0.0])
+    assert compare_runs(before, after, iter(["q", "r"])).scores["s"].equal == 3  # type: ignore[arg-type]

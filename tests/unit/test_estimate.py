@@ -319,6 +319,16 @@ def test_sessions_are_evaluated_once_in_each_cell(scene: Scene) -> None:
     assert (found.tasks, found.evaluations) == (200, 40)
 
 
+def test_a_session_of_more_rows_than_are_sampled_has_the_tokens_of_all(scene: Scene) -> None:
+    shown = judge(level="session", template="{% for turn in session %}{{ turn.row.question }}{% endfor %}")
+    spec, found = spec_of([shown], session_field="s"), list[int]()
+    for count in (150, 3000):
+        rows = [{"question": "q" * 400, "s": 1}] * count
+        forecast = estimate(scene.context, spec, take_sample(rows, session_field="s"), answer_tokens=1)
+        found.append(lane(forecast, "sim:judge").input_tokens)
+    assert found[1] == pytest.approx(20 * found[0], rel=0.01)
+
+
 def test_a_dataset_without_rows_takes_nothing(scene: Scene) -> None:
     found = scene.forecast(spec_of([judge()]), rows=0)
     assert (found.items, found.calls, found.tokens, found.seconds, found.lanes) == (0, 0, 0, 0.0, ())

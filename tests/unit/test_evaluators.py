@@ -71,6 +71,7 @@ def test_an_evaluator_is_named_by_its_kind_and_travels_as_json(evaluator: Evalua
         lambda: contains(),
         lambda: contains(expected="a", text="b"),
         lambda: contains(text=""),
+        lambda: contains(text="\u200b\ufeff"),
         lambda: regex("("),
         lambda: regex("a", expected="answer"),
         lambda: regex(7),  # type: ignore[arg-type]
@@ -86,6 +87,7 @@ def test_an_evaluator_is_named_by_its_kind_and_travels_as_json(evaluator: Evalua
         lambda: judge(choices=["yes"]),
         lambda: judge(choices={"yes": math.nan}),
         lambda: judge(choices={"yes": math.inf}),
+        lambda: judge(choices={"yes": 10**400}),
         lambda: judge(choices={"yes": "1"}),
         lambda: judge(choices={" ": 1}),
         lambda: judge(choices={None: 1}),
@@ -225,6 +227,7 @@ def test_a_row_without_what_is_expected_has_no_score(spec: Any, row: dict[str, A
 def test_an_expectation_that_cannot_be_compared_gives_no_score() -> None:
     assert score(numeric_match("answer"), "18", {"answer": "eighteen"}).value is None
     assert score(contains("answer"), "18", {"answer": ""}).value is None
+    assert score(contains("answer"), "18", {"answer": "\u200b"}).value is None
 
 
 def test_a_pattern_that_no_constructor_made_gives_no_score() -> None:
@@ -430,3 +433,13 @@ def test_any_answer_has_a_choices_score_or_an_error(answer: str, choices: dict[s
 
 def test_a_judge_is_data() -> None:
     assert isinstance(judge(), Judge)
+
+
+@given(
+    st.text("eé\u0301a\u2000 ", min_size=1), st.sampled_from("\u200b\u034f\ufe0f\u2060"), st.integers(0, 9)
+)
+def test_an_invisible_sign_anywhere_makes_no_difference(text: str, sign: str, place: int) -> None:
+    marked = f"{text[:place]}{sign}{text[place:]}"
+    for expected, output in ((text, marked), (marked, text)):
+        for evaluator in (exact_match("answer"), contains("answer")):
+            assert score(evaluator, f"a{output}", {"answer": f"a{expected}"}) == RIGHT

@@ -254,3 +254,22 @@ def full_device(tmp_path: Path) -> Callable[[], Path]:
         return path
 
     return checked
+
+
+def test_threads_that_write_one_file_at_once_leave_one_whole_version(tmp_path: Path) -> None:
+    path, both = tmp_path / "out.txt", threading.Barrier(2, timeout=10)
+
+    def write(text: str) -> None:
+        with whole_file(path) as out:
+            both.wait()
+            out.write(text * 1000)
+            both.wait()
+
+    versions = ["a", "bb"]
+    writers = [threading.Thread(target=write, args=(text,)) for text in versions]
+    for each in writers:
+        each.start()
+    for each in writers:
+        each.join(timeout=20)
+    assert path.read_text() in [text * 1000 for text in versions]
+    assert list(tmp_path.iterdir()) == [path]

@@ -177,6 +177,9 @@ def test_a_table_is_written_a_bounded_batch_at_a_time(monkeypatch: pytest.Monkey
         ([{"a": 1}], Kind.MIXED),
         ([2**63], Kind.MIXED),
         ([-(2**63)], Kind.INTEGER),
+        ([1, 2**53 + 1, None], Kind.INTEGER),
+        ([2**53, 0.5], Kind.NUMBER),
+        ([0.5, 2**53 + 1], Kind.MIXED),
         ([None], Kind.TEXT),
     ],
 )
@@ -211,6 +214,15 @@ def test_rows_of_any_values_fit_their_columns(rows: list[dict[str, Any]]) -> Non
         for name, value in row.items():
             assert read[f"row.{name}"] == fitted(value, kinds[f"row.{name}"])
             assert kind_of(read[f"row.{name}"]) in {kinds[f"row.{name}"], Kind.TEXT, Kind.EMPTY}
+
+
+@given(st.lists(st.integers(2**53, 2**64) | st.integers(-9, 9) | st.floats(-10, 10), min_size=1, max_size=6))
+def test_no_number_of_a_row_is_rounded_in_a_table(values: list[float]) -> None:
+    with Spool() as spool:
+        spool.take(make_record(n, row={"x": value}) for n, value in enumerate(values))
+        place = [column.name for column in spool.columns].index("row.x")
+        found = [row[place] for batch in spool.batches() for row in batch]
+    assert [json.loads(each) if isinstance(each, str) else each for each in found] == values
 
 
 def test_a_csv_is_read_back_as_it_was_written(tmp_path: Path) -> None:

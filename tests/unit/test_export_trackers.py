@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from importlib.metadata import EntryPoint, EntryPoints
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,9 +16,11 @@ from redis import Redis
 from fairlane.client.outputs import messages_of
 from fairlane.core.errors import FairlaneError, MissingExtra, UnknownFormat
 from fairlane.evaluators.builders import contains, exact_match
-from fairlane.export.trackers import exported
+from fairlane.export.trackers import exported, inspect_logs
 from fairlane.export.trackers.exported import Exported, ExportedRun, exporter_names, find_exporter
+from fairlane.export.trackers.mlflow_runs import _metrics
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 from tests.support.command_line import CommandLine
 from tests.support.records import make_record, spec_of
 
@@ -104,3 +108,21 @@ def test_a_task_without_messages_has_none() -> None:
     assert function(make_record(model="python:a.b:c")) is None
     broken = messages_of(spec_of())
     assert broken(make_record(row={})) is None
+
+
+def test_the_cache_s_answers_used_no_tokens_in_any_tool(monkeypatch: pytest.MonkeyPatch) -> None:
+    records = [make_record(n, usage=Usage(10, 5), cached=n > 0, scores={"s": 0.1}) for n in range(3)]
+    metrics = _metrics(records)
+    assert (metrics["input_tokens"], metrics["output_tokens"], metrics["s/mean"]) == (10, 5, 0.1)
+
+    monkeypatch.setattr(inspect_logs, "library", lambda *_: AnyKind())
+    monkeypatch.setattr(inspect_logs, "_sample", lambda *_: None)
+    log = inspect_logs._log(ExportedRun(spec_of()), ("m", 0), records, datetime.now(UTC), 0)
+    assert log.stats.model_usage["m"].total_tokens == 15
+
+
+class AnyKind:
+    """A package whose every class keeps what it is given."""
+
+    def __getattr__(self, name: str) -> type[SimpleNamespace]:
+        return SimpleNamespace

@@ -258,3 +258,13 @@ def test_use_is_of_the_last_minute_and_of_runs_that_began_meanwhile_too() -> Non
     use.look({new: {FAST: 15}}, 65_000)
     assert use.of() == {(FAST, "ads"): 5}
     assert use.watched == {new}
+
+
+def test_calls_of_an_hour_without_a_look_are_not_of_the_last_minute() -> None:
+    use, run = Use(), RunRef("search", "a")
+    use.look({run: {FAST: 100}}, 0)
+    use.look({run: {FAST: 9_000}}, 3_600_000)
+    assert not use.of()[FAST, "search"]
+
+    use.look({run: {FAST: 9_002}}, 3_605_000)
+    assert use.of() == {(FAST, "search"): 2}

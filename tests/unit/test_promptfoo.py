@@ -143,6 +143,34 @@ def test_yaml_is_read_as_promptfoo_reads_it() -> None:
         **{"a": "yes", "b": "12:30:45", "c": "2024-01-02", "d": 10},
         **{"e": True, "f": 16, "g": 1000.0, "h": None},
     }
+    numbers = parse_yaml("[1_000, 0b101, -0x1f, +0o7, 1_0.5, 0xFF_FF, 1_, _1, 1.5_, 1_.5]")
+    assert numbers == [1000, 5, -31, 7, 10.5, 65535, "1_", "_1", "1.5_", 1.5]
+
+
+def test_a_key_that_stands_twice_is_refused_as_promptfoo_refuses_it(folder: Folder) -> None:
+    for name, text in [
+        ("tests.yaml", "- vars: {word: a}\n  assert: [{type: is-json}]\n  assert: []\n"),
+        ("tests.json", '[{"vars": {"word": "a"}, "assert": [{"type": "is-json"}], "assert": []}]'),
+        ("tests.jsonl", '{"vars": {"word": "a"}, "assert": [{"type": "is-json"}], "assert": []}'),
+    ]:
+        folder.write(name, text)
+        shown = folder.refusals(config(tests=f"file://{name}"))
+        assert "the key 'assert' stands twice" in " ".join(shown)
+
+
+@pytest.mark.parametrize("name", ["tests.yaml", "tests.json", "tests.jsonl"])
+def test_a_whole_number_is_written_as_javascript_writes_it(folder: Folder, name: str) -> None:
+    asserted = '[{"type": "contains", "value": "{{word}}"}]'
+    case = f'{{"vars": {{"word": 20.0, "list": [[1.0e+3, 0.5]]}}, "assert": {asserted}}}'
+    folder.write(name, case if name == "tests.jsonl" else f"[{case}]")
+    (row,) = folder.read(config(tests=f"file://{name}")).rows
+    assert json.dumps([row["word"], row["list"]]) == "[20, [[1000, 0.5]]]"
+    assert row["__assert"] == [{"type": "contains", "value": "20"}]
+
+
+def test_a_merged_key_may_be_stated_anew_also_where_it_is_merged_again() -> None:
+    found = parse_yaml("b: &b {x: 1}\na: {i: &m {<<: *b, x: 2}}\nt: {<<: *m, x: 3}")
+    assert found == {"b": {"x": 1}, "a": {"i": {"x": 2}}, "t": {"x": 3}}
 
 
 @pytest.mark.parametrize(

@@ -179,3 +179,10 @@ def test_a_program_may_be_refused_or_mapped_to_a_model(folder: Folder) -> None:
     assert mapped.runs[0].options["models"] == ["openai:gpt-4o"]
     (note,) = folder.read(raw).notes
     assert note.startswith("file://agent.py is a program: it answers here, one call at a time")
+
+
+def test_a_whole_number_that_a_program_returns_is_written_as_javascript_writes_it(folder: Folder) -> None:
+    folder.write("price.py", "def get_var(name, prompt, variables):\n    return {'output': 20.0}\n")
+    tests = [{"vars": {"word": "file://price.py"}, "assert": [{"type": "equals", "value": "{{word}}"}]}]
+    (row,) = folder.read(config(tests=tests)).rows
+    assert row["__assert"] == [{"type": "equals", "value": "20"}]

@@ -120,6 +120,14 @@ def test_a_rubric_prompt_of_the_configuration_is_asked_and_its_json_read(folder:
     assert [each["content"] for each in chat.messages] == ["Grade hi: is kind", "an output"]
 
 
+@pytest.mark.parametrize("points", ["NaN", "1e999", "1" + "0" * 400])
+def test_a_judge_s_score_that_is_no_number_is_that_of_its_verdict(folder: Folder, points: str) -> None:
+    text = asserting({"type": "llm-rubric", "value": "is kind"}, options={"rubricPrompt": "{{output}}"})
+    evaluation = read(folder, text)
+    (found,) = verdicts(evaluation, [(0, "an output")], answering([f'{{"pass": true, "score": {points}}}']))
+    assert (found.outcome, found.score) == ("passed", 1.0)
+
+
 def test_a_judge_that_fails_is_an_error_of_its_output_alone(folder: Folder) -> None:
     evaluation = read(folder, asserting({"type": "factuality", "value": "x"}))
     answers = answering([CheckError("the judge failed: refused"), '{"category": "A"}'])

@@ -18,6 +18,7 @@ from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
 from fairlane.store.rejections import ENOUGH_REFUSALS
 from fairlane.store.write.workers import WorkerInfo
+from tests.support.command_line import CommandLine
 from tests.support.promptfoo import Folder, config
 from tests.support.stage import Stage
 
@@ -111,3 +112,10 @@ def test_a_test_that_runs_serially_may_stand_behind_any_number_of_others(
     run = runner._submit(read.rows, read.runs[0].options)
     assert run.status().items == FIRST_ROWS + 1
     runner._submit(read.rows[:1], read.runs[0].options)
+
+
+def test_json_is_json_or_refused(cli: CommandLine, tmp_path: Path) -> None:
+    assert "leave out --json" in cli.refused("eval", "--check", "--json", code=2)
+    (tmp_path / "passed.jsonl").write_text('{"row": {"q": 1}, "scores": {"pass": 1.0}}\n')
+    found = cli.json("eval", "--filter-failing", str(tmp_path / "passed.jsonl"))
+    assert found == {"runs": [], "results": [], "metrics": []}

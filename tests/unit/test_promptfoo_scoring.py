@@ -11,8 +11,9 @@ import pytest
 
 from fairlane.apps.promptfoo.checking.forms import is_tool_call
 from fairlane.apps.promptfoo.programs.programs import Programs
+from fairlane.apps.promptfoo.reading.places import Place, Problems
 from fairlane.apps.promptfoo.reading.providers import Provider
-from fairlane.apps.promptfoo.scoring.derived import Derived
+from fairlane.apps.promptfoo.scoring.derived import Derived, read_derived
 from fairlane.apps.promptfoo.scoring.scorer import Scorer
 from fairlane.apps.promptfoo.scoring.tally import Cell, Tally
 from fairlane.apps.promptfoo.scoring.verdicts import Verdict
@@ -80,6 +81,24 @@ def test_files_of_programs_say_whether_an_output_passes(folder: Folder, programs
     found = verdict(folder, programs, asserting(good, bad), "h")
     assert (found.outcome, found.score) == ("failed", 0.5)
     assert found.reasons[0].endswith(": no")
+
+
+@pytest.mark.parametrize(
+    ("returned", "outcome", "score"),
+    [
+        ("{'pass': True, 'score': float('nan'), 'named_scores': {'m': float('inf')}}", "passed", 1.0),
+        ("{'pass': False, 'score': 10**400}", "failed", 0.0),
+        ("10**400", "failed", 0.0),
+        ("float('inf')", "failed", 0.0),
+        ("{'pass': True, 'score': 10**308 * 1.0}", "passed", 1e308),
+    ],
+)
+def test_a_program_s_score_is_a_number_that_json_has(
+    folder: Folder, programs: Programs, returned: str, outcome: str, score: float
+) -> None:
+    folder.write("check.py", f"def get_assert(output, context):\n    return {returned}")
+    found = verdict(folder, programs, asserting({"type": "python", "value": "file://check.py"}), "h")
+    assert (found.outcome, found.score, found.metrics) == (outcome, score, {})
 
 
 def test_cost_and_latency_are_those_of_the_record(folder: Folder, programs: Programs) -> None:
@@ -183,6 +202,28 @@ def test_derived_metrics_are_formulas_over_named_ones() -> None:
     assert formula.value({"p": 0.0}) is None
     assert Derived("x", "sqrt(4)^2 / __count").value({"__count": 2.0}) == 2.0
     assert Derived("x", "9^9^9^9").value({}) is None
+
+
+@pytest.mark.parametrize(
+    ("formula", "value"),  # as mathjs 15 computes them
+    [
+        *(("round(2.5)", 3), ("round(-2.5)", -3), ("round(0.5)", 1), ("round(2.345, 2)", 2.35)),
+        *(("round(1e20)", 1e20), ("max(5)", 5), ("min(m)", 7), ("max(m, 8, 3)", 8), ("log(8, 2)", 3)),
+        *(("-5 % 3", 1), ("5 % -3", -1), ("5 % 0", 5), ("5.5 % 2", 1.5), ("-2^2", -4), ("2^3^2", 512)),
+    ],
+)
+def test_a_formula_has_the_value_that_promptfoo_computes(formula: str, value: float) -> None:
+    problems = Problems()
+    (metric,) = read_derived([{"name": "x", "value": formula}], Place(Path("c.yaml"), problems, Programs()))
+    assert metric.value({"m": 7.0}) == pytest.approx(value)
+
+
+@pytest.mark.parametrize("formula", ["ceil(m, 2)", "sqrt()", "pow(2)", "round(m, 1, 2)", "max()"])
+def test_a_function_with_another_number_of_arguments_is_a_problem(formula: str) -> None:
+    problems = Problems()
+    found = read_derived([{"name": "x", "value": formula}], Place(Path("c.yaml"), problems, Programs()))
+    assert not found
+    assert any(problems)
 
 
 def test_a_tally_derives_metrics_of_each_prompt_and_provider(folder: Folder, programs: Programs) -> None:

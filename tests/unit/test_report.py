@@ -264,6 +264,17 @@ def test_an_empty_run_and_one_that_failed_throughout_have_a_page(tmp_path: Path)
     assert "no field" in page_of(tmp_path, source(invalid, activity=[]))
 
 
+def test_outputs_that_are_cut_before_any_text_count_as_one_each(tmp_path: Path) -> None:
+    cut = [replace(each, output="", finish_reason="length", state=JobState.SUCCEEDED) for each in records(5)]
+    lone = [
+        replace(each, item=each.item + 5, error="half \ud83d", state=JobState.FAILED) for each in records(1)
+    ]
+    text = " ".join(Seen(page_of(tmp_path, source([*cut, *lone]))).words)
+    assert "outputs cut 5 at max_tokens outputs empty 5" in text
+    assert "outputs cut or empty" not in text
+    assert "half" in text
+
+
 def test_a_page_that_cannot_be_made_leaves_nothing(tmp_path: Path) -> None:
     def broken() -> Iterator[Record]:
         yield next(records())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from fractions import Fraction
 from itertools import pairwise
 from statistics import fmean, stdev
 from typing import Any
@@ -131,3 +132,24 @@ def test_an_invalid_item_ends_its_row_too() -> None:
     made[0] = make_record(0, state=JobState.INVALID, output=None, error="no field", scores={"s": None})
     found = summarise(spec, RunState.COMPLETED, made, {}).scores["s"]
     assert (found.count, found.missing, found.rows) == (19, 1, 10)
+
+
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=1, max_size=20), st.data())
+def test_a_mean_is_the_float_nearest_to_the_exact_one_in_any_order(
+    found: list[float], data: st.DataObject
+) -> None:
+    exact = float(sum(map(Fraction, found)) / len(found))
+    for each in (found, data.draw(st.permutations(found))):
+        moments = Moments()
+        for value in each:
+            moments.add(value)
+            moments.end_row(1, value)
+        assert moments.scores(len(each)).mean == exact
+
+
+@given(st.lists(st.sampled_from([0.0, 0.1, 1.0]), min_size=2, max_size=6), st.data())
+def test_rows_with_the_same_scores_in_another_order_have_no_spread(
+    row: list[float], data: st.DataObject
+) -> None:
+    table: list[list[float | None]] = [[*row], list(data.draw(st.permutations(row)))]
+    assert summed(table, list(range(2 * len(row)))).standard_error == 0

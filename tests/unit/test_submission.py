@@ -87,6 +87,9 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
     assert spec_of(params=params).params == params
 
 
+GIVEN = {"model": None, "prompt": None, "output": "answer", "evaluators": [JUDGE]}
+
+
 @pytest.mark.parametrize(
     ("arguments", "field", "said"),
     [
@@ -137,6 +140,12 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
         ({"evaluators": JUDGE}, "evaluators", "Give a list of evaluators"),
         ({"evaluators": ["exact_match"]}, "evaluators[0]", "Use exact_match(…)"),
         ({"evaluators": [JUDGE, JUDGE]}, "evaluators", "have this name"),
+        *(
+            (GIVEN | {name: value}, name, "has no effect beside output")
+            for name, value in (("prompt", "Q"), ("messages", [ASK]), ("request", "r"), ("lane", "l"))
+        ),
+        (GIVEN | {"params": {"max_tokens": 1}}, "params", "has no effect beside output"),
+        ({"model": None, "task": "a:b", "request": "r"}, "request", "has no effect beside task"),
     ],
 )
 def test_a_wrong_argument_is_named_with_its_remedy(arguments: dict[str, Any], field: str, said: str) -> None:

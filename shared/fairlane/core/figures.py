@@ -13,6 +13,7 @@ def figure(value: float | None, digits: int = 4, sign: str = "") -> str:
     """
     if value is None:
         return "–"
+    value += 0.0  # -0.0 becomes 0.0
     size = abs(value)
     if size and not PLAIN_FROM <= size < PLAIN_TO:
         return f"{value:{sign}.{digits}g}"
@@ -48,6 +49,12 @@ def short(count: float) -> str:
         if count >= size:
             return f"{figure(count / size, 3)}{unit}"
     return f"{count:,.0f}"
+
+
+def whole(written: float | str) -> int | float:
+    """A number as JavaScript has it, which writes 1.0 as 1."""
+    value = float(written)
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 
 def counted(count: int, noun: str, several: str = "") -> str:

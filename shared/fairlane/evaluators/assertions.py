@@ -18,6 +18,8 @@ MAX_JSON_STARTS = 1000
 MOST_ASSERTIONS = 1000
 """Assertions of a row."""
 
+MOST_WEIGHT = 1e300
+"""Weight of an assertion: those of a row have a sum."""
 CHECK_S = 0.5
 """CPU seconds for all assertions of a row together; an assertion that starts in time may finish."""
 
@@ -122,8 +124,9 @@ def _check(number: int, assertion: object, output: str) -> Checked:
     if problem := value_problem(kind, value):
         raise AssertionsError(f"assertion {number} ({kind}): {problem}")
     weight = assertion.get("weight", 1)
-    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight < math.inf:
-        raise AssertionsError(f"assertion {number} ({kind}): its weight is no number from 0 on")
+    if isinstance(weight, bool) or not isinstance(weight, int | float) or not 0 <= weight <= MOST_WEIGHT:
+        words = f"its weight is no number from 0 to {MOST_WEIGHT:g}"
+        raise AssertionsError(f"assertion {number} ({kind}): {words}")
     try:
         met = TYPES[kind.removeprefix(NOT)](output, value)
     except SearchError as error:

@@ -10,9 +10,10 @@ from fairlane.core.errors import SubmissionError
 from fairlane.core.section import first_flaw
 from fairlane.evaluators.patterns import PatternError, compile_pattern
 from fairlane.evaluators.rubrics import MET, UNMET, has_room_for_reasons, rubric_template
-from fairlane.evaluators.scorers import as_text
+from fairlane.evaluators.scorers import as_text, seen
 from fairlane.model.evaluators import (
     FUNCTION_REMEDY,
+    MOST_FLOAT,
     Agent,
     Contains,
     Criterion,
@@ -43,7 +44,7 @@ def contains(
 ) -> EvaluatorSpec:
     """1 if the output contains the row's field ``expected``, or the fixed ``text``; give one of them."""
     _require_one("contains", expected, text)
-    if text == "":
+    if isinstance(text, str) and not seen(text):
         raise SubmissionError(FIELD, text, "contains: every output contains an empty text", "Give some text.")
     return build(Contains, name=name, expected=expected, text=text, ignore_case=ignore_case)
 
@@ -248,7 +249,7 @@ def _take_choices(choices: Mapping[Any, float]) -> dict[str, float]:
             problem = "llm_judge: two choices differ only in case, which answers need not match"
             raise SubmissionError(FIELD, given, problem, "Rename one of them.")
         seen.add(answer.casefold())
-        if not isinstance(value, int | float) or not math.isfinite(value):
+        if not isinstance(value, int | float) or not abs(value) <= MOST_FLOAT:
             problem = "llm_judge: a score is a finite number"
             raise SubmissionError(FIELD, {answer: value}, problem, "Give a number, like 1 or 0.5.")
         taken[answer] = float(value)

@@ -144,7 +144,7 @@ def _compiles(pattern: str) -> bool:
 
 
 def _is_number(value: object) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
+    return type(value) is int or (isinstance(value, float) and math.isfinite(value))
 
 
 def _number(value: Any) -> float | None:

@@ -121,13 +121,13 @@ def _exact(spec: ExactMatch, output: str, row: Mapping[str, Any]) -> Score:
 def _tidied(spec: ExactMatch, text: str) -> str:
     """``text`` in the form to compare; with ``strip``, without invisible differences."""
     if spec.strip:
-        text = _seen(text).replace("\r\n", "\n").strip()
+        text = seen(text).replace("\r\n", "\n").strip()
     return text.casefold() if spec.ignore_case else text
 
 
-def _seen(text: str) -> str:
+def seen(text: str) -> str:
     """``text`` without invisible differences between characters."""
-    return text if text.isascii() else unicodedata.normalize("NFC", text).translate(_TIDIED)
+    return text if text.isascii() else unicodedata.normalize("NFC", text.translate(_TIDIED))
 
 
 def _is_json(output: str, value: object, *, ignore_case: bool) -> bool:
@@ -151,9 +151,9 @@ def _folded(value: object) -> object:
 
 
 def _contains(spec: Contains, output: str, expected: str) -> Score:
+    output, expected = seen(output), seen(expected)
     if not expected:
         return Score(None, "every output contains an empty text")
-    output, expected = _seen(output), _seen(expected)
     if spec.ignore_case:
         output, expected = output.casefold(), expected.casefold()
     return Score(float(expected in output))
@@ -169,11 +169,11 @@ def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
         return Score(float(found is not None))
     if not compile_pattern(spec.pattern).groups:
         return Score(None, "the pattern has no group to compare")
-    group = _seen(found.group(1) or "").strip() if found else None
+    group = seen(found.group(1) or "").strip() if found else None
     field = spec.expected
 
     def compare(expected: str) -> Score:
-        wanted = _seen(expected).strip()
+        wanted = seen(expected).strip()
         return Score(float(group == wanted)) if wanted else _empty(field)
 
     return _against_row(field, row, compare)

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
+from threading import get_ident
 from typing import BinaryIO, TextIO
 
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<process>\d+)(?:/task/\d+)?/fd")
@@ -85,8 +86,10 @@ def whole_file(path: Path) -> Iterator[TextIO]:
 
 @contextmanager
 def as_text(out: BinaryIO) -> Iterator[TextIO]:
-    """A binary file to write text to; it stays open."""
-    text = TextIOWrapper(out, encoding="utf-8", newline="\n")
+    """A binary file to write text to; it stays open. A lone surrogate, which UTF-8 has not, is written as
+    JSON escapes it.
+    """
+    text = TextIOWrapper(out, encoding="utf-8", errors="backslashreplace", newline="\n")
     try:
         yield text
     finally:
@@ -179,7 +182,8 @@ def _take_over(number: int, before: os.stat_result) -> None:
 
 
 def _partial(place: Place) -> Path:
-    return place.target.with_name(f".{place.target.name}.{os.getpid()}.partial")
+    """The file beside the target; two threads may write the same target at once."""
+    return place.target.with_name(f".{place.target.name}.{os.getpid()}-{get_ident()}.partial")
 
 
 def _descriptor(path: Path) -> int | None:

@@ -10,24 +10,43 @@ from copy import copy
 
 from fairlane.model.run_status import Scores
 
+_LEAST_EXPONENT = 1074
+"""The smallest float is ``2 ** -1074``."""
+
+
+def units(value: float) -> int:
+    """A finite float as a whole number of the smallest float: sums of these are exact in any order."""
+    numerator, denominator = value.as_integer_ratio()
+    return numerator << _LEAST_EXPONENT + 1 - denominator.bit_length()
+
+
+def mean_of(total: int, count: int) -> float:
+    """The float nearest to the mean of ``count`` values, whose `units` sum up to ``total``."""
+    return total / (count << _LEAST_EXPONENT)
+
 
 class Moments:
-    """Mean, extremes and the spread of rows' sums. It uses the updates of Welford (1962) and West (1979),
-    which subtract no large sums.
+    """Mean, extremes and the spread of rows' sums. The mean is exact; the spread uses the updates of Welford
+    (1962) and West (1979), which subtract no large sums.
     """
 
-    __slots__ = ("_count", "_maximum", "_mean", "_minimum", "_rows")
+    __slots__ = ("_count", "_maximum", "_minimum", "_rows", "_total")
 
     def __init__(self) -> None:
         """No values yet."""
-        self._count, self._mean, self._rows = 0, 0.0, _Rows()
+        self._count, self._total, self._rows = 0, 0, _Rows()
         self._minimum, self._maximum = math.inf, -math.inf
 
     def add(self, value: float) -> None:
-        """Add a value; `end_row` follows for its row."""
+        """Add a finite value; `end_row` follows for its row."""
         self._count += 1
-        self._mean += value / self._count - self._mean / self._count
+        self._total += units(value)
         self._minimum, self._maximum = min(self._minimum, value), max(self._maximum, value)
+
+    @property
+    def mean(self) -> float:
+        """The mean of the values so far, of which there is one at least."""
+        return mean_of(self._total, self._count)
 
     def end_row(self, count: int, mean: float) -> None:
         """Record that a row is complete, with ``count`` values of this mean."""
@@ -37,13 +56,11 @@ class Moments:
         """The scores so far, of ``items`` items; ``unended``: counts and means of incomplete rows."""
         if not self._count:
             return Scores(0, items)
-        rows = copy(self._rows)
-        for count, mean in unended:
-            rows.add(count, mean)
-        error = rows.standard_error(self._mean, self._count)
-        return Scores(
-            self._count, items - self._count, self._mean, error, self._minimum, self._maximum, rows.count
-        )
+        rows, mean = copy(self._rows), self.mean
+        for each in unended:
+            rows.add(*each)
+        error = rows.standard_error(mean, self._count)
+        return Scores(self._count, items - self._count, mean, error, self._minimum, self._maximum, rows.count)
 
 
 class _Rows:
@@ -110,24 +127,28 @@ class OpenRows:
 
     def of(self, moments: Moments) -> list[tuple[int, float]]:
         """The counts and means of open rows that have a value of ``moments``."""
-        return [row.means[moments] for row in self._open.values() if moments in row.means]
+        return [row.mean(moments) for row in self._open.values() if moments in row.sums]
 
 
 class _OpenRow:
-    """The scores of a row so far: their count and mean, by moments."""
+    """The scores of a row so far: their count and the sum of their `units`, by moments."""
 
-    __slots__ = ("items", "means")
+    __slots__ = ("items", "sums")
 
     def __init__(self) -> None:
-        self.items, self.means = 0, dict[Moments, tuple[int, float]]()
+        self.items, self.sums = 0, dict[Moments, tuple[int, int]]()
 
     def add(self, values: Sequence[tuple[Moments, float]]) -> None:
         self.items += 1
         for moments, value in values:
-            count, mean = self.means.get(moments, (0, 0.0))
-            count += 1
-            self.means[moments] = (count, mean + (value / count - mean / count))
+            count, total = self.sums.get(moments, (0, 0))
+            self.sums[moments] = (count + 1, total + units(value))
+
+    def mean(self, moments: Moments) -> tuple[int, float]:
+        """The count and the mean of these scores."""
+        count, total = self.sums[moments]
+        return count, mean_of(total, count)
 
     def end(self) -> None:
-        for moments, (count, mean) in self.means.items():
-            moments.end_row(count, mean)
+        for moments in self.sums:
+            moments.end_row(*self.mean(moments))

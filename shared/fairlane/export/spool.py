@@ -6,13 +6,15 @@ import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, NamedTuple, Self
+from typing import Any, NamedTuple, Self, cast
 
 from fairlane.model.record import Record
 from fairlane.model.tokens import Unkept, Usage
 
 _FIELDS = tuple(field.name for field in dataclasses.fields(Record))
 _LEAST_WHOLE, _MOST_WHOLE = -(2**63), 2**63 - 1
+_EXACT = 2**53
+"""A float holds every whole number up to this one."""
 
 
 class Kind(StrEnum):
@@ -21,6 +23,7 @@ class Kind(StrEnum):
     EMPTY = "empty"
     BOOLEAN = "boolean"
     INTEGER = "integer"
+    LONG = "long"  # integers that floats may round: a column of both is mixed, one of integers an integer
     NUMBER = "number"
     TEXT = "text"
     MIXED = "mixed"
@@ -71,7 +74,8 @@ class Columns:
         for field in _FIELDS:
             kinds, known = self._kinds[field], _KNOWN.get(field)
             for name, value in _spread(field, getattr(record, field)):
-                kinds[name] = known or _joined(kinds.get(name, Kind.EMPTY), kind_of(value))
+                kind = Kind.LONG if _is_long(value) else kind_of(value)
+                kinds[name] = known or _joined(kinds.get(name, Kind.EMPTY), kind)
                 if value is not None:
                     row[name] = value
         return row
@@ -79,10 +83,17 @@ class Columns:
     def all(self) -> list[Column]:
         """The columns so far: in the order of a record's fields, then of appearance."""
         return [
-            Column(name, Kind.TEXT if kind is Kind.EMPTY else kind)
+            Column(name, _FINAL.get(kind, kind))
             for kinds in self._kinds.values()
             for name, kind in kinds.items()
         ]
+
+
+_FINAL = {Kind.EMPTY: Kind.TEXT, Kind.LONG: Kind.INTEGER}
+
+
+def _is_long(value: object) -> bool:
+    return kind_of(value) is Kind.INTEGER and abs(cast(int, value)) > _EXACT
 
 
 def kind_of(value: object) -> Kind:
@@ -123,6 +134,8 @@ def _joined(one: Kind, other: Kind) -> Kind:
             return next(iter(kinds), Kind.EMPTY)
         case kinds if kinds == {Kind.INTEGER, Kind.NUMBER}:
             return Kind.NUMBER
+        case kinds if kinds == {Kind.INTEGER, Kind.LONG}:
+            return Kind.LONG
         case _:
             return Kind.MIXED
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
+import sys
 from typing import Annotated, Any, Literal, get_args
 
 from pydantic import Field, model_validator
 
 from fairlane.model.choices import MOST_NUMBER, Choice, Score
 
+MOST_FLOAT = sys.float_info.max
 NAME = r"^[A-Za-z0-9_.\-]{1,64}$"
 """Names of evaluators and of criteria."""
 
@@ -196,6 +197,6 @@ EvaluatorSpec = Annotated[
 def read_score(answer: str) -> float:
     """The score in a function's answer: a finite number or a truth value, as JSON. Raises ``ValueError``."""
     value = json.loads(answer)
-    if not isinstance(value, bool | int | float) or not math.isfinite(value):
+    if not isinstance(value, bool | int | float) or not abs(value) <= MOST_FLOAT:
         raise ValueError(f"a score is a finite number or a truth value, the function returned {answer[:200]}")
     return float(value)

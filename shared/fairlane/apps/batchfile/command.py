@@ -82,8 +82,8 @@ def batch(
     if (requests is None) == (run is None):
         raise typer.BadParameter("give a file of requests, or --run RUN for one that was submitted before")
     asked = None if requests is None else _model(given.model, given.connection)
-    if requests is None and (given.model or given.connection):
-        raise typer.BadParameter("--run has its models already: leave out --model and --connection")
+    if requests is None and (said := _of_requests(given, priority, timeout, max_attempts, on_refusal)):
+        raise typer.BadParameter(f"--run was submitted with options of its own: leave out {said}")
     with invocation.deployment() as deployment:
         if requests is not None:
             own_models = given.connection is not None
@@ -103,6 +103,23 @@ def batch(
         else:
             batch_run = find_run(deployment, str(run))
         _write(deployment, batch_run, output, errors, fail_on_error, always=given.errors is not None)
+
+
+def _of_requests(
+    given: Batch, priority: int, timeout: float | None, max_attempts: int | None, on_refusal: str
+) -> str:
+    """The options that only a file of requests takes, as far as they are given."""
+    options = {
+        "--model": given.model,
+        "--connection": given.connection,
+        "--param": given.param,
+        "--name": given.name,
+        "--priority": priority,
+        "--timeout": timeout,
+        "--max-attempts": max_attempts,
+        "--on-refusal": on_refusal != "fail",
+    }
+    return ", ".join(name for name, value in options.items() if value)
 
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:

@@ -59,8 +59,8 @@ def estimate(
     )
     with invocation.deployment() as deployment:
         forecast = Client.over(deployment).estimate(
-            _Rows(portion_of(open_dataset(dataset), limit, None, 0)),
-            rows=expected.rows,
+            _Rows(portion_of(open_dataset(dataset), limit)),
+            rows=min(filter(None, (expected.rows, limit))) if expected.rows else None,
             answer_tokens=expected.answer_tokens,
             evaluators=evaluators,
             max_concurrent=max_concurrent,

@@ -119,23 +119,29 @@ class Counting:
                 yield step
 
     def _sessions(self) -> None:
-        """Count the calls for sessions, each of which has the mean number of rows."""
+        """Count the calls for sessions, each of which has the mean number of rows.
+
+        If that is more than were sampled, a prompt has as many more tokens.
+        """
         spec, sample = self._spec, self._sample
         sessions = spec.sessions or sample.sessions
         if not spec.session_evals or not sessions:
             return
         answer = self._answer(estimate_call([], spec.params))
+        size = max(1, round(sample.count / sessions))
         turns = [
             {"row": dict(row), "output": "x" * (CHARS_PER_TOKEN * answer.output)}
-            for row in sample.rows[: max(1, round(sample.count / sessions))]
+            for row in sample.rows[:size]
         ]
+        grown = size / max(1, len(turns))
         for step in spec.session_evals:
             try:
                 call = self._rendering.session(step, turns)
             except TemplateError:
                 continue
             times = sessions * spec.cells_per_row
-            self._book(call.model, call.tokens, step.lane, times)
+            tokens = call.tokens._replace(input=round(call.tokens.input * grown))
+            self._book(call.model, tokens, step.lane, times)
             self._tally.evaluations += times
 
     def _book(self, model: str, tokens: Estimate, lane: str | None, times: float) -> None:

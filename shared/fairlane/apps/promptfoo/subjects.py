@@ -8,7 +8,9 @@ from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program, split_reference
+from fairlane.apps.promptfoo.reading.places import is_number
 from fairlane.apps.promptfoo.reading.providers import CALLED, Provider
+from fairlane.core.figures import whole
 from fairlane.core.json_answers import json_or
 from fairlane.model.record import Record
 
@@ -25,6 +27,11 @@ class Result:
     score: float
     reason: str = ""
     named: Mapping[str, float] = field(default_factory=dict)
+
+
+def points_of(score: Any) -> float | None:
+    """The score that a program or a model gave, a number or a truth value; ``None`` for anything else."""
+    return float(score) if isinstance(score, bool) or is_number(score) else None
 
 
 def met(passed: bool, reason: str = "") -> Result:
@@ -86,8 +93,8 @@ def as_text(value: Any) -> str:
 
 def _whole(value: Any) -> Any:
     """Whole floats as integers: JavaScript writes 1.0 as 1."""
-    if isinstance(value, float) and value.is_integer() and abs(value) < 1e15:
-        return int(value)
+    if isinstance(value, float):
+        return whole(value)
     if isinstance(value, Mapping):
         return {name: _whole(each) for name, each in value.items()}
     return [_whole(each) for each in value] if isinstance(value, list) else value

@@ -35,6 +35,11 @@ from fairlane.model.tokens import Price, cost_usd, price_of
 MOST_EXAMPLES = 200
 MOST_ROWS = 50
 FAILURES_SHOWN = 50
+_ENDINGS = {
+    "cut": "at max_tokens",
+    "empty": "without a text, cut ones included",
+    "refused": "the model's own words of refusal are the output",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,15 +146,9 @@ def _figures(source: ReportSource, summary: Summary, gathering: Gathering) -> It
     yield Figure(
         "items", f"{summary.items:,}", f"{words.percent(succeeded, summary.items)} succeeded{cached}"
     )
-    cut, empty, refused = (
-        sum(getattr(each, kind) for each in summary.endings.values()) for kind in ("cut", "empty", "refused")
-    )
-    if cut or empty:
-        yield Figure(
-            "outputs cut or empty", f"{cut + empty:,}", f"{cut:,} cut at max_tokens, {empty:,} empty"
-        )
-    if refused:
-        yield Figure("outputs refused", f"{refused:,}", "the model's own words of refusal are the output")
+    for kind, note in _ENDINGS.items():
+        if count := sum(getattr(each, kind) for each in summary.endings.values()):
+            yield Figure(f"outputs {kind}", f"{count:,}", note)
     for name, scores in list(summary.scores.items())[:4]:
         if scores.mean is not None:
             error = "" if scores.standard_error is None else f"± {words.error(scores.standard_error)} s.e., "

@@ -47,8 +47,12 @@ class FailingCommand(TyperCommand):
     """A command that waits for a run. ``--fail-on-error`` without a share means 0."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        """Parse arguments; a share that is left out is 0."""
-        return super().parse_args(ctx, with_shares(args))
+        """Parse arguments; a share that is left out is 0. A command that does not wait takes no share."""
+        shared, parsed = any(part.partition("=")[0] == OPTION for part in args), with_shares(args)
+        found = super().parse_args(ctx, parsed)
+        if shared and ctx.params.get("wait") is False:
+            raise typer.BadParameter(f"{OPTION} is for the end of the run: give --wait, too", ctx)
+        return found
 
 
 class FailingRunCommand(FailingCommand, RunCommand):

@@ -64,13 +64,15 @@ def results(
     JSON lines are written as they come, tables once all records are there.
     Ends with 1 if the run was refused.
     """
+    if as_json and stated not in (None, "jsonl"):
+        raise typer.BadParameter(f"--json is --format jsonl: leave out --json or --format {stated}")
     if stated is not None and stated not in FORMATS and stated in exporter_names():
         if follow:
             raise typer.BadParameter(f"{stated} gets all records at once: leave out --follow")
         with invocation.deployment() as deployment:
             _send(find_run(deployment, run), stated, output)
         return
-    chosen = _format(output, "jsonl" if as_json and stated is None else stated)
+    chosen = _format(output, "jsonl" if as_json else stated)
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
         with fails_if_refused():

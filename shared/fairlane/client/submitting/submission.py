@@ -102,6 +102,11 @@ _SECTIONS: Mapping[str, Mapping[str, str]] = {
 }
 """Parts of a spec, and the arguments that their fields come from where they have other names."""
 
+_WITHOUT_EFFECT = {
+    "output": ("prompt", "messages", "prompts", "request", "lane", "params"),
+    "task": ("request",),
+}
+"""Arguments that nothing reads, by the one that says what runs the items."""
 _ELSEWHERE = {
     **{name: f"give it as params={{{name!r}: …}}" for name in KNOWN},
     "max_retries": "give retry=RetryPolicy(max_attempts=…)",
@@ -197,6 +202,11 @@ def _priority(stated: object) -> dict[str, Any]:
 def _task(given: Mapping[str, Any]) -> dict[str, Any]:
     """The fields of a spec that define the task of a row."""
     field = only_argument({name: given.get(name) for name in ("model", "models", "task", "output")})
+    for name in _WITHOUT_EFFECT.get(field, ()):
+        if given.get(name):
+            raise SubmissionError(
+                name, given[name], f"has no effect beside {field}", "Leave one of them out."
+            )
     common = {"lane": _lane(given.get("lane")), "params": take_params("params", given.get("params", {}))}
     if field == "output":
         return common | {"output_field": given["output"], "prompts": (), "models": ()}

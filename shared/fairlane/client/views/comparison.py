@@ -15,7 +15,7 @@ from fairlane.core.errors import SubmissionError
 from fairlane.core.figures import figure
 from fairlane.datasets.row_json import digest_of
 from fairlane.evaluators.scorers import as_text
-from fairlane.export.moments import Moments
+from fairlane.export.moments import Moments, mean_of, units
 from fairlane.model.record import Record
 from fairlane.model.run import RunSpec
 
@@ -114,7 +114,7 @@ def compare_runs(first: ScoredRun, second: ScoredRun, by: str | Sequence[str] | 
 
     Where no values of ``by`` are equal, their texts are compared: a CSV has texts and JSON lines numbers.
     """
-    fields = (by,) if isinstance(by, str) else by
+    fields = (by,) if isinstance(by, str) else tuple(by or ()) or None
     specs = require_spec(first.id, first.spec), require_spec(second.id, second.spec)
     found = _compared(first, second, _Identity(*specs, fields))
     if fields is None or found.matched:
@@ -223,7 +223,7 @@ class _Paired:
     """Sums up pairs of scores, and their differences by row."""
 
     def __init__(self) -> None:
-        self._rows: dict[bytes, tuple[int, float, float]] = {}
+        self._rows: dict[bytes, tuple[int, int, int]] = {}
         self._signs: Counter[int] = Counter()
         self._missing = 0
 
@@ -233,21 +233,18 @@ class _Paired:
             self._missing += 1
             return
         self._signs[(second > first) - (second < first)] += 1
-        count, before, after = self._rows.get(row, (0, 0.0, 0.0))
-        count += 1
-        self._rows[row] = (
-            count,
-            before + (first / count - before / count),
-            after + (second / count - after / count),
-        )
+        count, before, after = self._rows.get(row, (0, 0, 0))
+        self._rows[row] = count + 1, before + units(first), after + units(second)
 
     def difference(self) -> Difference:
         """All pairs so far."""
         sums = (Moments(), Moments(), Moments())
-        for _, before, after in self._rows.values():
+        for count, *totals in self._rows.values():
+            before, after = (mean_of(total, count) for total in totals)
             for moments, mean in zip(sums, (before, after, after - before), strict=True):
-                moments.add(mean)
-                moments.end_row(1, mean)
+                if math.isfinite(mean):
+                    moments.add(mean)
+                    moments.end_row(1, mean)
         firsts, seconds, changes = (moments.scores(len(self._rows)) for moments in sums)
         return Difference(
             pairs=self._signs.total(),
@@ -255,16 +252,12 @@ class _Paired:
             missing=self._missing,
             first_mean=firsts.mean,
             second_mean=seconds.mean,
-            mean=_finite(changes.mean),
-            standard_error=changes.standard_error,
+            mean=None if changes.missing else changes.mean,
+            standard_error=None if changes.missing else changes.standard_error,
             better=self._signs[1],
             worse=self._signs[-1],
             equal=self._signs[0],
         )
-
-
-def _finite(value: float | None) -> float | None:
-    return value if value is not None and math.isfinite(value) else None
 
 
 def _with_sentences(found: Comparison) -> Comparison:

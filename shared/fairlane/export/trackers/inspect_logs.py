@@ -71,7 +71,9 @@ def _log(run: ExportedRun, variant: Variant, records: Sequence[Record], created:
         stats=log.EvalStats(
             started_at=created.isoformat(),
             completed_at=created.isoformat(),
-            model_usage={variant[0] or "none": _usage([record.usage for record in records])},
+            model_usage={
+                variant[0] or "none": _usage([record.usage for record in records if not record.cached])
+            },
         ),
         samples=[_sample(run, record) for record in records],
     )

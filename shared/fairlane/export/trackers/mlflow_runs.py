@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain, islice
 from pathlib import Path
 from typing import Any
 
 from fairlane.export.extras import library
+from fairlane.export.moments import Moments
 from fairlane.export.spool import Spool
 from fairlane.export.trackers.exported import Exported, ExportedRun, RecordSpool, Variant, plain
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
+from fairlane.model.tokens import Usage
 
 TABLE = "records.json"
 BATCH = 1_000
@@ -133,19 +135,19 @@ def _params(run: ExportedRun, variant: Variant) -> dict[str, Any]:
 
 
 def _metrics(records: Iterable[Record]) -> dict[str, float]:
-    """The means of scores, counts of items by their state, and tokens."""
-    totals: dict[str, float] = {}
-    scored, states, tokens = Counter[str](), Counter[JobState](), Counter[str]()
+    """The means of scores, counts of items by their state, and tokens; the cache's answers used none."""
+    sums = defaultdict[str, Moments](Moments)
+    states, tokens = Counter[JobState](), Counter[str]()
     for record in records:
         for name, score in record.scores.items():
             if score is not None:
-                totals[name] = totals.get(name, 0.0) + score
-                scored[name] += 1
+                sums[name].add(score)
         states[record.state] += 1
-        tokens["input_tokens"] += record.usage.input_tokens or 0
-        tokens["output_tokens"] += record.usage.output_tokens or 0
+        used = Usage() if record.cached else record.usage
+        tokens["input_tokens"] += used.input_tokens or 0
+        tokens["output_tokens"] += used.output_tokens or 0
     return {
-        **{f"{name}/mean": total / scored[name] for name, total in totals.items()},
+        **{f"{name}/mean": each.mean for name, each in sums.items()},
         "items": states.total(),
         **{
             f"items_{state}": states[state]

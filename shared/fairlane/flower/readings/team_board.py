@@ -32,6 +32,8 @@ class Use:
 
     def look(self, ended: Mapping[RunRef, Mapping[str, int]], now_ms: int) -> None:
         """Record how many jobs of each run have ended by now, by lane."""
+        if self._ended and now_ms - self._ended[-1][0] > USE_MS:
+            self._before = None
         counts = Counter[tuple[str, str]]()
         for ref, lanes in ended.items():
             before = lanes if self._before is None else self._before.get(ref, {})

@@ -18,7 +18,7 @@ from fairlane.client.submitting.submission import build_spec
 from fairlane.config.sections import MOST_SLOTS
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError, TemplateError
-from fairlane.core.figures import took
+from fairlane.core.figures import percent, took
 from fairlane.core.section import first_flaw
 from fairlane.datasets.rows import read_rows
 from fairlane.lab.rehearsal.process import rehearse_apart
@@ -124,6 +124,10 @@ def rehearse(
     params = task_options.params()
     if (dataset is None) == (jobs is None):
         raise typer.BadParameter("give one of FILE and --jobs N")
+    if dataset is not None and input_tokens is not None:
+        raise typer.BadParameter("the prompts of FILE have tokens of their own: leave out --input-tokens")
+    if jobs is not None and (task_options.repetitions > 1 or task_options.prompts(optional=True)):
+        raise typer.BadParameter("--jobs says how many calls there are: leave out prompts and --repetitions")
     if dataset is not None:
         if not task_options.model:
             raise typer.BadParameter("give --model MODEL")
@@ -187,15 +191,16 @@ def _work_of_dataset(
     )
     rows = read_rows(open_dataset(dataset))
     sampled = list(islice(rows, SAMPLED_ROWS))
-    sizes = _sizes(spec, sampled)
-    jobs = _count_jobs(spec, sampled, rows)
+    sizes, share = _sizes(spec, sampled)
+    counted = _count_jobs(spec, sampled, rows)
+    jobs = {model: found for model, count in counted.items() if (found := round(share * count))}
     if not jobs:
         raise typer.BadParameter("the dataset has no row that can be asked", param_hint="FILE")
     return [Work(model, count, *sizes) for model, count in jobs.items()]
 
 
-def _sizes(spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
-    """The average tokens of a prompt, and those reserved for its answer."""
+def _sizes(spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[tuple[int, int], float]:
+    """The average tokens of a prompt and those reserved for its answer; the share that can be rendered."""
     prompts = [Prompt(messages, f"prompts[{number}]") for number, messages in enumerate(spec.prompts)]
     estimates = []
     for row in rows:
@@ -205,8 +210,9 @@ def _sizes(spec: RunSpec, rows: Sequence[Mapping[str, Any]]) -> tuple[int, int]:
             except TemplateError:
                 continue  # an item that will end as invalid costs no call
     if not estimates:
-        return 1, 1
-    return max(1, sum(e.input for e in estimates) // len(estimates)), max(1, estimates[0].output)
+        return (1, 1), 0.0
+    average = sum(each.input for each in estimates) // len(estimates)
+    return (max(1, average), max(1, estimates[0].output)), len(estimates) / (len(rows) * len(prompts))
 
 
 def _count_jobs(
@@ -292,12 +298,12 @@ def _summary(measure: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
     yield "input tokens", f"{measure['input_tokens']:,}"
     yield "output tokens", f"{measure['output_tokens']:,}"
     if len(measure["lanes"]) == 1 and (used := measure["lanes"][0]["utilisation"]) is not None:
-        yield "of the limit", f"{used:.1%}"
+        yield "of the limit", f"{percent(used, places=1)}%"
 
 
 def _lanes(measure: Mapping[str, Any], work: list[Work]) -> Iterator[tuple[object, ...]]:
     jobs = {each.model: each.jobs for each in work}
     for lane in measure["lanes"]:
         used = lane["utilisation"]
-        share = "" if used is None else f"{used:.1%}"
+        share = "" if used is None else f"{percent(used, places=1)}%"
         yield lane["model"], f"{jobs[lane['model']]:,}", f"{lane['calls']:,}", f"{lane['rejected']:,}", share

@@ -1,13 +1,13 @@
 """Assertions that programs decide: JavaScript and Python."""
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs, is_program
-from fairlane.apps.promptfoo.subjects import Result, Subject, located
+from fairlane.apps.promptfoo.reading.places import is_number
+from fairlane.apps.promptfoo.subjects import Result, Subject, located, points_of
 from fairlane.core.json_answers import json_or
 
 _SNAKE = {"pass_": "pass", "named_scores": "namedScores", "component_results": "componentResults"}
@@ -41,14 +41,14 @@ def graded(said: Any, threshold: float | None, *, inverse: bool = False) -> Resu
         said = _read(said)
     if isinstance(said, bool):
         return Result(said != inverse, float(said != inverse), f"it returned {str(said).lower()}")
-    if isinstance(said, int | float) and math.isfinite(said):
+    if is_number(said):
         enough = said >= threshold if threshold is not None else said > 0
         return Result(enough != inverse, float(said), f"it returned {said:g}")
     if isinstance(said, Mapping):
         named = {_SNAKE.get(str(name), str(name)): each for name, each in said.items()}
         passed, score = named.get("pass"), named.get("score")
         if isinstance(passed, bool):
-            points = float(score) if isinstance(score, int | float) else float(passed)
+            points = float(passed) if (points := points_of(score)) is None else points
             if threshold is not None and points < threshold:
                 passed = False
             return Result(
@@ -68,4 +68,5 @@ def _scores(named: Mapping[str, Any]) -> dict[str, float]:
     scores = named.get("namedScores")
     if not isinstance(scores, Mapping):
         return {}
-    return {str(name): float(each) for name, each in scores.items() if isinstance(each, int | float)}
+    found = {str(name): points_of(each) for name, each in scores.items()}
+    return {name: points for name, points in found.items() if points is not None}

@@ -9,7 +9,7 @@ from fairlane.apps.promptfoo.grading.judges import RUBRIC_WORDS
 from fairlane.apps.promptfoo.grading.questions import Chat, EmbeddingPair, Grader, chat_from, first_object
 from fairlane.apps.promptfoo.programs.child import ProgramError
 from fairlane.apps.promptfoo.programs.programs import Programs
-from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, transformed
+from fairlane.apps.promptfoo.subjects import CheckError, Result, Subject, met, points_of, transformed
 from fairlane.core.figures import figure
 from fairlane.evaluators.judge import parse_choice
 from fairlane.evaluators.rubrics import MET, UNMET, enclosed
@@ -43,8 +43,8 @@ def rubric(check: Check, subject: Subject, _: Programs) -> Grader:
     if found is None:
         raise CheckError(f"the judge answered no JSON: {answer[:100]!r}")
     passed = found.get("pass") not in (False, "false", 0)
-    points = found.get("score")
-    score_ = float(points) if isinstance(points, int | float) else float(passed)
+    points = points_of(found.get("score"))
+    score_ = float(passed) if points is None else points
     enough = passed and (check.get("threshold") is None or score_ >= check["threshold"])
     return Result(enough, score_, str(found.get("reason") or "not met"))
 
@@ -166,10 +166,10 @@ def g_eval(check: Check, subject: Subject, _: Programs) -> Grader:
         }
         questions.append(_chat(check, own.get("evaluate") or words.SCORED, names))
     found = [first_object(each) or {} for each in (yield questions)]
-    points = [each.get("score") for each in found]
-    if not all(isinstance(each, int | float) for each in points):
+    points = [points for each in found if (points := points_of(each.get("score"))) is not None]
+    if len(points) < len(found):
         return Result(False, 0.0, "the judge gave no score")
-    score = sum(float(each) for each in points if each is not None) / _MOST_POINTS / len(points)
+    score = sum(each / _MOST_POINTS / len(points) for each in points)
     least = _STEPPED if check.get("threshold") is None else check["threshold"]
     reasons = "; ".join(str(each.get("reason") or "") for each in found)
     return Result(score >= least, score, f"{figure(score)} is below {figure(least)}: {reasons}")

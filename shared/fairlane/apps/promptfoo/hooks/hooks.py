@@ -1,6 +1,5 @@
 """Calls the hooks of ``extensions`` as promptfoo does, and applies the same parts of their answers."""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -121,5 +120,5 @@ def _numbers(scores: Any) -> dict[str, float]:
     return {
         str(name): float(each)
         for name, each in (scores.items() if isinstance(scores, Mapping) else ())
-        if is_number(each) and math.isfinite(each)
+        if is_number(each)
     }

@@ -11,6 +11,7 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from fairlane.core.figures import whole
 from fairlane.sandbox.process import spawn
 
 CALL_S = 60.0
@@ -89,7 +90,7 @@ class Child:
             if size > MOST_REPLY_BYTES:
                 raise OverflowError
             pieces.append(piece)
-        found: dict[str, Any] = json.loads(b"".join(pieces))
+        found: dict[str, Any] = json.loads(b"".join(pieces), parse_float=whole)
         return found
 
 

@@ -1,6 +1,5 @@
 """Tests: those written in the configuration and those of files, each with what ``defaultTest`` adds."""
 
-import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -13,6 +12,8 @@ from fairlane.apps.promptfoo.reading.csv_cases import read_csv
 from fairlane.apps.promptfoo.reading.filters import Filters
 from fairlane.apps.promptfoo.reading.places import DATA, FILE, Place, is_number, is_pattern, names, with_texts
 from fairlane.apps.promptfoo.reading.remote import SHEETS, read_huggingface, read_sheet
+from fairlane.apps.promptfoo.reading.yaml12 import parse_json
+from fairlane.datasets.lines import MalformedFile
 
 KEYS = names(
     "description vars assert options threshold metadata assertScoringFunction prompts providers provider",
@@ -162,8 +163,8 @@ def _lines(path: Path, place: Place) -> Iterator[Case]:
         if not line.strip():
             continue
         try:
-            yield read_test(json.loads(line), place.within(path, number))
-        except (ValueError, RecursionError) as error:
+            yield read_test(parse_json(line), place.within(path, number))
+        except (ValueError, MalformedFile, RecursionError) as error:
             place.within(path, number).refuse(f"this is no JSON: {error}")
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from fairlane.core.errors import SubmissionError
+from fairlane.core.figures import whole
 
 Which = Literal["failing", "failing-only", "errors-only"]
 
@@ -45,7 +46,7 @@ def unpassed(path: Path, which: Which) -> list[Mapping[str, Any]]:
 def _fairlane_results(text: str) -> Iterator[tuple[bool | None, Mapping[str, Any]]]:
     """Whether each record passed, ``None`` after an error, and its variables."""
     for line in filter(str.strip, text.split("\n")):
-        record = json.loads(line)
+        record = json.loads(line, parse_float=whole)
         passed = record["scores"]["pass"]
         row = {name: each for name, each in record["row"].items() if not name.startswith("__")}
         yield None if passed is None else bool(passed), row

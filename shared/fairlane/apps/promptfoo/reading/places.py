@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import os
+import sys
 from base64 import b64encode
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
@@ -14,9 +14,10 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
-from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_yaml
+from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_json, parse_yaml
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
+from fairlane.datasets.lines import MalformedFile
 
 Key = str | int
 
@@ -188,8 +189,8 @@ class Place:
             self.refuse(f"{path.name} is neither YAML nor JSON")
             return None
         try:
-            document = json.loads(text) if path.suffix == ".json" else parse_yaml(text)
-        except (ValueError, YamlError, RecursionError) as error:
+            document = parse_json(text) if path.suffix == ".json" else parse_yaml(text)
+        except (ValueError, YamlError, MalformedFile, RecursionError) as error:
             self.refuse(f"{path.name} cannot be read: {' '.join(str(error).split())}")
             return None
         return _resolved(document, document, self.within(path), 0)
@@ -214,8 +215,10 @@ class Place:
 
 
 def is_number(value: object) -> TypeGuard[int | float]:
-    """Whether a value is a number; a truth value is none."""
-    return isinstance(value, int | float) and not isinstance(value, bool)
+    """Whether a value is a number within the range of a float; a truth value is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    return abs(value) <= sys.float_info.max
 
 
 def is_pattern(reference: str) -> bool:

@@ -9,6 +9,7 @@ import httpx
 
 from fairlane.apps.promptfoo.reading.places import Place
 from fairlane.config.environment import process_environment
+from fairlane.core.figures import whole
 
 ROWS_URL = "https://datasets-server.huggingface.co/rows"
 """The public service of rows."""
@@ -85,7 +86,7 @@ def _rows(asked: Mapping[str, str], wanted: int | None, place: Place) -> Iterato
             length = min(PAGE, total - offset)
             answer = client.get(ROWS_URL, params={**asked, "offset": str(offset), "length": str(length)})
             answer.raise_for_status()
-            page = answer.json()
+            page = answer.json(parse_float=whole)
             if wanted is None:
                 total = min(total, int(page["num_rows_total"]))
                 if page["num_rows_total"] > MOST_ROWS:

@@ -1,5 +1,6 @@
-"""YAML as promptfoo reads it: version 1.2, where ``yes`` is a text and ``12:30`` no number."""
+"""YAML and JSON as promptfoo reads them: in YAML 1.2 ``yes`` is a text and ``12:30`` no number; 1.0 is 1."""
 
+import json
 import re
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
@@ -8,11 +9,15 @@ from typing import Any
 
 import yaml
 
+from fairlane.core.figures import whole
+from fairlane.datasets.lines import unique_keys
+
 YamlError: type[Exception] = yaml.YAMLError
 
 _BASE: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
-_INT = "tag:yaml.org,2002:int"
+_INT, _FLOAT = "tag:yaml.org,2002:int", "tag:yaml.org,2002:float"
+_MERGE = "tag:yaml.org,2002:merge"
 
 
 class _Loader(_BASE):  # type: ignore[misc]
@@ -26,10 +31,14 @@ def _resolver(name: str, pattern: str, first: str) -> None:
 
 
 _resolver("bool", r"true|True|TRUE|false|False|FALSE", "tTfF")
-_resolver("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789")
+_resolver(
+    "int",
+    r"[-+]?(?:[0-9](?:[0-9_]*[0-9])?|0b[01_]*[01]|0o[0-7_]*[0-7]|0x[0-9a-fA-F_]*[0-9a-fA-F])",
+    "-+0123456789",
+)
 _resolver(
     "float",
-    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.(?:[0-9_]*[0-9])?)?)(?:[eE][-+]?[0-9]+)?(?<!_)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     "-+.0123456789",
 )
 _resolver("merge", r"<<", "<")
@@ -39,16 +48,50 @@ _Loader.add_implicit_resolver(
 
 
 def _integer(loader: Any, node: Any) -> int:
-    text = loader.construct_scalar(node)
-    return int(text, 0) if text[:2] in ("0o", "0x") else int(text)
+    text = loader.construct_scalar(node).replace("_", "")
+    return int(text, 0 if text.lstrip("-+")[:2] in ("0b", "0o", "0x") else 10)
 
 
 _Loader.add_constructor(_INT, _integer)
+_Loader.add_constructor(_FLOAT, lambda loader, node: whole(loader.construct_yaml_float(node)))
+
+
+def parse_json(text: str) -> Any:
+    """The document in ``text``. Raises ``ValueError``, and `MalformedFile` for a key that stands twice."""
+    return json.loads(text, object_pairs_hook=unique_keys, parse_float=whole)
 
 
 def parse_yaml(text: str) -> Any:
-    """The document in ``text``. Raises `YamlError`, also for JSON."""
-    return yaml.load(text, Loader=_Loader)  # noqa: S506  it is a safe loader
+    """The document in ``text``. Raises `YamlError`, also for JSON, and for a key that stands twice."""
+    loader = _Loader(text)
+    try:
+        node = loader.get_single_node()
+        _require_unique(node)
+        return None if node is None else loader.construct_document(node)
+    finally:
+        loader.dispose()
+
+
+def _require_unique(root: Any) -> None:
+    seen, left = set[int](), [root]
+    while left:
+        node = left.pop()
+        if id(node) in seen or not isinstance(node, yaml.CollectionNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.SequenceNode):
+            left.extend(node.value)
+            continue
+        names = set[str]()
+        for key, value in node.value:
+            left.append(value)
+            if not isinstance(key, yaml.ScalarNode) or key.tag == _MERGE:
+                continue
+            if key.value in names:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"the key {key.value!r} stands twice", key.start_mark
+                )
+            names.add(key.value)
 
 
 def line_of(file: Path, keys: Sequence[str | int]) -> int | None:

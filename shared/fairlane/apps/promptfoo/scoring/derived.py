@@ -5,6 +5,7 @@ import math
 import operator
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from decimal import ROUND_HALF_UP, Decimal
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.places import Place
@@ -20,22 +21,35 @@ _TWO: Mapping[type[ast.operator], Callable[[float, float], float]] = {
     ast.Sub: operator.sub,
     ast.Mult: operator.mul,
     ast.Div: operator.truediv,
-    ast.Mod: math.fmod,
+    ast.Mod: lambda value, by: value % by if by else value,
     ast.Pow: math.pow,
 }
 _ONE: Mapping[type[ast.unaryop], Callable[[float], float]] = {ast.USub: operator.neg, ast.UAdd: operator.pos}
+
+
+def _rounded(value: float, digits: float = 0) -> float:
+    """The nearest number of so many decimals; of two, the one away from 0, as mathjs has it."""
+    step = Decimal(1).scaleb(-int(digits))
+    return value if abs(value) >= _WHOLE_FROM else float(Decimal(repr(value)).quantize(step, ROUND_HALF_UP))
+
+
+_WHOLE_FROM = 2.0**53  # larger floats have no decimals
 _FUNCTIONS: Mapping[str, Callable[..., float]] = {
     "abs": math.fabs,
     "ceil": math.ceil,
     "exp": math.exp,
     "floor": math.floor,
     "log": math.log,
-    "max": max,
-    "min": min,
+    "max": lambda *values: max(values),
+    "min": lambda *values: min(values),
     "pow": math.pow,
-    "round": round,
+    "round": _rounded,
     "sqrt": math.sqrt,
 }
+
+
+_ARGUMENTS = {"log": (1, 2), "max": (1, MOST_CHARS), "min": (1, MOST_CHARS), "pow": (2, 2), "round": (1, 2)}
+"""The least and the most arguments of functions that take another number than one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +106,9 @@ def _check(node: ast.expr) -> None:
         case ast.UnaryOp(op=op, operand=operand) if type(op) in _ONE:
             _check(operand)
         case ast.Call(func=ast.Name(id=name), args=args, keywords=[]) if name in _FUNCTIONS:
+            least, most = _ARGUMENTS.get(name, (1, 1))
+            if not least <= len(args) <= most:
+                raise ValueError
             for each in args:
                 _check(each)
         case _:

@@ -8,19 +8,19 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import Annotated, Any, BinaryIO
+from typing import Annotated, Any
 
 import typer
 
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.submitting.arguments import Messages
 from fairlane.core.errors import SubmissionError
-from fairlane.datasets.lines import MalformedFile, numbered_lines
-from fairlane.datasets.rows import read_rows
+from fairlane.datasets.rows import read_file, read_rows
 
 prompt_option = partial(typer.Option, rich_help_panel="Models and prompts")
 
 STANDARD_INPUT = "-"
+JSON_LINES = ".jsonl"
 Dataset = Path | Iterator[dict[str, Any]]
 
 
@@ -120,36 +120,15 @@ def open_dataset(name: str) -> Dataset:
     """
     path = Path(name)
     if name == STANDARD_INPUT:
-        return read_json_lines(sys.stdin.buffer, "standard input")
+        return read_file("standard input", sys.stdin.buffer, JSON_LINES)
     if not path.suffix and (path.is_fifo() or path.is_relative_to("/dev")):
         return _read_pipe(path)
     return path
 
 
 def _read_pipe(path: Path) -> Iterator[dict[str, Any]]:
-    with path.open("rb") as file:
-        yield from read_json_lines(file, str(path))
-
-
-def read_json_lines(file: BinaryIO, name: str) -> Iterator[dict[str, Any]]:
-    """One row per line. Raises `SubmissionError` for a line that is not JSON; ``name`` is for its message."""
-    row = 0
-    try:
-        for number, line in numbered_lines(file):
-            if line.isspace():
-                continue
-            row += 1
-            yield _parsed(line, number, row, name)
-    except MalformedFile as error:
-        raise SubmissionError("dataset", name, str(error), error.remedy, row=row + 1) from None
-
-
-def _parsed(line: str, number: int, row: int, name: str) -> Any:
-    try:
-        return json.loads(line)
-    except (ValueError, RecursionError) as error:
-        problem = f"line {number} of {name} is no JSON: {error}"
-        raise SubmissionError("dataset", line, problem, "Write one JSON object a line.", row=row) from None
+    """Its rows; it is opened once the first is read."""
+    yield from read_file(str(path), path.open("rb"), JSON_LINES)
 
 
 LimitOption = Annotated[
@@ -160,23 +139,31 @@ SampleOption = Annotated[
     typer.Option("--sample", metavar="N", min=1, help="Take N rows at random, in the dataset's order."),
 ]
 SeedOption = Annotated[
-    int, typer.Option("--seed", metavar="N", help="Chooses the --sample: the same seed takes the same rows.")
+    int | None,
+    typer.Option(
+        "--seed",
+        metavar="N",
+        show_default="0",
+        help="Chooses the --sample: the same seed takes the same rows.",
+    ),
 ]
 
 Row = dict[str, Any]
 
 
 def portion_of(
-    dataset: Path | Iterator[Row], limit: int | None, sample: int | None, seed: int
+    dataset: Path | Iterator[Row], limit: int | None, sample: int | None = None, seed: int | None = None
 ) -> Path | Iterator[Row]:
     """The first ``limit`` rows, or a random ``sample`` of these. Only a sample is read in full at once.
 
-    Raises `SubmissionError`.
+    Raises `SubmissionError`, and ``typer.BadParameter`` for a ``seed`` that chooses nothing.
     """
+    if seed is not None and sample is None:
+        raise typer.BadParameter("--seed chooses a --sample: give --sample N, too")
     if limit is None and sample is None:
         return dataset
     rows = islice(read_rows(dataset), limit)
-    return rows if sample is None else iter(sample_of(rows, sample, seed))
+    return rows if sample is None else iter(sample_of(rows, sample, seed or 0))
 
 
 def sample_of(rows: Iterable[Row], count: int, seed: int) -> list[Row]:

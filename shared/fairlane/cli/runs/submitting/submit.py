@@ -37,7 +37,7 @@ def submit(
     ],
     limit: inputs.LimitOption = None,
     sample: inputs.SampleOption = None,
-    seed: inputs.SeedOption = 0,
+    seed: inputs.SeedOption = None,
     task_options: inputs.TaskOptions,
     evaluator_options: options.EvaluatorOptions,
     name: Annotated[str | None, options.call_option(metavar="TEXT", help="Name of the run.")] = None,
@@ -63,6 +63,8 @@ def submit(
     With --wait it ends with 1 if an item failed or the run did not complete, or if refusals hold all that is
     left.
     """
+    if interactive and priority:
+        raise typer.BadParameter("--interactive is a priority of its own: leave out --priority")
     calls, evaluators = (
         task_options.submit_arguments(read_options(option or ())),
         evaluator_options.evaluators(),
