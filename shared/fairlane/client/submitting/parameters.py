@@ -57,7 +57,10 @@ _ONE = frozenset({"n", "best_of", "candidateCount"})
 _SEEDS = frozenset({"seed", "random_seed"})
 """With the same seed a model gives the same answer, as far as its provider keeps the promise."""
 
-_UNKEPT = frozenset({"logprobs", "top_logprobs"})
+_UNKEPT = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "responseLogprobs"})
+_LOGPROBS = "message.output_text.logprobs"
+"""What ``include`` of a request for a response names log probabilities by."""
+
 _MODALITIES = frozenset({"modalities", "responseModalities", "response_modalities"})
 """Parameters for the content types of an answer. A record keeps text only."""
 
@@ -125,8 +128,6 @@ def check_params(spec: RunSpec) -> None:
 def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         place = f"{field}[{name!r}]"
-        if name == "timeout":
-            raise SubmissionError(place, value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}")
         if name not in _TEMPLATES and (text := _template_in(value)) is not None:
             problem = "is no template: every row would be sent it as it stands"
             remedy = f"A row's own request= (--request) can differ from others'. {_ANYWAY}"
@@ -140,11 +141,6 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
             problem = "would be rejected by every provider"
             raise SubmissionError(place, value, problem, f"Give {wanted}. {_ANYWAY}")
     check_answer(field, params)
-    for name, value in params.items():
-        if name in _UNKEPT and value:
-            problem = "asks for what no record keeps"
-            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
 
 
 def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
@@ -168,8 +164,18 @@ def _template_in(value: object) -> str | None:
 
 
 def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:
-    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one text."""
+    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one text, or
+    that Fairlane would replace.
+    """
     for name, value in params.items():
+        if name == "timeout":
+            problem = "is no parameter of a provider"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Give timeout=. {_ANYWAY}", row=row)
+        if (name in _UNKEPT and value) or (name == "include" and _LOGPROBS in str(value)):
+            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
+            raise SubmissionError(
+                f"{field}[{name!r}]", value, "asks for what no record keeps", remedy, row=row
+            )
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
             several = f"repetitions= (--repetitions) asks more than once, {_FUNCTION_OF_OWN} may return all"
