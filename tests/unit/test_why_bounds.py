@@ -232,7 +232,10 @@ def test_a_budget_of_tokens_is_reported_with_its_use(asked: Asked) -> None:
     assert asked.grant(ref) == 2
     constraint, words = announced(asked.why())
     assert constraint == "budget"
-    assert words.startswith("200 of the run's budget of 250 tokens are used or reserved")
+    assert words == (
+        "200 of the run's budget of 250 tokens are used or reserved, and the next call may exceed it: "
+        "it may use 100 tokens, and 50 are left"
+    )
 
 
 def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
@@ -241,6 +244,7 @@ def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
     assert asked.grant(ref) == 2
     assert announced(asked.why())[0] == "budget"
     assert announced(asked.why())[1].startswith("$0.20 of the run's budget of $0.25 are used")
+    assert announced(asked.why())[1].endswith("it may cost $0.10, and $0.05 is left")
 
 
 def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:

@@ -91,7 +91,8 @@ def ending(status: RunStatus) -> str:
     }
     ended = "completed" if status.state is RunState.COMPLETED else f"was {status.state}"
     counts = states_in_words(lost)
-    return f"{ended}: {counted(status.jobs, 'job')}" + (f", {counts}" if counts else "")
+    jobs = f"{ended}: {counted(status.jobs, 'job')}" + (f", {counts}" if counts else "")
+    return f"{jobs} ({status.reason})" if status.reason else jobs
 
 
 def states_in_words(by_state: Mapping[JobState, int]) -> str:

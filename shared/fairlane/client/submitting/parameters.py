@@ -148,7 +148,8 @@ def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None
     known, effort = EFFORTS.get(protocol), params.get("reasoning_effort")
     if known is not None and effort is not None and effort not in known:
         problem = f"is no effort that connections of protocol {protocol!r} can ask for"
-        remedy = f"Give one of {', '.join(known)}, or submit a run for each protocol. {_ANYWAY}"
+        given = f"Give one of {', '.join(known)}" if known else "Leave it out"
+        remedy = f"{given}, or submit a run for each protocol. {_ANYWAY}"
         raise SubmissionError(f"{field}['reasoning_effort']", effort, problem, remedy)
     if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
         problem = f"is nothing that connections of protocol {protocol!r} can ask for"

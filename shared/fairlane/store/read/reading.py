@@ -41,7 +41,7 @@ from fairlane.store.read.lost_parts import (
 )
 from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
 from fairlane.store.read.turn_reading import HandedRows, TurnReader
-from fairlane.store.run_queries import RunFields, read_time, require_here
+from fairlane.store.run_queries import RunFields, ended_early, read_time, require_here
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import asked_for
 
@@ -275,19 +275,20 @@ class RecordReader:
         if not items:
             return ()
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hmget(self._keys.state(self._ref), "state", "archived")
+        pipeline.hmget(self._keys.state(self._ref), "state", "archived", "reason")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         # As bytes: encoding texts takes a twentieth of a client's time for a record.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
-        counted, stored = pipeline.execute()
+        (*counted, reason), stored = pipeline.execute()
         state = require_here(self._ref, *counted)
         if None in stored:
             RunReader(self._redis, self._keys).require_results(self._ref)
             stored = mark_lost_results(state, stored, steps)
         self._learn_size(stored)
         missing = _UNFINISHED.get(state, JobState.CANCELLED)
-        return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
+        why = ended_early(state, reason)
+        return Portion(self._spec, items, list(self._rows_of(items)), stored, missing, why)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:
         size = sum(len(each) for each in stored if each is not None)

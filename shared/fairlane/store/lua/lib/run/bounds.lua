@@ -34,12 +34,19 @@ function cost_of(key, kind, tokens)
   return tokens.input * input + tokens.output * output
 end
 
--- Whether a call could exceed a budget.
+-- Whether a call could exceed a budget. `run.over` is then that budget, the most that the call may use, and the rest.
 local function budget_exceeded(run, entry)
   if not run.budget_tokens and not run.budget_cost then return false end
   local most = most_tokens(entry, run.key)
-  if run.budget_tokens and (run.tokens or 0) + most.input + most.output > run.budget_tokens then return true end
-  return run.budget_cost and (run.cost or 0) + cost_of(run.key, entry.kind, most) > run.budget_cost
+  local wanted = { budget_tokens = most.input + most.output }
+  wanted.budget_cost = run.budget_cost and cost_of(run.key, entry.kind, most)
+  for budget, used in pairs({ budget_tokens = run.tokens or 0, budget_cost = run.cost or 0 }) do
+    if run[budget] and used + wanted[budget] > run[budget] then
+      run.over = { budget, wanted[budget], run[budget] - used }
+      return true
+    end
+  end
+  return false
 end
 
 -- The bound that stops a job of the run from starting, and when to ask again (0: when woken); nil if it may start.
