@@ -138,10 +138,21 @@ class RunReader(Stored):
         return awaits_rows(self._redis, self._keys, ref)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
-        """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
+        """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out.
+
+        One whose request Redis has lost has that as its reason.
+        """
         requests = self._redis.lrange(self._keys.inbox(team), -2 * limit, -1)
         waiting = [RunRef(team, run) for run in asked_for("submit", requests)[-limit:]]
-        return newest_runs(self._redis, self._keys, team, waiting, limit)
+        found = newest_runs(self._redis, self._keys, team, waiting, limit)
+        lost = {
+            each.run
+            for each in found
+            if each.state is RunState.SUBMITTED
+            and (ref := RunRef(team, each.run)) not in waiting
+            and is_unasked(self._redis, self._keys, ref)
+        }
+        return [replace(each, reason=LOST_REQUEST) if each.run in lost else each for each in found]
 
     def is_archived(self, ref: RunRef) -> bool:
         """Whether only a stub of the run is left here."""
