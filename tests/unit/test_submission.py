@@ -113,6 +113,7 @@ def test_what_is_json_arrives_as_it_was_given(params: dict[str, Any]) -> None:
         ({"prompts": ["a", ""]}, "prompts[1]", "is empty"),
         ({"prompts": ["a", [ASK, {"role": "", "content": "x"}]]}, "prompts[1][1].role", "A message is"),
         ({"model": None}, "model", "exactly one of model, models, task or output"),
+        ({"model": ["sim:fast", "sim:slow"]}, "model", "Give several models as models=[…]."),
         ({"model": "gpt-4o"}, "model", '"<connection>:<model>"'),
         ({"model": ":gpt"}, "model", "names no connection"),
         ({"model": "sim:{{ lane"}, "model", "no template"),

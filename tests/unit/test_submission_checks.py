@@ -108,6 +108,16 @@ def test_what_some_rows_have_or_a_template_can_do_without_is_no_mistake(stage: S
     submit(stage, ROWS, "{{ missing }}", check=False)
 
 
+@pytest.mark.parametrize("prompt", ["{{ row.question }}", "{{ row['row'] }}", "{{ first-name }}"])
+def test_a_field_named_row_hides_the_whole_row_and_is_to_be_renamed(stage: Stage, prompt: str) -> None:
+    rows = [{"row": "a", "question": "1", "first-name": "x"}, {"row": "b", "question": "2"}]
+    error = refused(stage, rows, prompt)
+    assert (error.field, error.value) == ("prompt", prompt)
+    assert "Rename" in error.remedy
+    assert "The rows have" not in str(error)
+    submit(stage, rows, "{{ row }}: {{ question }}")
+
+
 def test_no_more_rows_are_held_than_are_tried_and_all_arrive(stage: Stage) -> None:
     read: list[int] = []
 

@@ -94,6 +94,8 @@ _FORMS = (
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
 
+_OF_ROW = re.compile(r"\brow\s*[.\[]")
+
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
 
@@ -289,15 +291,22 @@ def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
 
 
 def check_names_of_fields(field: str, template: object, names: Sequence[str]) -> None:
-    """Raise `SubmissionError` for a template that prints a field whose name Jinja2 reads differently."""
+    """Raise `SubmissionError` for a template that prints a field whose name Jinja2 reads differently, or
+    that reads the whole row where a field has its name.
+    """
     texts: list[str] = template if isinstance(template, list) else [str(template)]
+    hidden = "row" in names
+    for text in filter(_OF_ROW.search, texts if hidden else ()):
+        problem = "reads a part of the field 'row', which takes the place of the whole row"
+        raise SubmissionError(field, text, problem, f"Rename that field. {_ANYWAY}")
     for name in names:
         if _NAME.fullmatch(name) and name not in TAKEN:
             continue
         printed = re.compile(r"\{\{-?\s*" + re.escape(name) + r"\s*[|}-]")
         for text in filter(printed.search, texts):
             problem = f"does not print the field {name!r}, whose name is no word of a template"
-            raise SubmissionError(field, text, problem, by_key(name))
+            remedy = "Rename it: the field 'row' hides the whole row." if hidden else by_key(name)
+            raise SubmissionError(field, text, problem, remedy)
 
 
 def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) -> None:
