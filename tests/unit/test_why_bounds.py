@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
+from fairlane.model.choices import Continuation
 from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, Completion, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
 from fairlane.model.job import Feedback, JobState
@@ -444,3 +445,20 @@ def test_every_bound_is_described() -> None:
     }
     elsewhere = {"task_rate", "eval_rate", "serial", "team_share", "request_refused", "model", "first_calls"}
     assert described == {*script} | elsewhere
+
+
+def test_a_run_behind_a_damaged_one_that_it_continues_names_the_key(asked: Asked) -> None:
+    old, d = asked.run(), asked.d
+    d.cancel(old)
+    continues = Continuation(run=old.run, prompts=(0,), models=(0,), steps=(0,), repetitions=1)
+    spec = make_spec("search", "r2", 10, 0, d.now_ms).model_copy(update={"continues": continues})
+    d.upload(spec)
+    d.runs.admit(Plan(spec=spec), d.epoch, d.redis_ms)
+    key = d.keys.results(old)
+    d.redis.set(key, "x")
+    for target in ("r2", "r2/0"):
+        found = asked.why(target)
+        assert found.constraint == "scheduler"
+        assert f"redis-cli DEL '{key}'" in found.sentence
+    d.redis.delete(key)
+    assert key not in asked.why("r2").sentence
