@@ -20,9 +20,11 @@ from fairlane import (
     numeric_match,
     similarity,
 )
+from fairlane.client.client import Client
 from fairlane.client.submitting.continuation import rows_of
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.trial import FIRST_ROWS
+from fairlane.config.settings import Settings
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
@@ -283,6 +285,20 @@ def test_what_a_protocol_cannot_say_is_refused_at_submission(
         submit(stage, params=params, check=False)
     else:
         submit(stage, params=params, evaluators=[judged])
+
+
+def test_a_parameter_that_no_template_of_an_endpoint_sends_is_refused_at_submission(stage: Stage) -> None:
+    endpoint = {"body": {"q": "{{ prompt }}", "t": "{{ params.temperature }}"}, "output": "text"}
+    own = {"protocol": "http", "base_url": "http://localhost:9", "auth": "none", "endpoint": endpoint}
+    settings = Settings.model_validate(
+        {"redis": {"deployment": "test"}, "team": "search", "connections": {"own": own}}
+    )
+    client = Client(settings=settings, redis=stage.redis, clock=stage.clock, waiter=stage)
+    client.submit(ROWS, "{{ question }}", model="own:m", params={"temperature": 0})
+    with pytest.raises(SubmissionError, match="no template of its endpoint has it") as refused:
+        client.submit(ROWS, "{{ question }}", model="own:m", params={"temperature": 0, "max_tokens": 5})
+    assert (refused.value.field, refused.value.value) == ("params['max_tokens']", 5)
+    assert '"{{ params.max_tokens }}"' in refused.value.remedy
 
 
 @pytest.mark.parametrize("protocol", [*HTTP_PROTOCOLS, "litellm"])

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
+from fairlane.config.connections.endpoint import HttpEndpoint
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import Agent, Judge, Similarity
@@ -156,6 +157,14 @@ def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None
     if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
         problem = f"is nothing that connections of protocol {protocol!r} can ask for"
         raise SubmissionError(f"{field}['parallel_tool_calls']", False, problem, f"Leave it out. {_ANYWAY}")
+
+
+def check_sent(field: str, params: Mapping[str, Any], connection: str, endpoint: HttpEndpoint | None) -> None:
+    """Raise `SubmissionError` for a parameter that the templates of a connection's endpoint do not send."""
+    for name in endpoint.unsent(params) if endpoint else ():
+        problem = f"is not sent by connection {connection!r}: no template of its endpoint has it"
+        remedy = f'Leave it out, or write "{{{{ params.{name} }}}}" into its endpoint.body. {_ANYWAY}'
+        raise SubmissionError(f"{field}[{name!r}]", params[name], problem, remedy)
 
 
 def _template_in(value: object) -> str | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping
 from typing import Any, ClassVar
 
@@ -24,8 +23,6 @@ from fairlane_workers.providers.framing.sse import SseParser
 from fairlane_workers.providers.protocols.openai.errors import LATE_STATUSES
 
 _MOST_HANDLE = 500
-_FIXED = frozenset({"model", "messages", "stream"})
-_PARAMETER = re.compile(r"(?<!\")\bparams\b(?:\.(?!get\b|items\b|keys\b|values\b)(\w+))?")
 _SYSTEM_ROLES = frozenset({"system", "developer"})
 
 
@@ -64,9 +61,9 @@ class HttpEndpointDialect(Dialect):
         self.method = endpoint.method
         self.streams = endpoint.stream is not None
         self._path = PathTemplate("endpoint.path", endpoint.path)
-        body = None if endpoint.body is None else read_body(endpoint.body)
-        self._body = None if body is None else JsonTemplate("endpoint.body", body)
-        self._sent = _parameters_in([endpoint.path, body])
+        body = endpoint.body
+        self._body = None if body is None else JsonTemplate("endpoint.body", read_body(body))
+        self._unsent = endpoint.unsent
         self._output = JsonPath(endpoint.output)
         self._counts = JsonPath(endpoint.input_tokens), JsonPath(endpoint.output_tokens)
         self._counts_answers = endpoint.output_tokens is not None
@@ -87,10 +84,9 @@ class HttpEndpointDialect(Dialect):
 
     def target(self, request: Request) -> str:
         """See `Dialect.target`. Raises `UnmappableError` for a parameter that no template sends."""
-        for name, value in request.params.items():
-            if self._sent is not None and value is not None and name not in self._sent | _FIXED:
-                remedy = f'leave it out, or write "{{{{ params.{name} }}}}" into the endpoint\'s body'
-                raise UnmappableError(f"params.{name}: this endpoint is not sent it; {remedy}")
+        for name in self._unsent(request.params) if request.params else ():
+            remedy = f'leave it out, or write "{{{{ params.{name} }}}}" into the endpoint\'s body'
+            raise UnmappableError(f"params.{name}: this endpoint is not sent it; {remedy}")
         return str(self._filled(self._path, request))
 
     def body(self, request: Request) -> Any:
@@ -222,12 +218,6 @@ class HttpEndpointDialect(Dialect):
         answer.counts = self._counts_answers
         reason = self._finish.find(document)
         answer.finish(reason if isinstance(reason, dict) else output_text(reason))
-
-
-def _parameters_in(templates: object) -> frozenset[str] | None:
-    """The parameters that templates name; ``None`` if one reads them all."""
-    found = _PARAMETER.findall(json.dumps(templates, default=str))
-    return None if "" in found else frozenset(found)
 
 
 def _usable(handle: str) -> str:
