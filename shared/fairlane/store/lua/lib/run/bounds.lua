@@ -34,19 +34,19 @@ function cost_of(key, kind, tokens)
   return tokens.input * input + tokens.output * output
 end
 
--- Whether a call could exceed a budget. `run.over` is then that budget, the most that the call may use, and the rest.
+-- Notes in `run.over` the budget that a call would exceed, the most that it may use, and what is left.
+local function exceeds(run, budget, used, wanted)
+  if used + wanted <= run[budget] then return false end
+  run.over = { budget, wanted, run[budget] - used }
+  return true
+end
+
+-- Whether a call could exceed a budget.
 local function budget_exceeded(run, entry)
   if not run.budget_tokens and not run.budget_cost then return false end
   local most = most_tokens(entry, run.key)
-  local wanted = { budget_tokens = most.input + most.output }
-  wanted.budget_cost = run.budget_cost and cost_of(run.key, entry.kind, most)
-  for budget, used in pairs({ budget_tokens = run.tokens or 0, budget_cost = run.cost or 0 }) do
-    if run[budget] and used + wanted[budget] > run[budget] then
-      run.over = { budget, wanted[budget], run[budget] - used }
-      return true
-    end
-  end
-  return false
+  if run.budget_tokens and exceeds(run, 'budget_tokens', run.tokens or 0, most.input + most.output) then return true end
+  return run.budget_cost and exceeds(run, 'budget_cost', run.cost or 0, cost_of(run.key, entry.kind, most))
 end
 
 -- The bound that stops a job of the run from starting, and when to ask again (0: when woken); nil if it may start.
