@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -41,6 +42,19 @@ def test_a_budget_of_dollars_stops_a_run_before_it_is_exceeded(priced: Cluster) 
     assert 0 < sum(record.state is JobState.SUCCEEDED for record in records) < 200
     spent = run.summary().to_dict()["cost_usd"]
     assert 0 < spent <= 0.05
+
+
+def test_a_budget_of_less_than_one_call_ends_the_run_with_the_numbers(priced: Cluster) -> None:
+    model = f"sim:{priced.new_model(latency_ms=2)}"
+    run = priced.client.submit(
+        numbered(3), "{{ n }}", model=model, params={"max_tokens": 1000}, budget_usd=0.0001
+    )
+    records = whole(run)
+    reason = str(run.status().reason)
+    assert re.search(
+        r"it may cost \$[\d.]+, and \$0\.0001 is left; continue it with a larger budget_usd", reason
+    )
+    assert {record.error for record in records} == {f"the run was stopped: {reason}"}
 
 
 def test_an_estimate_reports_calls_tokens_and_cost_and_calls_nobody(priced: Cluster) -> None:

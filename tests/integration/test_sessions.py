@@ -115,4 +115,4 @@ def test_a_cancelled_run_reports_its_sessions(deployment: Cluster) -> None:
     wait_until(lambda: run.status().items_done == 10)
     run.cancel()
     assert run.wait(timeout=30).progress == 1.0
-    assert {each.score_errors["conversation"] for each in run.sessions()} == {"cancelled"}
+    assert {each.score_errors["conversation"] for each in run.sessions()} == {"the run was cancelled"}

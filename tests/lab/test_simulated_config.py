@@ -3,9 +3,10 @@
 from pathlib import Path
 
 import pytest
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from fairlane.core.errors import ConfigurationError
+from fairlane.lab.rehearsal.scenario import Scenario
 from fairlane.testing import Faults, SimulatedModel, SimulatorConfig
 
 TOML = """
@@ -162,3 +163,41 @@ def test_the_error_for_a_missing_file_names_it(tmp_path: Path) -> None:
 def test_unknown_fields_are_rejected_in_python_too() -> None:
     with pytest.raises(ValidationError):
         SimulatedModel.model_validate({"rpm": 3})
+
+
+@pytest.mark.parametrize("model", [SimulatorConfig, Scenario])
+def test_each_number_has_a_least_and_a_most(model: type[BaseModel]) -> None:
+    unbounded, schema = list[str](), model.model_json_schema()
+
+    def look(place: str, part: object) -> None:
+        if isinstance(part, list):
+            for each in part:
+                look(place, each)
+        if not isinstance(part, dict):
+            return
+        if part.get("type") in ("integer", "number") and "enum" not in part:
+            low, high = {"minimum", "exclusiveMinimum"}, {"maximum", "exclusiveMaximum"}
+            if not (low & part.keys() and high & part.keys()):
+                unbounded.append(place)
+        for name, each in part.items():
+            if name not in ("default", "enum"):
+                look(name if name in part.get("properties", {}) else f"{place}.{name}", each)
+
+    look(model.__name__, schema)
+    assert not unbounded
+
+
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [
+        ("requests_per_minute = 1e300", "Give 1,000,000,000 or less."),
+        ("latency_ms = inf", "Give 86,400,000 or less."),
+        ("max_output_tokens = 10000000000", "Give 1,000,000 or less."),
+        ("limit_changes = [[1e200, 60]]", "Give 1,000,000,000 or less."),
+    ],
+)
+def test_an_absurd_number_is_refused_with_its_most(tmp_path: Path, setting: str, remedy: str) -> None:
+    with pytest.raises(ConfigurationError) as refused:
+        SimulatorConfig.from_toml(written(tmp_path, f"[models.m]\n{setting}"))
+    assert refused.value.remedy == remedy
+    assert setting.partition(" ")[0] in refused.value.field

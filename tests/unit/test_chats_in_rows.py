@@ -98,6 +98,27 @@ def test_what_a_text_asks_for_is_checked_as_in_an_object(stage: Stage) -> None:
     assert "all answers but the first dropped" in str(refused(stage, [{"r": held}], request="r"))
 
 
+@pytest.mark.parametrize(
+    ("asked", "field"),
+    [
+        ({"logprobs": True}, "r['logprobs']"),
+        ({"top_logprobs": 3}, "r['top_logprobs']"),
+        ({"prompt_logprobs": 1}, "r['prompt_logprobs']"),
+        ({"include": ["message.output_text.logprobs"]}, "r['include']"),
+        ({"generationConfig": {"responseLogprobs": True}}, "r['generationConfig']['responseLogprobs']"),
+        ({"timeout": 9}, "r['timeout']"),
+    ],
+)
+def test_what_no_record_keeps_and_what_is_replaced_is_refused_in_a_row(
+    stage: Stage, asked: dict[str, Any], field: str
+) -> None:
+    error = refused(stage, [{"r": {"messages": CHAT}}, {"r": {"messages": CHAT, **asked}}], request="r")
+    assert (error.field, error.row) == (field, 2)
+    assert "check=False" in error.remedy
+    kept = {"messages": CHAT, "logprobs": False, "include": ["reasoning.encrypted_content"]}
+    submit(stage, [{"r": kept}], request="r")
+
+
 @pytest.mark.parametrize("role", ["human", "gpt", "Bot", "ai", "chatgpt", "model", "User", "SYSTEM"])
 @pytest.mark.parametrize("as_text", [False, True])
 def test_a_role_by_another_tools_name_is_refused_in_a_row_as_in_a_prompt(

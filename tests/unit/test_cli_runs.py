@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from fairlane.model.run import RunState
+from fairlane.model.run import RunRef, RunState
 from fairlane.store.write.audit import operator
 from tests.support.command_line import CommandLine
 
@@ -21,6 +21,18 @@ def test_runs_are_listed_newest_first(cli: CommandLine) -> None:
     assert "running" in lines[1]
     assert "completed" in lines[2]
     assert "just now" in lines[1]
+
+
+def test_the_list_says_which_submission_is_lost_as_its_status_does(cli: CommandLine) -> None:
+    run, keys = cli.submitted(), cli.stage.keys
+    waits = cli.stage.client.submit([{"q": 1}], "{{ q }}", model="sim:fast").id
+    cli.stage.redis.delete(keys.state(RunRef("search", run)), keys.plan(RunRef("search", run)))
+    assert "Redis has lost its request" in cli.out("status", run)
+    states = {words[0]: words[1] for words in map(str.split, cli.out("runs").splitlines()[1:])}
+    assert states == {run: "lost", waits: "submitted"}
+    reasons = {each["run"]: each["reason"] for each in cli.json("runs")}
+    assert "Submit it again" in reasons[run]
+    assert reasons[waits] is None
 
 
 def test_the_list_has_a_limit(cli: CommandLine) -> None:

@@ -151,7 +151,8 @@ def test_a_cancelled_runs_stream_ends_with_what_never_ran(stage: Stage) -> None:
     found = list(run.stream())
     assert items(found) == [2, 0, 1, 3, 4, 5]
     assert [record.state for record in found] == [JobState.SUCCEEDED] * 3 + [JobState.CANCELLED] * 3
-    assert found[1].score_errors == {"judge": "cancelled"}
+    assert found[1].score_errors == {"judge": "the run was cancelled"}
+    assert [record.error for record in found] == [None] * 3 + ["the run was cancelled"] * 3
     assert items(run.results()) == list(range(6))
 
 

@@ -89,7 +89,7 @@ def test_a_session_record_reports_its_value_its_cell_its_items_and_its_scores(st
             repetition=1,
             items=(3,),
             scores={"whole": None},
-            score_errors={"whole": "cancelled"},
+            score_errors={"whole": "the run was cancelled"},
             **common,
         ),
     ]

@@ -122,13 +122,19 @@ class Answer:
     [
         ("as it is", "as it is"),
         ({"a": [1, None, "ü"]}, '{"a":[1,null,"ü"]}'),
-        (None, "null"),
         (Answer("dataclass"), '{"text":"dataclass"}'),
         (timedelta(seconds=90), '"PT1M30S"'),
     ],
 )
 def test_a_tasks_text_is_its_output_and_all_else_as_json(returned: Any, output: str) -> None:
     assert outcome(lambda row: returned) == Success(output)
+
+
+def test_a_task_that_forgets_to_return_its_output_fails() -> None:
+    failed = outcome(lambda row: None)
+    assert isinstance(failed, PermanentFailure)
+    assert failed.message == 'the task returned None: return its output, or "" for an empty one'
+    assert outcome(lambda row: "") == Success("")
 
 
 @pytest.mark.parametrize(("returned", "output"), [("text", '"text"'), ("5", '"5"'), (5, "5"), (None, "null")])

@@ -115,6 +115,13 @@ def test_a_failure_shows_its_class_and_the_providers_words(
     assert said in shown["message"]
 
 
+def test_an_endpoint_without_a_bound_in_its_templates_is_called_without(served: ServedProvider) -> None:
+    body = {"model": "{{ model }}", "messages": "{{ messages }}"}
+    endpoint = {"path": "/chat/completions", "body": body, "output": "choices[0].message.content"}
+    shown = report_of(served, given={"protocol": "http", "endpoint": endpoint})
+    assert shown["outcome"] == "Success"
+
+
 def test_a_server_that_is_not_there_is_reported_so(served: ServedProvider) -> None:
     shown = report_of(served, given={"base_url": "http://127.0.0.1:1/v1"})
     assert (shown["outcome"], shown["status"]) == ("NetworkFailure", None)

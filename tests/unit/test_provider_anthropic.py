@@ -156,6 +156,11 @@ def test_tools_one_at_a_time_are_asked_for_in_the_tool_choice() -> None:
     assert body(tools=TOOLS, parallel_tool_calls=False)["tool_choice"] == alone
     assert "tool_choice" not in body(tools=TOOLS, parallel_tool_calls=True)
     assert "parallel_tool_calls" not in body(tools=TOOLS, parallel_tool_calls=False)
+    own: list[Any] = [{"type": "web_search_20250305", "name": "web_search"}]
+    assert body(tools=own, parallel_tool_calls=False)["tool_choice"] == alone
+    asked = body(tools=own, tool_choice={"type": "any"}, parallel_tool_calls=False)
+    assert asked["tool_choice"] == {"type": "any", "disable_parallel_tool_use": True}
+    assert body(tool_choice={"type": "none"}, parallel_tool_calls=False)["tool_choice"] == {"type": "none"}
 
 
 def test_a_connection_may_ask_for_another_version() -> None:

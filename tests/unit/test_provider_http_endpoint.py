@@ -114,13 +114,37 @@ HOSTILE = [
 @pytest.mark.parametrize("text", HOSTILE)
 def test_what_a_run_gives_changes_neither_server_nor_header_nor_path(text: str) -> None:
     endpoint = {**LEAST, "path": "/m/{{ model }}/run", "body": {"p": "{{ prompt }}", "v": "{{ params.v }}"}}
-    received = sent(endpoint, ask(("user", text), model=text, v=text, path=text, headers={"x": text}))
+    for unsent in ({"path": text}, {"headers": {"x": text}}):
+        assert call(endpoint, ask(("user", text), model=text, v=text, **unsent))[1] == []
+    received = sent(endpoint, ask(("user", text), model=text, v=text))
     prefix, _, rest = received.path.removeprefix("/api/m/").partition("/run")
     assert received.path.startswith("/api/m/")
     assert (rest, "/" in prefix, "?" in prefix) == ("", False, False)
     assert received.json == {"p": text, "v": text}
     assert received.headers["host"].startswith("127.0.0.1")
     assert "x" not in received.headers
+
+
+@pytest.mark.parametrize(
+    ("body", "are_sent"),
+    [
+        ({"params": "{{ prompt }}"}, False),
+        ({"t": "{{ params.temperature }}"}, False),
+        ({"t": "{{ params.max_tokens | default(9) }}"}, True),
+        ({"t": "{{ params['max_tokens'] }}"}, True),
+        ({"t": "{{ params.get('max_tokens') }}"}, True),
+        ({"all": ["{{ params }}"]}, True),
+    ],
+)
+def test_a_parameter_that_no_template_sends_is_named(body: dict[str, Any], are_sent: bool) -> None:
+    outcome, received, _ = call({**LEAST, "body": body}, ask(max_tokens=7), [http(200, {"text": "x"})])
+    assert bool(received) is are_sent
+    if not are_sent:
+        assert isinstance(outcome, PermanentFailure)
+        assert (
+            'params.max_tokens: this endpoint is not sent it; leave it out, or write "{{' in outcome.message
+        )
+    assert sent({**LEAST, "body": body}, ask(max_tokens=None))
 
 
 @pytest.mark.parametrize("model", [".", "..", ""])

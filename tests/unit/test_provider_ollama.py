@@ -105,6 +105,16 @@ def test_a_call_cannot_be_demanded(choice: Any) -> None:
         sent(tools=[WEATHER], tool_choice=choice)
 
 
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [("reasoning_effort", "low"), ("logit_bias", {"5": 1}), ("n", 2), ("parallel_tool_calls", False)],
+)
+def test_a_parameter_that_ollama_would_ignore_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(UnmappableError, match=f"params.{name}: the protocol 'ollama' has no such parameter"):
+        sent(**{name: value})
+    assert "options" not in sent(n=1, user="u", metadata={"a": "b"}, stream_options={}, store=False)
+
+
 # What is read
 
 

@@ -71,7 +71,11 @@ def spec_of(**fields: Any) -> RunSpec:
 def test_whatever_the_parameters_are_a_call_goes_where_its_connection_says(wire: Wire, stream: bool) -> None:
     _, server = call(wire, ask(stream, **SMUGGLED), [Fault.CLOSE])
     _, plain = call(wire, ask(stream), [Fault.CLOSE])
-    (received,), (usual,) = server.received, plain.received
+    (usual,) = plain.received
+    if wire.protocol == "http":
+        assert server.received == []  # its templates send none of them
+        return
+    (received,) = server.received
     assert received.path == usual.path
     assert received.headers.keys() == usual.headers.keys()
     assert KEY in received.headers[wire.key_header]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from typing import Any
 
@@ -11,7 +12,7 @@ from structlog.testing import capture_logs
 
 from fairlane.model.ending import Completion
 from fairlane.model.job import Feedback, JobState
-from fairlane.model.run import Bounds, RunRef
+from fairlane.model.run import Bounds, RunRef, RunState
 from fairlane.model.tokens import Usage
 from fairlane.store.write.leader import NotLeader
 from fairlane.store.write.registry import TeamRecord
@@ -446,4 +447,10 @@ def test_a_run_whose_next_call_exceeds_its_budget_is_to_end_once_none_is_in_flig
     tick(parts)
 
     assert [attempt.run for attempt in parts.mailbox.collect()] == ["busy"]
-    assert {ref.run for ref in parts.dispatcher.take_out_of_budget()} == {"poor"}
+    (ended,) = parts.dispatcher.take_out_of_budget().items()
+    assert (ended[0].run, ended[1].state) == ("poor", RunState.STOPPED)
+    assert re.fullmatch(
+        r"the next call would exceed its budget: it may use [\d,]+ tokens, and 1 are left; "
+        "continue it with a larger budget_tokens or a smaller max_tokens",
+        ended[1].reason,
+    )

@@ -6,6 +6,7 @@ import json
 
 import pytest
 
+from fairlane.model.ending import OUT_OF_BUDGET
 from fairlane.model.run import RunState
 from fairlane.store.rejections import ENOUGH_REFUSALS, REJECTED
 from fairlane.store.run_queries import RunStates
@@ -64,10 +65,10 @@ def test_many_runs_that_end_early_at_once_end_some_a_tick(
     parts.clock.advance(2)
     keep_leading(parts)
     ends = EarlyEnds(parts.runs, parts.backlog, parts.loader, parts.registry.names)
-    spent, left = [run.ref for run in runs] if of_budget else [], [8]
+    spent, left = {run.ref: OUT_OF_BUDGET for run in runs} if of_budget else {}, [8]
     while left[-1]:
         wait_ms = ends.tick(spent, parts.moment())
-        spent = []
+        spent = {}
         left.append(sum(parts.state(run.ref)["state"] == RunState.RUNNING for run in runs))
         assert wait_ms == (0 if left[-1] else None)
     assert left == [8, 5, 2, 0]

@@ -116,6 +116,7 @@ GIVEN = {"model": None, "prompt": None, "output": "answer", "evaluators": [JUDGE
         ({"prompts": ["a", ""]}, "prompts[1]", "is empty"),
         ({"prompts": ["a", [ASK, {"role": "", "content": "x"}]]}, "prompts[1][1].role", "A message is"),
         ({"model": None}, "model", "exactly one of model, models, task or output"),
+        ({"model": ["sim:fast", "sim:slow"]}, "model", "Give several models as models=[…]."),
         ({"model": "gpt-4o"}, "model", '"<connection>:<model>"'),
         ({"model": ":gpt"}, "model", "names no connection"),
         ({"model": "sim:{{ lane"}, "model", "no template"),

@@ -20,9 +20,11 @@ from fairlane import (
     numeric_match,
     similarity,
 )
+from fairlane.client.client import Client
 from fairlane.client.submitting.continuation import rows_of
 from fairlane.client.submitting.parameters import check_params
 from fairlane.client.submitting.trial import FIRST_ROWS
+from fairlane.config.settings import Settings
 from fairlane.core.version import __version__
 from fairlane.evaluators.builders import agent
 from fairlane.model.evaluators import Criterion, Judge
@@ -106,6 +108,16 @@ def test_what_some_rows_have_or_a_template_can_do_without_is_no_mistake(stage: S
     submit(stage, ROWS, "{% for turn in _conversation %}{{ turn.output }}{% endfor %}{{ question }}")
     submit(stage, [], check=False)
     submit(stage, ROWS, "{{ missing }}", check=False)
+
+
+@pytest.mark.parametrize("prompt", ["{{ row.question }}", "{{ row['row'] }}", "{{ first-name }}"])
+def test_a_field_named_row_hides_the_whole_row_and_is_to_be_renamed(stage: Stage, prompt: str) -> None:
+    rows = [{"row": "a", "question": "1", "first-name": "x"}, {"row": "b", "question": "2"}]
+    error = refused(stage, rows, prompt)
+    assert (error.field, error.value) == ("prompt", prompt)
+    assert "Rename" in error.remedy
+    assert "The rows have" not in str(error)
+    submit(stage, rows, "{{ row }}: {{ question }}")
 
 
 def test_no_more_rows_are_held_than_are_tried_and_all_arrive(stage: Stage) -> None:
@@ -273,6 +285,20 @@ def test_what_a_protocol_cannot_say_is_refused_at_submission(
         submit(stage, params=params, check=False)
     else:
         submit(stage, params=params, evaluators=[judged])
+
+
+def test_a_parameter_that_no_template_of_an_endpoint_sends_is_refused_at_submission(stage: Stage) -> None:
+    endpoint = {"body": {"q": "{{ prompt }}", "t": "{{ params.temperature }}"}, "output": "text"}
+    own = {"protocol": "http", "base_url": "http://localhost:9", "auth": "none", "endpoint": endpoint}
+    settings = Settings.model_validate(
+        {"redis": {"deployment": "test"}, "team": "search", "connections": {"own": own}}
+    )
+    client = Client(settings=settings, redis=stage.redis, clock=stage.clock, waiter=stage)
+    client.submit(ROWS, "{{ question }}", model="own:m", params={"temperature": 0})
+    with pytest.raises(SubmissionError, match="no template of its endpoint has it") as refused:
+        client.submit(ROWS, "{{ question }}", model="own:m", params={"temperature": 0, "max_tokens": 5})
+    assert (refused.value.field, refused.value.value) == ("params['max_tokens']", 5)
+    assert '"{{ params.max_tokens }}"' in refused.value.remedy
 
 
 @pytest.mark.parametrize("protocol", [*HTTP_PROTOCOLS, "litellm"])

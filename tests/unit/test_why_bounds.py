@@ -9,6 +9,7 @@ import pytest
 from redis import Redis
 
 from fairlane.config.settings import Settings
+from fairlane.model.choices import Continuation
 from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, Completion, ReadyJob, RecordedJob
 from fairlane.model.evaluators import Agent, Criterion
 from fairlane.model.job import Feedback, JobState
@@ -232,7 +233,10 @@ def test_a_budget_of_tokens_is_reported_with_its_use(asked: Asked) -> None:
     assert asked.grant(ref) == 2
     constraint, words = announced(asked.why())
     assert constraint == "budget"
-    assert words.startswith("200 of the run's budget of 250 tokens are used or reserved")
+    assert words == (
+        "200 of the run's budget of 250 tokens are used or reserved, and the next call may exceed it: "
+        "it may use 100 tokens, and 50 are left"
+    )
 
 
 def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
@@ -241,6 +245,7 @@ def test_a_budget_of_money_is_reported_with_its_use(asked: Asked) -> None:
     assert asked.grant(ref) == 2
     assert announced(asked.why())[0] == "budget"
     assert announced(asked.why())[1].startswith("$0.20 of the run's budget of $0.25 are used")
+    assert announced(asked.why())[1].endswith("it may cost $0.10, and $0.05 is left")
 
 
 def test_a_serial_run_waits_for_the_item_whose_turn_it_is(asked: Asked) -> None:
@@ -440,3 +445,20 @@ def test_every_bound_is_described() -> None:
     }
     elsewhere = {"task_rate", "eval_rate", "serial", "team_share", "request_refused", "model", "first_calls"}
     assert described == {*script} | elsewhere
+
+
+def test_a_run_behind_a_damaged_one_that_it_continues_names_the_key(asked: Asked) -> None:
+    old, d = asked.run(), asked.d
+    d.cancel(old)
+    continues = Continuation(run=old.run, prompts=(0,), models=(0,), steps=(0,), repetitions=1)
+    spec = make_spec("search", "r2", 10, 0, d.now_ms).model_copy(update={"continues": continues})
+    d.upload(spec)
+    d.runs.admit(Plan(spec=spec), d.epoch, d.redis_ms)
+    key = d.keys.results(old)
+    d.redis.set(key, "x")
+    for target in ("r2", "r2/0"):
+        found = asked.why(target)
+        assert found.constraint == "scheduler"
+        assert f"redis-cli DEL '{key}'" in found.sentence
+    d.redis.delete(key)
+    assert key not in asked.why("r2").sentence

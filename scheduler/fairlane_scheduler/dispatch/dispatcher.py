@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from fairlane.config.settings import Settings
 from fairlane.core.events import Event
+from fairlane.model.ending import Ending, out_of_budget
 from fairlane.model.job import Attempt
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lanes import Lanes
@@ -113,7 +114,7 @@ class Dispatcher:
         self._turns: dict[str, _LaneTurn] = {}
         self._timetable = Timetable()
         self._few_models: set[str] = set()  # lanes whose calls wait for their models in turn
-        self._out_of_budget: list[RunRef] = []
+        self._out_of_budget: dict[RunRef, Ending] = {}
         self._logs_permits = logs_calls(Event.ACQUIRED)
 
     def begin_term(self, lanes: list[str]) -> None:
@@ -144,9 +145,9 @@ class Dispatcher:
         """Why a lane granted no more when it was asked last; empty if nothing blocked it."""
         return self._turns[lane].reason if lane in self._turns else ""
 
-    def take_out_of_budget(self) -> list[RunRef]:
-        """Runs that have used up their own budget since the last call, and have nothing in flight."""
-        taken, self._out_of_budget = self._out_of_budget, []
+    def take_out_of_budget(self) -> dict[RunRef, Ending]:
+        """The endings of runs whose next call exceeds their own budget, and that have nothing in flight."""
+        taken, self._out_of_budget = self._out_of_budget, {}
         return taken
 
     def tick(self, moment: Moment) -> int | None:
@@ -360,7 +361,7 @@ class Dispatcher:
             if delay.bound in TEAM_WIDE:
                 self._backlog.lane(lane).throttle_team(ref.team, until_ms, delay.bound)
             if delay.bound == "budget" and delay.in_flight == 0:
-                self._out_of_budget.append(ref)
+                self._out_of_budget[ref] = out_of_budget(*delay.over)
 
     def _publish(self, lane: str, offers: list[Offer], grant: Grant) -> None:
         depth = self._backlog.depth(lane)

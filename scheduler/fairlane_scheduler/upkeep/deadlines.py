@@ -1,9 +1,9 @@
 """Ends runs whose ``max_duration`` or budget is used up, and queues jobs whose back-off has ended."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from fairlane.core.events import Event
-from fairlane.model.ending import OUT_OF_BUDGET, TIMED_OUT, Ending
+from fairlane.model.ending import TIMED_OUT, Ending
 from fairlane.model.run import RunRef
 from fairlane.store.write.runs.runs import Runs
 from fairlane.telemetry.logs import get_logger, logs_calls
@@ -29,20 +29,20 @@ class EarlyEnds:
         self._backlog = backlog
         self._loader = loader
         self._lanes = lanes
-        self.left: dict[RunRef, None] = {}
+        self.left: dict[RunRef, Ending] = {}
 
-    def tick(self, out_of_budget: Collection[RunRef], moment: Moment) -> int | None:
+    def tick(self, out_of_budget: Mapping[RunRef, Ending], moment: Moment) -> int | None:
         """End runs that are due, some at a time.
 
         Returns milliseconds until the next ``max_duration`` ends, 0 if runs are left, ``None`` without any.
         """
-        self.left |= dict.fromkeys(out_of_budget)
+        self.left |= out_of_budget
         ended = 0
-        for ref in list(self.left):
+        for ref, ending in list(self.left.items()):
             if ended == ENDED_AT_ONCE:
                 return 0
             if self._backlog.get(ref) is not None:
-                self._end(ref, OUT_OF_BUDGET, moment)
+                self._end(ref, ending, moment)
                 ended += 1
             del self.left[ref]
         while (due := self._backlog.next_deadline()) is not None:

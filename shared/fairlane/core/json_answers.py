@@ -56,6 +56,13 @@ class Found:
     after: str = ""
 
 
+def exact_json(text: str) -> Any:
+    """The value of a text that is strict JSON alone. Raises ``ValueError``, also for NaN and for one key with
+    two values, and `RecursionError`.
+    """
+    return _EXACT.decode(text)
+
+
 def json_in(text: str, *, exact: bool = False) -> Any:
     """The value of the JSON in an answer. Raises `JsonProblem`; for ``exact`` see `find_json`."""
     return find_json(text, exact=exact).value
@@ -235,4 +242,4 @@ def _no_constant(name: str) -> NoReturn:
 
 
 _LENIENT = json.JSONDecoder(strict=False, object_pairs_hook=_one_value_each)
-_EXACT = json.JSONDecoder(parse_constant=_no_constant)
+_EXACT = json.JSONDecoder(parse_constant=_no_constant, object_pairs_hook=_one_value_each)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, assert_never
 
-from fairlane.core.json_answers import json_in
-from fairlane.evaluators.assertions import AssertionsError, share_met, strict_json
+from fairlane.core.json_answers import exact_json, json_in
+from fairlane.evaluators.assertions import AssertionsError, share_met
 from fairlane.evaluators.numbers import Number, exact, last_number, marked_answer, numbers_in
 from fairlane.evaluators.patterns import SearchError, compile_pattern, search, search_last
 from fairlane.evaluators.schema import equal
@@ -181,7 +181,7 @@ def _regex(spec: Regex, output: str, row: Mapping[str, Any]) -> Score:
 
 def _json(spec: JsonValid, output: str) -> Score:
     try:
-        value = json_in(output, exact=True) if spec.fenced else strict_json(output)
+        value = json_in(output, exact=True) if spec.fenced else exact_json(output)
     except (ValueError, RecursionError):
         return Score(0.0)
     if not spec.required:

@@ -2,9 +2,10 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal, NamedTuple, TypeAlias
 
+from fairlane.core.figures import dollars
 from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunState
@@ -96,3 +97,19 @@ class Ending:
 CANCELLED = Ending(RunState.CANCELLED, JobState.CANCELLED)
 TIMED_OUT = Ending(RunState.TIMED_OUT, JobState.TIMED_OUT, "its max_duration is over")
 OUT_OF_BUDGET = Ending(RunState.STOPPED, JobState.SKIPPED, "the next call would exceed its budget")
+
+
+def beyond_budget(budget: str, wanted: float, left: float) -> str:
+    """That a call may use more than is ``left``: tokens, or millionths of a dollar of ``budget_cost``."""
+    if budget == "budget_tokens":
+        return f"it may use {wanted:,.0f} tokens, and {max(0, left):,.0f} are left"
+    return f"it may cost {dollars(wanted / 1e6)}, and {dollars(max(0, left) / 1e6)} is left"
+
+
+def out_of_budget(budget: str, wanted: float, left: float) -> Ending:
+    """`OUT_OF_BUDGET` with the numbers of `beyond_budget` and a remedy."""
+    argument = "budget_tokens" if budget == "budget_tokens" else "budget_usd"
+    reason = f"{OUT_OF_BUDGET.reason}: {beyond_budget(budget, wanted, left)}"
+    return replace(
+        OUT_OF_BUDGET, reason=f"{reason}; continue it with a larger {argument} or a smaller max_tokens"
+    )

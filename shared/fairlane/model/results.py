@@ -123,11 +123,6 @@ class JudgeResult:
     unkept: Unkept = NO_UNKEPT
 
     @property
-    def why_unscored(self) -> str | None:
-        """Why it has no score: its error, or the state in which the end of its run left it."""
-        return self.error or (None if self.state is _SUCCESS else str(self.state))
-
-    @property
     def answered(self) -> bool:
         """Whether its own call was answered; the answer of a batch is its batch call's."""
         return bool(self.attempts) and (self.state is _SUCCESS or self.answer is not None)
@@ -174,7 +169,8 @@ class JudgeResult:
 @dataclass(frozen=True, slots=True)
 class Portion:
     """Items of a run with their rows and stored results: one, or ``None``, for each of their jobs.
-    ``missing`` is the state of jobs without a result. Iterating makes the records, one at a time.
+    ``missing`` is the state of jobs without a result, and ``why`` says how the run ended. Iterating makes the
+    records, one at a time.
     """
 
     spec: RunSpec
@@ -182,12 +178,13 @@ class Portion:
     rows: Sequence[Mapping[str, Any]]
     stored: Sequence[bytes | None]
     missing: JobState
+    why: str | None = None
 
     def part(self, first: int, end: int) -> Portion:
         """The items from one place to another, the latter excluded."""
         steps = self.spec.steps
         stored = self.stored[first * steps : end * steps]
-        return Portion(self.spec, self.items[first:end], self.rows[first:end], stored, self.missing)
+        return Portion(self.spec, self.items[first:end], self.rows[first:end], stored, self.missing, self.why)
 
     def __iter__(self) -> Iterator[Record]:
         """Make the records.
@@ -212,7 +209,8 @@ class Portion:
                     draft.usage = _usage(rest.get("u") or (read, written))
                 else:
                     rest = task or {"s": self.missing}
-                    draft.state, draft.output, draft.error = _state(rest), rest.get("o"), rest.get("e")
+                    draft.state, draft.output = _state(rest), rest.get("o")
+                    draft.error = rest.get("e") or (None if draft.state is _SUCCESS else self.why)
                     draft.attempts, draft.latency_ms = rest.get("a", 0), rest.get("l")
                     draft.finish_reason, draft.usage = rest.get("f"), _usage(rest.get("u"))
                 if cells > 1:
@@ -224,7 +222,7 @@ class Portion:
                 if rest:
                     _add_rest(draft, rest)
                 if evals:
-                    add_evaluations(draft, evals, parsed[place + 1 : place + steps], self.missing)
+                    add_evaluations(draft, evals, parsed[place + 1 : place + steps], self.missing, self.why)
                 place += steps
                 draft.__class__ = Record
                 yield draft
@@ -253,10 +251,15 @@ def _add_rest(draft: Any, rest: Mapping[str, Any]) -> None:
         draft.unkept["task"] = Unkept.from_list(unkept)
 
 
-def add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState) -> None:
-    """Add the parsed results of each evaluation step to the record of an item or a session."""
+def add_evaluations(
+    draft: Any, steps: Sequence[Step], parsed: Sequence[Any], missing: JobState, why: str | None
+) -> None:
+    """Add the parsed results of each evaluation step to the record of an item or a session.
+
+    ``missing`` and ``why`` as in a `Portion`.
+    """
     for step, each in zip(steps, parsed, strict=True):
-        result = JudgeResult._of(each) if each else JudgeResult(missing, error=str(missing))
+        result = JudgeResult._of(each) if each else JudgeResult(missing)
         if not result.cached and (result.usage.total is not None or (result.answered and step.calls_model)):
             draft.eval_usage[step.name] = result.usage
         if result.left_out:
@@ -268,8 +271,8 @@ def add_evaluations(draft: Any, steps: Sequence[Step], parsed: Sequence[Any], mi
         if reason := reason_of(step, result.answer):
             draft.arguments[step.name] = reason
         draft.scores[step.name] = result.score
-        if why := result.why_unscored:
-            draft.score_errors[step.name] = why
+        if unscored := result.error or (None if result.state is _SUCCESS else why or str(result.state)):
+            draft.score_errors[step.name] = unscored
 
 
 def packed(text: str) -> str | bytes:

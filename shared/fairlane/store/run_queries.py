@@ -90,6 +90,14 @@ def require_here(ref: RunRef, state: bytes | None, archived: bytes | None) -> Ru
     return RunState(state.decode())
 
 
+def ended_early(state: RunState, reason: bytes | None) -> str | None:
+    """Why jobs of a run have no result: how it ended; ``None`` for a run that completed or goes on."""
+    if not state.finished or state is RunState.COMPLETED:
+        return None
+    how = f"the run was {str(state).replace('_', ' ')}"
+    return f"{how}: {reason.decode(errors='replace')}" if reason else how
+
+
 def role_times(values: Sequence[bytes | None]) -> dict[str, float]:
     """Values of `ROLE_TIME_FIELDS` in seconds, named as in a log line: predict_waiting_s, …."""
     fields, found = RunFields(_named(ROLE_TIME_FIELDS, values)), dict[str, float]()

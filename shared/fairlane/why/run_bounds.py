@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from fairlane.core.clock import span, until
 from fairlane.core.figures import dollars, figure
+from fairlane.model.ending import beyond_budget
 from fairlane.model.run import Plan
 from fairlane.model.tokens import Entry
 from fairlane.store.read.job_waits import NextJob, RunTraces
@@ -274,14 +275,20 @@ class RunBounds:
         spent = self._spent(entry)
         if spent is None:
             return None
-        return Reason("budget", f"{spent} are used or reserved, and the next call may exceed it")
+        return Reason("budget", spent)
 
     def _spent(self, entry: Entry) -> str | None:
-        """How much is gone of a budget that the next call would exceed, by its estimate."""
-        if (most := self._number("budget_tokens")) and self._number("tokens") + entry.tokens.most > most:
-            return f"{self._number('tokens'):,.0f} of the run's budget of {most:,.0f} tokens"
-        if (most := self._number("budget_cost")) and self._number("cost") + self._cost(entry) > most:
-            return f"{dollars(self._number('cost') / 1e6)} of the run's budget of {dollars(most / 1e6)}"
+        """How much is gone of a budget that the next call would exceed, by its estimate, and the call's."""
+        for budget, used, wanted in (
+            ("budget_tokens", self._number("tokens"), float(entry.tokens.most)),
+            ("budget_cost", self._number("cost"), self._cost(entry)),
+        ):
+            if (most := self._number(budget)) and used + wanted > most:
+                tokens = budget == "budget_tokens"
+                gone = f"{used:,.0f}" if tokens else dollars(used / 1e6)
+                whole = f"{most:,.0f} tokens" if tokens else dollars(most / 1e6)
+                next_call = f"the next call may exceed it: {beyond_budget(budget, wanted, most - used)}"
+                return f"{gone} of the run's budget of {whole} are used or reserved, and {next_call}"
         return None
 
     def _team_budget(self, lane: str, entry: Entry) -> Reason | None:

@@ -10,7 +10,8 @@ from fairlane.model.lane import ENDPOINT_PREFIXES, FUNCTIONS
 from fairlane.model.run import Plan, RunRef
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.read.mistyped import damaged_runs, refusal_of
+from fairlane.store.read.job_waits import RunTraces
+from fairlane.store.read.mistyped import Mistyped, damaged_runs, refusal_of
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
@@ -67,7 +68,9 @@ class Surroundings:
         team: str | None = None,
         ref: RunRef | None = None,
     ) -> None:
-        """``ref``: the run that the question is about; a damaged key of it holds it up, too."""
+        """``ref``: the run that the question is about. A damaged key of it, or of the run that it continues,
+        holds it up, too.
+        """
         self._weights, self._queues = weights, Queues(redis, keys)
         self.views = dict(zip(lanes, Lanes(redis, keys).views(lanes, now_ms), strict=True))
         self.queues = self._queues.on(lanes, team)
@@ -91,7 +94,7 @@ class Surroundings:
         server = deployment.server()
         refusing = None if server is None else server.refusing
         if ref is not None and refusing is None:
-            refusing = refusal_of(if_allowed(lambda: damaged_runs(redis, keys, [ref]), {}).get(ref, []))
+            refusing = refusal_of(if_allowed(lambda: _damaged(redis, keys, ref), []))
         self.refusing: Reason | None = None
         if refusing is not None:
             ends = f"nothing starts or is recorded until that ends. {refusing.remedy}"
@@ -200,3 +203,11 @@ class Surroundings:
     def cost(self, lane: str, ref: RunRef) -> Cost:
         """The mean charge of the run's next jobs on a lane."""
         return self._queues.of(ref, lane).cost
+
+
+def _damaged(redis: RedisClient, keys: Keys, ref: RunRef) -> list[Mistyped]:
+    """The keys of wrong types of a run; without any, those of the run that it continues."""
+    own = damaged_runs(redis, keys, [ref])
+    plan = None if own else RunTraces(redis, keys, ref).plan()
+    old = [plan.spec.continued] if plan and plan.spec.continued else []
+    return [each for found in (own or damaged_runs(redis, keys, old)).values() for each in found]

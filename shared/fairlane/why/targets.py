@@ -191,7 +191,7 @@ class JobExplainer:
             return self._later_step(item, step) if step else None
         words = f"item {item:,} is not fed yet: {first:,} items are fed before it"
         reason = Reason("feeding", words)
-        own = self._bounds.feeding()
+        own = self._here.refusing or self._bounds.feeding()
         if own is not None:
             reason = Reason(own.constraint, f"item {item:,} is not fed yet: {own.sentence}")
             return self._answer(item, step, "waiting", reason, Eta(None, True))

@@ -108,10 +108,13 @@ async def probe(settings: Settings, secrets: WorkerSecrets, name: str, question:
     lane = settings.lane_of(f"{name}:{question.model}")
     chosen = connection.stream if question.stream is None else question.stream
     stream = chosen is not False
+    params = {"max_tokens": question.max_tokens} if question.max_tokens else {}
+    if connection.endpoint is not None and connection.endpoint.unsent(params):
+        params = {}
     request = Request(
         question.model,
         [{"role": "user", "content": question.prompt}],
-        {"max_tokens": question.max_tokens} if question.max_tokens else {},
+        params,
         stream,
         question.timeout_s,
         MOST_BYTES,

@@ -191,8 +191,11 @@ def _retries_itself(function: Callable[..., Any], error: BaseException) -> bool:
 def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Outcome:
     """The result as text: a task's text unchanged, everything else as JSON."""
     scoring = is_scoring(arguments)
+    is_task = not scoring and not is_call(arguments)
+    if returned is None and is_task:
+        return PermanentFailure('the task returned None: return its output, or "" for an empty one')
     try:
-        if isinstance(returned, str) and not scoring and not is_call(arguments):
+        if isinstance(returned, str) and is_task:
             output = returned
         else:
             output = json.dumps(

@@ -70,8 +70,9 @@ def share(status: RunStatus) -> str:
 
 
 def state_in_a_word(status: RunStatus) -> str:
-    """``"paused"`` for a paused run, else its state."""
-    return "paused" if status.paused is not None else str(status.state)
+    """``"paused"`` for a paused run, ``"lost"`` for one that will never start, else its state."""
+    lost = status.state is RunState.SUBMITTED and status.reason
+    return "paused" if status.paused is not None else "lost" if lost else str(status.state)
 
 
 def pause_in_words(status: RunStatus, now_ms: int) -> str | None:
@@ -91,7 +92,8 @@ def ending(status: RunStatus) -> str:
     }
     ended = "completed" if status.state is RunState.COMPLETED else f"was {status.state}"
     counts = states_in_words(lost)
-    return f"{ended}: {counted(status.jobs, 'job')}" + (f", {counts}" if counts else "")
+    jobs = f"{ended}: {counted(status.jobs, 'job')}" + (f", {counts}" if counts else "")
+    return f"{jobs} ({status.reason})" if status.reason else jobs
 
 
 def states_in_words(by_state: Mapping[JobState, int]) -> str:

@@ -133,6 +133,8 @@ def _message(field: str, message: object) -> Message:
 def take_models(model: str | None, models: Sequence[str] | None) -> tuple[str, ...]:
     """References to models, or templates for them."""
     field = only_argument({"model": model, "models": models})
+    if isinstance(model, list | tuple):
+        raise SubmissionError(field, model, "is a list, not a text", "Give several models as models=[…].")
     listed = (model,) if model is not None else tuple(_list(field, models, "models"))
     for number, each in enumerate(listed):
         _check_model(model_field(listed, number) if model is None else field, each, template=True)

@@ -10,6 +10,7 @@ from typing import Any
 
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
+from fairlane.config.connections.endpoint import HttpEndpoint
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import CONVERSATION, Message
 from fairlane.model.evaluators import Agent, Judge, Similarity
@@ -57,7 +58,10 @@ _ONE = frozenset({"n", "best_of", "candidateCount"})
 _SEEDS = frozenset({"seed", "random_seed"})
 """With the same seed a model gives the same answer, as far as its provider keeps the promise."""
 
-_UNKEPT = frozenset({"logprobs", "top_logprobs"})
+_UNKEPT = frozenset({"logprobs", "top_logprobs", "prompt_logprobs", "responseLogprobs"})
+_LOGPROBS = "message.output_text.logprobs"
+"""What ``include`` of a request for a response names log probabilities by."""
+
 _MODALITIES = frozenset({"modalities", "responseModalities", "response_modalities"})
 """Parameters for the content types of an answer. A record keeps text only."""
 
@@ -90,6 +94,8 @@ _FORMS = (
 )
 
 _NAME = re.compile(r"[A-Za-z_]\w*")
+
+_OF_ROW = re.compile(r"\brow\s*[.\[]")
 
 _BRACED = re.compile(r"\{\s*([^{}]{1,200}?)\s*\}")
 """A name as other tools write it in their templates."""
@@ -125,8 +131,6 @@ def check_params(spec: RunSpec) -> None:
 def _check_each(field: str, params: Mapping[str, Any]) -> None:
     for name, value in params.items():
         place = f"{field}[{name!r}]"
-        if name == "timeout":
-            raise SubmissionError(place, value, "is no parameter of a provider", f"Give timeout=. {_ANYWAY}")
         if name not in _TEMPLATES and (text := _template_in(value)) is not None:
             problem = "is no template: every row would be sent it as it stands"
             remedy = f"A row's own request= (--request) can differ from others'. {_ANYWAY}"
@@ -140,11 +144,6 @@ def _check_each(field: str, params: Mapping[str, Any]) -> None:
             problem = "would be rejected by every provider"
             raise SubmissionError(place, value, problem, f"Give {wanted}. {_ANYWAY}")
     check_answer(field, params)
-    for name, value in params.items():
-        if name in _UNKEPT and value:
-            problem = "asks for what no record keeps"
-            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
-            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
 
 
 def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None:
@@ -152,11 +151,20 @@ def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None
     known, effort = EFFORTS.get(protocol), params.get("reasoning_effort")
     if known is not None and effort is not None and effort not in known:
         problem = f"is no effort that connections of protocol {protocol!r} can ask for"
-        remedy = f"Give one of {', '.join(known)}, or submit a run for each protocol. {_ANYWAY}"
+        given = f"Give one of {', '.join(known)}" if known else "Leave it out"
+        remedy = f"{given}, or submit a run for each protocol. {_ANYWAY}"
         raise SubmissionError(f"{field}['reasoning_effort']", effort, problem, remedy)
     if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
         problem = f"is nothing that connections of protocol {protocol!r} can ask for"
         raise SubmissionError(f"{field}['parallel_tool_calls']", False, problem, f"Leave it out. {_ANYWAY}")
+
+
+def check_sent(field: str, params: Mapping[str, Any], connection: str, endpoint: HttpEndpoint | None) -> None:
+    """Raise `SubmissionError` for a parameter that the templates of a connection's endpoint do not send."""
+    for name in endpoint.unsent(params) if endpoint else ():
+        problem = f"is not sent by connection {connection!r}: no template of its endpoint has it"
+        remedy = f'Leave it out, or write "{{{{ params.{name} }}}}" into its endpoint.body. {_ANYWAY}'
+        raise SubmissionError(f"{field}[{name!r}]", params[name], problem, remedy)
 
 
 def _template_in(value: object) -> str | None:
@@ -168,8 +176,18 @@ def _template_in(value: object) -> str | None:
 
 
 def check_answer(field: str, params: Mapping[str, Any], row: int | None = None) -> None:
-    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one text."""
+    """Raise `SubmissionError` for parameters, of one row or of all, that ask for more than one text, or
+    that Fairlane would replace.
+    """
     for name, value in params.items():
+        if name == "timeout":
+            problem = "is no parameter of a provider"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, f"Give timeout=. {_ANYWAY}", row=row)
+        if (name in _UNKEPT and value) or (name == "include" and _LOGPROBS in str(value)):
+            remedy = f"Leave it out, or return it from {_FUNCTION_OF_OWN}. {_ANYWAY}"
+            raise SubmissionError(
+                f"{field}[{name!r}]", value, "asks for what no record keeps", remedy, row=row
+            )
         if name in _ONE and value not in (None, 1):
             problem = "would be paid for, and all answers but the first dropped"
             several = f"repetitions= (--repetitions) asks more than once, {_FUNCTION_OF_OWN} may return all"
@@ -282,15 +300,22 @@ def check_chats(field: str, prompt: Sequence[Message], rows: Rows) -> None:
 
 
 def check_names_of_fields(field: str, template: object, names: Sequence[str]) -> None:
-    """Raise `SubmissionError` for a template that prints a field whose name Jinja2 reads differently."""
+    """Raise `SubmissionError` for a template that prints a field whose name Jinja2 reads differently, or
+    that reads the whole row where a field has its name.
+    """
     texts: list[str] = template if isinstance(template, list) else [str(template)]
+    hidden = "row" in names
+    for text in filter(_OF_ROW.search, texts if hidden else ()):
+        problem = "reads a part of the field 'row', which takes the place of the whole row"
+        raise SubmissionError(field, text, problem, f"Rename that field. {_ANYWAY}")
     for name in names:
         if _NAME.fullmatch(name) and name not in TAKEN:
             continue
         printed = re.compile(r"\{\{-?\s*" + re.escape(name) + r"\s*[|}-]")
         for text in filter(printed.search, texts):
             problem = f"does not print the field {name!r}, whose name is no word of a template"
-            raise SubmissionError(field, text, problem, by_key(name))
+            remedy = "Rename it: the field 'row' hides the whole row." if hidden else by_key(name)
+            raise SubmissionError(field, text, problem, remedy)
 
 
 def check_braces(field: str, prompt: Sequence[Message], names: Sequence[str]) -> None:

@@ -19,6 +19,7 @@ from fairlane.client.submitting.parameters import (
     check_names_of_fields,
     check_protocol,
     check_requests,
+    check_sent,
     check_shown,
 )
 from fairlane.config.connections.connection import WITHOUT_EMBEDDINGS
@@ -326,8 +327,10 @@ class Offers:
                 self._check(field, model)
         for field, params, model in _asked(spec, tasks=tasks):
             if params and is_constant(model):
-                protocol = self._directory.protocol_of(model.partition(":")[0].strip())
-                check_protocol(field, params, protocol or "")
+                connection = model.partition(":")[0].strip()
+                check_protocol(field, params, self._directory.protocol_of(connection) or "")
+                stated = self._deployment.settings.connections.get(connection)
+                check_sent(field, params, connection, stated.endpoint if stated else None)
         for each in spec.evaluators:
             if isinstance(each, Similarity):
                 self._check_embeddings(each)

@@ -67,10 +67,11 @@ EFFORTS: Mapping[str, tuple[str, ...]] = {
     "anthropic": ("low", "medium", "high", "xhigh", "max"),
     "gemini": _GOOGLES_EFFORTS,
     "vertex": _GOOGLES_EFFORTS,
+    "ollama": (),
 }
 """The values of ``reasoning_effort`` that a protocol accepts. Other protocols pass any value on."""
 
-PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex"})
+PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex", "ollama"})
 """Protocols without ``parallel_tool_calls = false``."""
 
 AMBIENT = frozenset({"sigv4", "google"})

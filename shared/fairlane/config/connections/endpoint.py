@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Annotated, Any, Literal, TypeAlias, TypeVar
 
@@ -16,6 +17,10 @@ from fairlane.templates.shapes import JsonTemplate, PathTemplate, names_in
 
 NAMES = frozenset({"model", "messages", "prompt", "system", "params", "stream"})
 """Variables of body and path templates; the paths of a started call have only ``handle``."""
+
+_FIXED = frozenset({"model", "messages", "stream"})
+_PARAMETER = re.compile(r"(?<!\")\bparams\b(?:\.(?!get\b|items\b|keys\b|values\b)(\w+))?")
+"""A parameter in an expression; without a name it is all of them."""
 
 T = TypeVar("T")
 
@@ -123,6 +128,13 @@ class HttpEndpoint(Section):
 
     stream: EndpointStream | None = None
     polling: EndpointPolling | None = None
+
+    def unsent(self, params: Mapping[str, Any]) -> list[str]:
+        """The names of the parameters that no template of it sends."""
+        body = None if self.body is None else read_body(self.body)
+        sent = set(_PARAMETER.findall(json.dumps([self.path, body], default=str)))
+        given = (name for name, value in params.items() if value is not None and name not in _FIXED)
+        return [] if "" in sent else [name for name in given if name not in sent]
 
     @field_validator("path")
     @classmethod

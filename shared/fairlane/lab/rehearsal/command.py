@@ -22,7 +22,7 @@ from fairlane.core.figures import percent, took
 from fairlane.core.section import first_flaw
 from fairlane.datasets.rows import read_rows
 from fairlane.lab.rehearsal.process import rehearse_apart
-from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
+from fairlane.lab.simulator.config import MOST_COUNT, MOST_SEED, MOST_TOKENS, SimulatedModel, SimulatorConfig
 from fairlane.model.run import RunSpec
 from fairlane.model.tokens import DEFAULT_OUTPUT_TOKENS, estimate_call
 from fairlane.templates.template import Prompt, Template
@@ -66,13 +66,15 @@ def rehearse(
     ] = None,
     task_options: TaskOptions,
     jobs: Annotated[
-        int | None, prompt_option(metavar="N", min=1, help="Number of calls, instead of FILE.")
+        int | None,
+        prompt_option(metavar="N", min=1, max=MOST_COUNT, help="Number of calls, instead of FILE."),
     ] = None,
     input_tokens: Annotated[
         int | None,
         prompt_option(
             metavar="N",
             min=1,
+            max=MOST_TOKENS,
             help="Tokens of each prompt, with --jobs.",
             show_default=str(ASSUMED_INPUT_TOKENS),
         ),
@@ -80,7 +82,11 @@ def rehearse(
     output_tokens: Annotated[
         float | None,
         prompt_option(
-            metavar="N", min=1, help="Mean tokens of an answer.", show_default=str(ASSUMED_OUTPUT_TOKENS)
+            metavar="N",
+            min=1,
+            max=MOST_TOKENS,
+            help="Mean tokens of an answer.",
+            show_default=str(ASSUMED_OUTPUT_TOKENS),
         ),
     ] = None,
     provider: Annotated[
@@ -113,7 +119,9 @@ def rehearse(
     slots: Annotated[
         int | None, _worker_option(min=1, max=MOST_SLOTS, help="Most concurrent calls of a worker.")
     ] = None,
-    seed: Annotated[int, _worker_option(help="The same seed gives the same result.")] = 0,
+    seed: Annotated[
+        int, _worker_option(min=-MOST_SEED, max=MOST_SEED, help="The same seed gives the same result.")
+    ] = 0,
     as_json: JsonOption = False,
 ) -> None:
     """Predict a run's duration, calls, tokens and 429s in virtual time, without sending anything.

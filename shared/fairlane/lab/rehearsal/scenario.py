@@ -7,12 +7,13 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from fairlane.lab.simulator.config import SimulatedModel
+from fairlane.lab.simulator.config import MOST_COUNT, MOST_MS, MOST_SEED, MOST_TOKENS, At, SimulatedModel
 from fairlane.model.lane import LaneLimits, lane_key
 
 CONNECTION = "sim"
 AMPLE = 1.1  # jobs of an endless load, as a multiple of what the limits admit
 AMPLE_MORE = 2000
+MOST_MINUTES = 60 * 24 * 366
 
 
 class _Table(BaseModel):
@@ -22,13 +23,13 @@ class _Table(BaseModel):
 class Network(_Table):
     """Delays between a grant and the provider's verdict. Times are lognormal around their median."""
 
-    median_ms: float = Field(default=20.0, ge=0)
+    median_ms: float = Field(default=20.0, ge=0, le=MOST_MS)
     """Each way between worker and provider."""
 
     sigma: float = Field(default=0.3, ge=0, le=3)
     """Spread; 0 is constant."""
 
-    pickup_ms: float = Field(default=3.0, ge=0)
+    pickup_ms: float = Field(default=3.0, ge=0, le=MOST_MS)
     """From the grant until a worker sends."""
 
 
@@ -39,21 +40,21 @@ class Load(_Table):
     model: str = "model"
     """One of the scenario's models."""
 
-    jobs: int | None = Field(default=None, ge=1)
+    jobs: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Default: more than the limits admit."""
 
-    input_tokens: int = Field(default=200, ge=1)
+    input_tokens: int = Field(default=200, ge=1, le=MOST_TOKENS)
     """Of each prompt."""
 
-    max_tokens: int | None = Field(default=256, ge=1)
+    max_tokens: int | None = Field(default=256, ge=1, le=MOST_TOKENS)
     """The longest answer that calls ask for; none: they set no limit."""
 
 
 class Bar(_Table):
     """The bar of a scenario: the least used share of the limit, and the largest rejected share of calls."""
 
-    utilisation: float
-    rejected: float
+    utilisation: float = Field(ge=0, le=10)
+    rejected: float = Field(ge=0, le=1)
 
 
 class Scenario(_Table):
@@ -66,7 +67,7 @@ class Scenario(_Table):
     lanes: dict[str, LaneLimits] = Field(default_factory=dict)
     """Limits that the operator has configured, by model. Empty: none."""
 
-    teams: dict[str, float] = Field(default_factory=dict)
+    teams: dict[str, Annotated[float, Field(gt=0, le=MOST_COUNT)]] = Field(default_factory=dict)
     """Weights; 1 where left out."""
 
     workers: int = Field(default=4, ge=1, le=256)
@@ -74,19 +75,19 @@ class Scenario(_Table):
     """Of each worker."""
 
     network: Network = Network()
-    sheds: tuple[tuple[Annotated[float, Field(ge=0)], Annotated[int, Field(ge=1)]], ...] = ()
+    sheds: tuple[tuple[At, Annotated[int, Field(ge=1, le=MOST_COUNT)]], ...] = ()
     """[at, count]: so many calls in flight are ended by a 429 at once."""
 
-    minutes: float | None = Field(default=60.0, gt=0)
+    minutes: float | None = Field(default=60.0, gt=0, le=MOST_MINUTES)
     """Default: until every job is done."""
 
-    longest_hours: float = Field(default=72.0, gt=0)
+    longest_hours: float = Field(default=72.0, gt=0, le=MOST_MINUTES / 60)
     """Longest duration of a rehearsal without `minutes`."""
 
-    warm_up_minutes: float = Field(default=5.0, ge=0)
+    warm_up_minutes: float = Field(default=5.0, ge=0, le=MOST_MINUTES)
     """Not measured."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=-MOST_SEED, le=MOST_SEED)
     bar: Bar | None = None
 
     @model_validator(mode="after")

@@ -8,7 +8,7 @@ import typer
 from fairlane.cli.output import say
 from fairlane.cli.process import ReadyFileOption
 from fairlane.embedded.ports import LOOPBACK
-from fairlane.lab.simulator.config import SimulatedModel, SimulatorConfig
+from fairlane.lab.simulator.config import MOST_SEED, SimulatedModel, SimulatorConfig
 from fairlane.lab.simulator.http.serving import run_simulator
 
 app = typer.Typer()
@@ -39,7 +39,9 @@ def simulate(
         int, typer.Option(min=0, max=65_535, help="Port to listen on; 0: any free port.")
     ] = SIMULATOR_PORT,
     ready_file: ReadyFileOption = None,
-    seed: Annotated[int | None, typer.Option(help="Seed, instead of the one in the file.")] = None,
+    seed: Annotated[
+        int | None, typer.Option(min=-MOST_SEED, max=MOST_SEED, help="Seed, instead of the one in the file.")
+    ] = None,
 ) -> None:
     """Run the simulated provider alone: every protocol, with limits and faults."""
     simulated = SimulatorConfig(models=MODELS) if config is None else SimulatorConfig.from_toml(config)

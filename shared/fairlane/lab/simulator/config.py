@@ -15,15 +15,24 @@ from fairlane.config.connections.presets import ProviderName
 from fairlane.core.errors import ConfigurationError
 from fairlane.core.section import in_words
 from fairlane.lab.simulator.vendors import VENDORS
+from fairlane.model.choices import MOST_SECONDS
 
 Probability = Annotated[float, Field(ge=0, le=1)]
-Window = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
+MOST_PER_MINUTE = 1e9
+MOST_MS = 86_400_000
+MOST_TOKENS = 10**6
+"""The longest answer or prompt that is made, in tokens."""
+
+MOST_COUNT = 10**9
+MOST_SEED = 2**63 - 1
+At = Annotated[float, Field(ge=0, le=MOST_SECONDS)]
+Duration = Annotated[float, Field(gt=0, le=MOST_SECONDS)]
+Rate = Annotated[float, Field(gt=0, le=MOST_PER_MINUTE)]
+Window = tuple[At, Duration]
 """``(start, duration)`` in seconds."""
-Change = tuple[Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)]]
+Change = tuple[At, Rate]
 """``(at, requests per minute)``, ``at`` in seconds."""
-ForeignPeriod = tuple[
-    Annotated[float, Field(ge=0)], Annotated[float, Field(gt=0)], Annotated[float, Field(gt=0, le=600_000)]
-]
+ForeignPeriod = tuple[At, Duration, Annotated[float, Field(gt=0, le=600_000)]]
 """``(start, duration, requests per minute)``, the first two in seconds."""
 HeaderStyle = Literal[
     "protocol", "groq", "azure", "together", "mistral", "fireworks", "cerebras", "xai", "ietf"
@@ -89,19 +98,19 @@ class Faults(_Table):
 class ModelLimits(_Table):
     """The limits of one simulated model. They start again if one of these settings changes."""
 
-    requests_per_minute: float | None = Field(default=None, gt=0)
+    requests_per_minute: Rate | None = None
     """Default: no limit."""
 
-    tokens_per_minute: float | None = Field(default=None, gt=0)
+    tokens_per_minute: Rate | None = None
     """Default: no limit."""
 
-    input_tokens_per_minute: float | None = Field(default=None, gt=0)
+    input_tokens_per_minute: Rate | None = None
     """Default: no limit."""
 
-    output_tokens_per_minute: float | None = Field(default=None, gt=0)
+    output_tokens_per_minute: Rate | None = None
     """Default: no limit."""
 
-    requests_per_day: int | None = Field(default=None, ge=1)
+    requests_per_day: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """A day begins when the server starts. Default: no limit."""
 
     shape: LimitShape = "bucket"
@@ -128,14 +137,14 @@ class ModelLimits(_Table):
     """[start, duration, requests_per_minute], in seconds from the start: evenly spaced requests of other
     users of the same limits."""
 
-    foreign_tokens: int = Field(default=0, ge=0)
+    foreign_tokens: int = Field(default=0, ge=0, le=MOST_TOKENS)
     """Input tokens of each of those requests."""
 
-    acceleration: float | None = Field(default=None, gt=0)
+    acceleration: float | None = Field(default=None, gt=0, le=MOST_PER_MINUTE)
     """Requests admitted in a minute may be at most this many times those of the minute before, or
     acceleration_floor."""
 
-    acceleration_floor: int = Field(default=60, ge=1)
+    acceleration_floor: int = Field(default=60, ge=1, le=MOST_COUNT)
     """Requests per minute that acceleration always allows."""
 
     shrink_on_overrun: float | None = Field(default=None, gt=0, lt=1)
@@ -145,10 +154,10 @@ class ModelLimits(_Table):
     initial_share: float = Field(default=1.0, ge=0.05, le=1)
     """Share of the limits per minute at the start; admitted requests raise it, as after an overrun."""
 
-    max_concurrency: int | None = Field(default=None, ge=1)
+    max_concurrency: int | None = Field(default=None, ge=1, le=MOST_COUNT)
     """Requests processed at once. Default: no limit."""
 
-    queue: int = Field(default=0, ge=0)
+    queue: int = Field(default=0, ge=0, le=MOST_COUNT)
     """Requests beyond max_concurrency that wait; further ones are rejected."""
 
     remaining_of: Literal["limit", "minute"] = "limit"
@@ -173,7 +182,7 @@ class SimulatedModel(ModelLimits):
     concurrency_status: Literal[429, 503] = 429
     """Status of requests rejected by max_concurrency."""
 
-    latency_ms: float = Field(default=200.0, ge=0)
+    latency_ms: float = Field(default=200.0, ge=0, le=MOST_MS)
     """Median latency."""
 
     latency_sigma: float = Field(default=0.0, ge=0, le=3)
@@ -188,13 +197,13 @@ class SimulatedModel(ModelLimits):
     first_chunk_share: float = Field(default=0.25, ge=0, le=1)
     """Share of the latency before the first chunk."""
 
-    output_tokens: float = Field(default=32.0, ge=1)
+    output_tokens: float = Field(default=32.0, ge=1, le=MOST_TOKENS)
     """Mean length of an answer."""
 
-    output_tokens_stddev: float = Field(default=0.0, ge=0)
+    output_tokens_stddev: float = Field(default=0.0, ge=0, le=MOST_TOKENS)
     """Standard deviation of that length."""
 
-    max_output_tokens: int = Field(default=4096, ge=1)
+    max_output_tokens: int = Field(default=4096, ge=1, le=MOST_TOKENS)
     """Longest answer, and the max_tokens of a request without one."""
 
     output: Literal["text", "echo", "fixed", "answers", "judge", "schema", "tool", "assistant"] = "text"
@@ -257,7 +266,7 @@ class SimulatedModel(ModelLimits):
     "mistral", "fireworks", "cerebras", "xai": their own names; "ietf": ratelimit-limit and so on, of the
     axis with the least left."""
 
-    success_retry_after_ms: int | None = Field(default=None, ge=0)
+    success_retry_after_ms: int | None = Field(default=None, ge=0, le=MOST_MS)
     """A Retry-After on every 200, whatever headers says."""
 
     faults: Faults = Faults()
@@ -305,7 +314,7 @@ class SimulatorConfig(_Table):
     models: dict[str, SimulatedModel] = Field(min_length=1)
     """By the name that requests use."""
 
-    seed: int = 0
+    seed: int = Field(default=0, ge=-MOST_SEED, le=MOST_SEED)
     """Seeds latencies, lengths, faults and answers."""
 
     api_key: SecretStr | None = None
@@ -346,5 +355,7 @@ def _explained(error: ValidationError) -> ConfigurationError:
         owner = Faults if "faults" in place[:-1] else SimulatedModel if len(place) > 1 else SimulatorConfig
         near = difflib.get_close_matches(place[-1], owner.model_fields, n=1)
         remedy = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(owner.model_fields)}."
+    if (most := first.get("ctx", {}).get("le")) is not None:
+        remedy = f"Give {most:,.10g} or less."
     value = "…" if "api_key" in place else first.get("input")
     return ConfigurationError(field, value, in_words(first), remedy)

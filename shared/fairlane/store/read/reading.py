@@ -41,7 +41,7 @@ from fairlane.store.read.lost_parts import (
 )
 from fairlane.store.read.overviews import Overview, newest_runs, read_overviews
 from fairlane.store.read.turn_reading import HandedRows, TurnReader
-from fairlane.store.run_queries import RunFields, read_time, require_here
+from fairlane.store.run_queries import RunFields, ended_early, read_time, require_here
 from fairlane.store.write.runs.client_scores import read_client_scores
 from fairlane.store.write.runs.inbox import asked_for
 
@@ -138,10 +138,21 @@ class RunReader(Stored):
         return awaits_rows(self._redis, self._keys, ref)
 
     def recent(self, team: str, limit: int) -> list[RunStatus]:
-        """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out."""
+        """The team's runs, newest first: those that wait to be admitted, too. Expired ones are left out.
+
+        One whose request Redis has lost has that as its reason.
+        """
         requests = self._redis.lrange(self._keys.inbox(team), -2 * limit, -1)
         waiting = [RunRef(team, run) for run in asked_for("submit", requests)[-limit:]]
-        return newest_runs(self._redis, self._keys, team, waiting, limit)
+        found = newest_runs(self._redis, self._keys, team, waiting, limit)
+        lost = {
+            each.run
+            for each in found
+            if each.state is RunState.SUBMITTED
+            and (ref := RunRef(team, each.run)) not in waiting
+            and is_unasked(self._redis, self._keys, ref)
+        }
+        return [replace(each, reason=LOST_REQUEST) if each.run in lost else each for each in found]
 
     def is_archived(self, ref: RunRef) -> bool:
         """Whether only a stub of the run is left here."""
@@ -275,19 +286,20 @@ class RecordReader:
         if not items:
             return ()
         pipeline = self._redis.pipeline(transaction=True)
-        pipeline.hmget(self._keys.state(self._ref), "state", "archived")
+        pipeline.hmget(self._keys.state(self._ref), "state", "archived", "reason")
         jobs = chain.from_iterable(range(item * steps, (item + 1) * steps) for item in items)
         # As bytes: encoding texts takes a twentieth of a client's time for a record.
         fields: Any = [b"%d" % job for job in jobs]
         pipeline.hmget(self._keys.results(self._ref), fields)
-        counted, stored = pipeline.execute()
+        (*counted, reason), stored = pipeline.execute()
         state = require_here(self._ref, *counted)
         if None in stored:
             RunReader(self._redis, self._keys).require_results(self._ref)
             stored = mark_lost_results(state, stored, steps)
         self._learn_size(stored)
         missing = _UNFINISHED.get(state, JobState.CANCELLED)
-        return Portion(self._spec, items, list(self._rows_of(items)), stored, missing)
+        why = ended_early(state, reason)
+        return Portion(self._spec, items, list(self._rows_of(items)), stored, missing, why)
 
     def _learn_size(self, stored: Sequence[bytes | None]) -> None:
         size = sum(len(each) for each in stored if each is not None)

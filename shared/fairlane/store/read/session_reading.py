@@ -12,6 +12,7 @@ from fairlane.store.connection.connect import RedisClient
 from fairlane.store.keys import Keys
 from fairlane.store.read.lost_parts import ask_results, require_results
 from fairlane.store.read.reading import RecordReader
+from fairlane.store.run_queries import ended_early
 
 _SESSION_UNFINISHED = {RunState.CANCELLED: JobState.CANCELLED, RunState.TIMED_OUT: JobState.TIMED_OUT}
 """The state of a session's evaluation without a record, by the state of its run; else it was skipped."""
@@ -45,24 +46,31 @@ class SessionReader:
         pipeline.hget(keys.rows(self._ref), members_field(sessions[0]))
         for job in jobs:
             pipeline.hget(keys.results(self._ref), str(job))
-        counted, there, members, *stored = pipeline.execute()
+        pipeline.hget(keys.state(self._ref), "reason")
+        counted, there, members, *stored, reason = pipeline.execute()
         state = require_results(self._ref, counted, there)
         block = decode_members(members or b"", spec.rows)
         if sessions[-1] % BLOCK >= len(block):
             raise BrokenSessions(f"the rows of session {sessions[-1] + 1} are missing")
-        results, missing = iter(stored), _SESSION_UNFINISHED.get(state, JobState.SKIPPED)
+        results = iter(stored)
+        missing = _SESSION_UNFINISHED.get(state, JobState.SKIPPED), ended_early(state, reason)
         return [
-            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], missing)
+            self._record(block[session % BLOCK], cell, [next(results) for _ in spec.session_evals], *missing)
             for session in sessions
             for cell in range(spec.cells_per_row)
         ]
 
     def _record(
-        self, rows: Sequence[int], cell: int, stored: Sequence[bytes | None], missing: JobState
+        self,
+        rows: Sequence[int],
+        cell: int,
+        stored: Sequence[bytes | None],
+        missing: JobState,
+        why: str | None,
     ) -> SessionRecord:
         spec, place = self._spec, cell_of(self._spec, cell)
         found = SimpleNamespace(scores={}, score_errors={}, eval_usage={}, arguments={}, notes={}, unkept={})
-        add_evaluations(found, spec.session_evals, parsed_results(stored), missing)
+        add_evaluations(found, spec.session_evals, parsed_results(stored), missing, why)
         return SessionRecord(
             session=self._rows.row(rows[0]).get(spec.session_field or ""),
             model=spec.models[place.model] if spec.models else "",

@@ -41,12 +41,16 @@ class ReservedShare(NamedTuple):
 
 
 class DelayedRun(NamedTuple):
-    """A run that a bound, a budget or a share delays on a lane until ``until_ms`` (server time; 0: woken)."""
+    """A run that a bound, a budget or a share delays on a lane until ``until_ms`` (server time; 0: woken).
+
+    ``over``: of its own budget the field, the most that the next call may use, and what is left.
+    """
 
     offer: int
     bound: str
     until_ms: int
     in_flight: int
+    over: Sequence[Any] = ()
 
 
 class Permit(NamedTuple):
@@ -174,7 +178,13 @@ def _read_grant(reply: Mapping[str, Any]) -> Grant:
         queued=[int(count) for count in reply["queued"]],
         now_ms=int(reply["now_ms"]),
         delayed=[
-            DelayedRun(each["offer"], each["bound"], int(each["until_ms"]), int(each["in_flight"]))
+            DelayedRun(
+                each["offer"],
+                each["bound"],
+                int(each["until_ms"]),
+                int(each["in_flight"]),
+                each.get("over", ()),
+            )
             for each in reply["delayed"]
         ],
         window=int(reply["window"]),

@@ -48,7 +48,7 @@ def build_body(request: Request) -> dict[str, Any]:
         "top_k": asked.top_k,
         "stop_sequences": list(asked.stop) or None,
         "tools": [*map(_tool, asked.tools), *own_tools] or None,
-        "tool_choice": choice or _choice(asked),
+        "tool_choice": _choice(asked, choice, own_tools),
         **own,
         "model": request.model,
         "messages": _turns(messages),
@@ -174,11 +174,15 @@ def _tool(tool: Tool) -> dict[str, Any]:
     return {"name": tool.name, **described, "input_schema": tool.schema, **strict}
 
 
-def _choice(asked: Parameters) -> dict[str, Any] | None:
-    alone = asked.rest.get("parallel_tool_calls") is False and asked.tool_choice != "none"
-    if asked.tool_choice is None and not (alone and asked.tools):
-        return None
+def _choice(asked: Parameters, own: Mapping[str, Any] | None, tools: Sequence[Any]) -> dict[str, Any] | None:
+    """Which tools to call, and whether one alone; ``own`` and ``tools`` are in Anthropic's own form."""
+    none = asked.tool_choice == "none" or (own or {}).get("type") == "none"
+    alone = asked.rest.get("parallel_tool_calls") is False and not none
     one = {"disable_parallel_tool_use": True} if alone else {}
+    if own is not None:
+        return {**one, **own}
+    if asked.tool_choice is None and not (alone and (asked.tools or tools)):
+        return None
     if isinstance(asked.tool_choice, Tool):
         return {"type": "tool", "name": asked.tool_choice.name, **one}
     return {"type": _CHOICES[asked.tool_choice or "auto"], **one}

@@ -63,6 +63,7 @@ class HttpEndpointDialect(Dialect):
         self._path = PathTemplate("endpoint.path", endpoint.path)
         body = endpoint.body
         self._body = None if body is None else JsonTemplate("endpoint.body", read_body(body))
+        self._unsent = endpoint.unsent
         self._output = JsonPath(endpoint.output)
         self._counts = JsonPath(endpoint.input_tokens), JsonPath(endpoint.output_tokens)
         self._counts_answers = endpoint.output_tokens is not None
@@ -82,7 +83,10 @@ class HttpEndpointDialect(Dialect):
         return cls(connection.endpoint)
 
     def target(self, request: Request) -> str:
-        """See `Dialect.target`."""
+        """See `Dialect.target`. Raises `UnmappableError` for a parameter that no template sends."""
+        for name in self._unsent(request.params) if request.params else ():
+            remedy = f'leave it out, or write "{{{{ params.{name} }}}}" into the endpoint\'s body'
+            raise UnmappableError(f"params.{name}: this endpoint is not sent it; {remedy}")
         return str(self._filled(self._path, request))
 
     def body(self, request: Request) -> Any:

@@ -23,6 +23,7 @@ from fairlane_workers.providers.framing.ndjson import NdjsonParser
 from fairlane_workers.providers.requests.media import Media
 from fairlane_workers.providers.requests.messages import ChatMessage, read_messages
 from fairlane_workers.providers.requests.parameters import Parameters, Tool
+from fairlane_workers.providers.requests.vocabulary import without_openais
 
 _FIXED = frozenset({"model", "messages", "stream"})
 _OWN = frozenset(
@@ -79,10 +80,12 @@ class Ollama(Dialect):
         """Sampling parameters become ``options``, like every name that is not one of the API's own.
 
         Given ``options`` and ``format`` go before what is translated. Raises `UnmappableError` for a
-        ``tool_choice`` that demands a call, which there is not.
+        ``tool_choice`` that demands a call, and for OpenAI's other parameters: Ollama ignores options that
+        it does not know.
         """
         asked = Parameters.of(request.params)
-        own = {name: value for name, value in asked.rest.items() if name in _OWN and value is not None}
+        rest = without_openais(asked.rest, self.protocol, _OWN)
+        own = {name: value for name, value in rest.items() if name in _OWN}
         body: dict[str, Any] = {
             "model": request.model,
             "messages": [_message(message) for message in read_messages(request.messages)],
@@ -90,7 +93,7 @@ class Ollama(Dialect):
             "format": asked.schema.schema if asked.schema else "json" if asked.json else None,
             "tools": _tools(asked),
             **own,
-            "options": _options(asked, own.get("options")),
+            "options": _options(asked, rest),
         }
         return {name: value for name, value in body.items() if value is not None}
 
@@ -151,15 +154,16 @@ def _image(media: Media) -> str:
     return media.data
 
 
-def _options(asked: Parameters, given: object) -> object:
+def _options(asked: Parameters, rest: Mapping[str, Any]) -> object:
     """Sampling parameters and others; given options take precedence, and ``None`` drops one."""
+    given = rest.get("options")
     if given is not None and not isinstance(given, Mapping):
         return given
     options: dict[str, Any] = {
         "num_predict": asked.max_tokens,
         **asked.sampling,
         "stop": list(asked.stop) or None,
-        **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
+        **{name: value for name, value in rest.items() if name not in _OWN | _FIXED},
         **(given or {}),
     }
     return {name: value for name, value in options.items() if value is not None} or None

@@ -11,7 +11,13 @@ function try_keys(kinds)
   for kind, keys in pairs(kinds) do
     for _, key in ipairs(keys) do
       if not tried[key] then
-        if kind == 'hash' then redis.call('HEXISTS', key, '') else redis.call(READS[kind], key) end
+        if kind == 'hash' then
+          redis.call('HEXISTS', key, '')
+        elseif kind == 'stream' then
+          redis.call('XREVRANGE', key, '+', '-', 'COUNT', 1)
+        else
+          redis.call(READS[kind], key)
+        end
         tried[key] = true
       end
     end

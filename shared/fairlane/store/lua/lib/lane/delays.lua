@@ -30,7 +30,9 @@ function note_delay(delays, offer, bound, until_ms, row)
     return
   end
   local in_flight = offer.bounds.in_flight or 0
-  table.insert(delays.runs, { offer = offer.index - 1, bound = bound, until_ms = until_ms, in_flight = in_flight })
+  table.insert(delays.runs, {
+    offer = offer.index - 1, bound = bound, until_ms = until_ms, in_flight = in_flight, over = offer.bounds.over,
+  })
   if bound == 'cap' then
     redis.call('SADD', KEY.starved, offer.lane)
   elseif bound == 'team_share' or bound == 'circuit' then

@@ -34,12 +34,19 @@ function cost_of(key, kind, tokens)
   return tokens.input * input + tokens.output * output
 end
 
+-- Notes in `run.over` the budget that a call would exceed, the most that it may use, and what is left.
+local function exceeds(run, budget, used, wanted)
+  if used + wanted <= run[budget] then return false end
+  run.over = { budget, wanted, run[budget] - used }
+  return true
+end
+
 -- Whether a call could exceed a budget.
 local function budget_exceeded(run, entry)
   if not run.budget_tokens and not run.budget_cost then return false end
   local most = most_tokens(entry, run.key)
-  if run.budget_tokens and (run.tokens or 0) + most.input + most.output > run.budget_tokens then return true end
-  return run.budget_cost and (run.cost or 0) + cost_of(run.key, entry.kind, most) > run.budget_cost
+  if run.budget_tokens and exceeds(run, 'budget_tokens', run.tokens or 0, most.input + most.output) then return true end
+  return run.budget_cost and exceeds(run, 'budget_cost', run.cost or 0, cost_of(run.key, entry.kind, most))
 end
 
 -- The bound that stops a job of the run from starting, and when to ask again (0: when woken); nil if it may start.

@@ -1,7 +1,9 @@
 -- Turns of conversations that go side by side: a run feeds their items in any order, each once, after the previous item
 -- of its conversation has ended.
 -- GIVES: take_turns
--- NEEDS: KEY.done KEY.fed
+-- USES: core/tries
+-- NEEDS: KEY.active KEY.dirty KEY.done KEY.fed KEY.finished KEY.jobs KEY.memory KEY.queues KEY.results KEY.run_lanes
+--        KEY.sessions
 
 local function has_ended(item, steps)
   for job = item * steps, (item + 1) * steps - 1 do
@@ -10,9 +12,13 @@ local function has_ended(item, steps)
   return true
 end
 
--- Marks items as fed. `turns` is [[item, previous item of its conversation (-1: ended long ago)], …]. Returns false,
--- and changes nothing, if the turn of one of them has not come.
+-- Tries the keys that feeding writes, and marks items as fed. `turns` is [[item, previous item of its conversation (-1:
+-- ended long ago)], …]. Returns false, and changes nothing, if the turn of one of them has not come.
 function take_turns(turns, steps)
+  try_keys({
+    hash = { KEY.jobs, KEY.memory, KEY.results, KEY.sessions }, list = { KEY.finished, unpack(KEY.queues) },
+    set = { KEY.active, KEY.dirty, KEY.run_lanes }, string = { KEY.done, KEY.fed },
+  })
   for _, turn in ipairs(turns) do
     local item, before = unpack(turn)
     if redis.call('GETBIT', KEY.fed, item) == 1 then return false end

@@ -6,7 +6,8 @@
 -- USES: core/leader core/time lane/admission lane/granting lane/offer lane/permit
 -- RETURNS: JSON, or nil when not the leader:
 --   permits   [{offer, job, number, input, output, kind, most, guessed, share}, …]; offers count from 0
---   delayed   [{offer, bound, until_ms, in_flight}, …]: runs that their own bound delays (until_ms 0: until woken)
+--   delayed   [{offer, bound, until_ms, in_flight, over}, …]: runs that their own bound delays (until_ms 0: until
+--             woken); `over` is of a budget (lib/run/bounds.lua)
 --   queued    jobs that are still queued, per offer; 0 if Redis has lost the run's state
 --   at_ms, reason   when to request permits again (0: when woken), and what blocks the lane ('': nothing)
 --   suspected       whether 429s of one team's calls alone may be why (lib/circuit/suspect.lua)

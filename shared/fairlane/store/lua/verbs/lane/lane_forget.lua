@@ -2,7 +2,7 @@
 -- KEYS: leader clock lanes lane limits owed in_flight reserved_shares configured openers headroom_tokens headroom_input
 --       headroom_output
 -- ARGV: now_ms epoch name unused_ms limits
--- USES: core/leader core/time lane/state
+-- USES: core/leader core/time core/tries lane/state
 -- RETURNS: 1 forgotten; 0 kept: it was used since, is paused or has calls in flight, its provider asked to wait or
 --          counts a day, or its limits are no longer `limits`; -1 not the leader.
 -- `limits` is an object of texts, as they are stored: if others were set meanwhile, the lane stays.
@@ -19,6 +19,7 @@ for i = 1, #limits, 2 do
 end
 if known(row.day_rate) and day_ms > now then return 0 end
 
+try_keys({ hash = { KEY.configured, KEY.openers } })
 redis.call('SREM', KEY.lanes, ARG.name)
 redis.call('HDEL', KEY.configured, ARG.name)
 redis.call('HDEL', KEY.openers, ARG.name)

@@ -4,6 +4,7 @@
 -- USES: buckets/arrival_bounds buckets/buckets core/audit core/time core/wake lane/state
 -- RETURNS: 1 if the lane is new, else 0.
 -- `fields` is an object of texts, as they are stored; null removes a limit.
+try_audited({ hash = { KEY.lane, KEY.limits }, set = { KEY.dirty } })
 local fresh, before, changed = redis.call('SADD', KEY.lanes, ARG.name), {}, false
 for field, value in pairs(cjson.decode(ARG.fields)) do
   before[field], changed = redis.call('HGET', KEY.limits, field) or cjson.null, true

@@ -4,6 +4,7 @@
 -- USES: core/audit
 -- RETURNS: 1 paused, 0 no such lane.
 if redis.call('SISMEMBER', KEY.lanes, ARG.name) == 0 then return 0 end
+try_audited({})
 redis.call('HSET', KEY.lane, 'paused', 1)
 audit()
 return 1

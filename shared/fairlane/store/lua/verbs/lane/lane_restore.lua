@@ -1,7 +1,7 @@
 -- Restores the learned limits of a lane that Redis has lost, with empty buckets and a ramp.
 -- KEYS: clock lanes lane limits
 -- ARGV: now_ms name fields
--- USES: buckets/buckets concurrency/detector_constants core/time lane/state
+-- USES: buckets/buckets concurrency/detector_constants core/time core/tries lane/state
 -- RETURNS: 1 restored, 0 Redis has the lane.
 -- `fields` is an object of the lane's fields. Estimates come back just below what they were, and less sure.
 if redis.call('HEXISTS', KEY.lane, 'known_ms') == 1 then return 0 end
@@ -16,6 +16,7 @@ for _, axis in ipairs(AXES) do
 end
 empty_buckets(row, read_hash(KEY.limits), row, now)
 row.known_ms, row.ramp_ms = now, now
+try_keys({ set = { KEY.lanes } })
 write_hash(KEY.lane, row)
 redis.call('SADD', KEY.lanes, ARG.name)
 return 1

@@ -4,6 +4,7 @@
 -- USES: circuit/hold circuit/unpark core/audit core/time core/wake lane/state
 -- RETURNS: 1 resumed, 2 resumed with a probe, 0 no such lane.
 if redis.call('SISMEMBER', KEY.lanes, ARG.name) == 0 then return 0 end
+try_audited({ hash = { KEY.lane, KEY.limits }, set = { KEY.dirty } })
 local now = clock(ARG.now_ms, KEY.clock)
 local parked = unpark(KEY.lane, now)
 end_waits(KEY.lane, read_hash(KEY.limits), parked, now)

@@ -1,7 +1,7 @@
 -- Recounts the calls in flight of lanes whose counts and leases disagree, as Redis has lost a part.
 -- KEYS: leader clock leases leased dirty lanes*
 -- ARGV: now_ms epoch channel lease_ms names
--- USES: core/leader core/time core/wake team/in_flight
+-- USES: core/leader core/time core/tries core/wake team/in_flight
 -- RETURNS: how many lanes had another count; 0 also where this is not the leader.
 -- KEY.lanes has the state and the calls in flight of each lane in `names`. A lease without a deadline gets one, so that
 -- it can be recovered.
@@ -15,6 +15,7 @@ for i in ipairs(names) do
 end
 if whole_sets and sum == redis.call('HLEN', KEY.leased) then return 0 end
 
+try_keys({ set = { KEY.dirty } })
 local leases, off = {}, 0
 local records = redis.call('HGETALL', KEY.leased)
 for i = 1, #records, 2 do

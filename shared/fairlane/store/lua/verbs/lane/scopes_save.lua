@@ -7,6 +7,7 @@
 -- lanes `names`. `audit` is '' if no credential has changed; with `known` '1' it is written only if a lane was resumed.
 local now, opened = clock(ARG.now_ms, KEY.clock), {}
 if not is_leader(KEY.leader, ARG.epoch, now) then return false end
+try_audited({ hash = { KEY.scopes, unpack(KEY.lanes) }, set = { KEY.dirty } })
 for connection, record in pairs(cjson.decode(ARG.records)) do
   if record then
     redis.call('HSET', KEY.scopes, connection, record)

@@ -1,9 +1,10 @@
 -- Notes that a worker is alive, extends the leases it holds, and lists those it has lost.
 -- KEYS: clock workers leases leased dirty
 -- ARGV: now_ms channel worker info lease_ms attempts changed
--- USES: core/time core/wake
+-- USES: core/time core/tries core/wake
 -- RETURNS: the attempts among those given that the worker no longer holds.
 -- `info` (JSON) is stored behind the time of the heartbeat; `changed` is 1 if it differs from the last one's.
+try_keys({ hash = { KEY.leased }, set = { KEY.dirty }, zset = { KEY.leases } })
 local now, lost = clock(ARG.now_ms, KEY.clock), {}
 local known = redis.call('HSET', KEY.workers, ARG.worker, whole(now) .. ' ' .. ARG.info) == 0
 if ARG.changed == '1' or not known then wake(KEY.dirty, ARG.channel, '*') end

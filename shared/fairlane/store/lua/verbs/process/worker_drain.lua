@@ -5,6 +5,7 @@
 -- RETURNS: 1 requested, 0 no such worker.
 -- The request is deleted when the worker leaves; the worker itself remembers it.
 if redis.call('HEXISTS', KEY.workers, ARG.worker) == 0 then return 0 end
+try_audited({})
 redis.call('HSET', KEY.drains, ARG.worker, ARG.request)
 audit({request = ARG.request})
 redis.call('PUBLISH', ARG.control, 'drain')

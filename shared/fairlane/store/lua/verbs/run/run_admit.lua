@@ -8,7 +8,7 @@
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
 local counts = cjson.decode(ARG.counts)
--- First, as a key of another type fails them: else the run would be admitted, and nobody would find it.
+try_audited({ set = { KEY.active } })
 redis.call('ZADD', KEY.runs, counts.submitted_ms, string.match(ARG.ref, '/(.*)$'))
 redis.call('SADD', KEY.active, ARG.ref)
 redis.call('HSET', KEY.state, 'state', 'running', 'cursor', 0, 'jobs_done', 0, 'items_done', 0,

@@ -7,6 +7,7 @@ local state, finished_ms, archived = unpack(redis.call('HMGET', KEY.state, 'stat
 if not state then return 0 end
 if archived then return 2 end
 if state == 'submitted' or state == 'running' or finished_ms ~= ARG.finished_ms then return -1 end
+try_audited({})
 redis.call('HSET', KEY.state, 'archived', whole(clock(ARG.now_ms, KEY.clock)))
 local copied = {
   KEY.results, KEY.finished, KEY.done, KEY.jobs, KEY.run_lanes, KEY.spec, KEY.rows, KEY.memory, KEY.sessions,

@@ -15,7 +15,7 @@ for i, name in ipairs(names) do lane_key[name], in_flight[name] = unpack(KEY.lan
 for _, name in ipairs(redis.call('SMEMBERS', KEY.run_lanes)) do
   if not lane_key[name] then return -2 end
 end
-redis.call('XREVRANGE', KEY.audit, '+', '-', 'COUNT', 1)
+try_audited({})
 write_though_full(KEY.state)
 
 cancel_attempts(ARG.ref, lane_key, in_flight, ARG.unfinished, now)

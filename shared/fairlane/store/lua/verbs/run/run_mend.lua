@@ -1,12 +1,13 @@
 -- Rebuilds the bitmap of a stranded run's ended jobs from their records, if Redis has lost it.
 -- KEYS: leader clock active state plan results finished done jobs run_lanes spec rows memory sessions fed dirty
 -- ARGV: now_ms epoch channel ref
--- USES: core/leader core/time run/sessions run/shape
+-- USES: core/leader core/time core/tries run/sessions run/shape
 -- RETURNS: 1 mended, 2 mended and the run has ended, 0 nothing to mend, it is not running, or this is not the leader.
 -- It ends the items whose last job ended meanwhile. Their sessions end without evaluations, with the last item.
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
 if redis.call('BITCOUNT', KEY.done) >= redis.call('HLEN', KEY.results) then return 0 end
+try_keys({ hash = { KEY.sessions }, set = { KEY.active, KEY.dirty, KEY.run_lanes } })
 local left, listed, steps, first_session_job = {}, {}, steps_of_run()
 for _, item in ipairs(redis.call('LRANGE', KEY.finished, 0, -1)) do listed[tonumber(item)] = true end
 for _, field in ipairs(redis.call('HKEYS', KEY.results)) do

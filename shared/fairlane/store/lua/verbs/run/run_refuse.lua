@@ -7,6 +7,7 @@
 local SPEC_KEPT = 65536 -- bytes
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('EXISTS', KEY.state) == 1 then return 0 end
+try_audited({ set = { KEY.active }, zset = { KEY.runs } })
 redis.call('HSET', KEY.state, 'reason', ARG.reason, 'submitted_ms', ARG.submitted_ms, 'ttl_ms', ARG.ttl_ms,
   'items', 0, 'jobs', 0, 'steps', 1)
 redis.call('ZADD', KEY.runs, ARG.submitted_ms, string.match(ARG.ref, '/(.*)$'))

@@ -19,6 +19,7 @@ end
 
 local now = clock(ARG.now_ms, KEY.clock)
 if not is_leader(KEY.leader, ARG.epoch, now) or redis.call('HGET', KEY.state, 'state') ~= 'running' then return 0 end
+try_audited({ set = { KEY.dirty, KEY.run_lanes } })
 if note_pause(now) + forget_refusals() == 0 then return 0 end
 redis.call('HDEL', KEY.state, 'paused_by', 'held_lanes')
 for _, lane in ipairs(redis.call('SMEMBERS', KEY.run_lanes)) do wake(KEY.dirty, ARG.channel, lane) end

@@ -1,7 +1,7 @@
 -- Recounts the calls in flight of runs whose counts and leases disagree, as Redis has lost a part.
 -- KEYS: leader clock leased dirty states*
 -- ARGV: now_ms epoch channel refs
--- USES: core/leader core/time core/wake
+-- USES: core/leader core/time core/tries core/wake
 -- RETURNS: how many runs had another count; 0 also where this is not the leader.
 -- KEY.states has the states of `refs`, which are all active runs. A lost call costs its run's budget what it had
 -- reserved, as one whose answer is lost does (lib/tokens/charges.lua).
@@ -11,6 +11,7 @@ local refs, sum = cjson.decode(ARG.refs), 0
 for i in ipairs(refs) do sum = sum + (tonumber(redis.call('HGET', KEY.states[i], 'in_flight') or '') or 0) end
 if sum == redis.call('HLEN', KEY.leased) then return 0 end
 
+try_keys({ set = { KEY.dirty } })
 local calls, tasks, off = {}, {}, 0
 for _, record in ipairs(redis.call('HVALS', KEY.leased)) do
   local lease = cjson.decode(record)

@@ -6,6 +6,7 @@
 -- `limits` is {"<per> <unit> <lane>": number as a text, or false to remove it}; `configured` is the team's budgets
 -- in the configuration, '' if it has none. Without any limit the hash stays for `keep_ms`, so that a limit that is set
 -- again continues the count.
+try_audited({ set = { KEY.budgets, KEY.dirty } })
 for name, most in pairs(cjson.decode(ARG.limits)) do
   redis.call('HDEL', KEY.budget, 'held ' .. name, 'logged ' .. name)
   if most then
