@@ -196,6 +196,19 @@ class ArrowDataset:
     def to_table(self) -> None: ...
 
 
+class RayDataset:
+    """Its ``__iter__`` raises, as that of `ray.data.Dataset` does."""
+
+    def __iter__(self) -> Any:
+        raise TypeError
+
+    def iter_rows(self) -> None: ...
+
+
+class SparkFrame:
+    def toPandas(self) -> None: ...  # noqa: N802 - Spark's name
+
+
 @pytest.mark.parametrize(
     ("dataset", "remedy"),
     [
@@ -208,8 +221,22 @@ class ArrowDataset:
         ({"q": "ab"}, "Put it into a list"),
         ({}, "Put it into a list"),
         (ArrowDataset(), "to_table()"),
+        (RayDataset(), "dataset.iter_rows()"),
+        (SparkFrame(), "dataset.toPandas()"),
     ],
-    ids=["iterrows", "lines", "frames", "columns", "arrays", "ragged", "text", "empty", "arrow"],
+    ids=[
+        "iterrows",
+        "lines",
+        "frames",
+        "columns",
+        "arrays",
+        "ragged",
+        "text",
+        "empty",
+        "arrow",
+        "ray",
+        "spark",
+    ],
 )
 def test_what_is_no_dataset_says_what_to_give(dataset: Any, remedy: str) -> None:
     assert remedy in refusal(dataset).remedy
