@@ -6,6 +6,7 @@ import asyncio
 import io
 import threading
 import urllib.error
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -126,6 +127,8 @@ class Answer:
         (None, "null"),
         (Answer("dataclass"), '{"text":"dataclass"}'),
         (timedelta(seconds=90), '"PT1M30S"'),
+        ({"vectors": [array("d", [0.5, 1.5])]}, '{"vectors":[[0.5,1.5]]}'),
+        (array("i"), "[]"),
     ],
 )
 def test_a_tasks_text_is_its_output_and_all_else_as_json(returned: Any, output: str) -> None:
@@ -167,6 +170,7 @@ def test_what_is_not_json_fails_and_says_so(returned: Any) -> None:
 
     assert isinstance(failed, PermanentFailure)
     assert "which is not JSON" in failed.message
+    assert failed.message.endswith("Return texts, numbers, lists, dicts or models.")
 
 
 def test_a_result_beyond_the_bound_is_refused() -> None:

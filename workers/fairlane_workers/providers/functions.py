@@ -210,7 +210,10 @@ def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Ou
             )
     except (TypeError, ValueError, RecursionError) as error:
         kind = type(returned).__name__
-        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {error}"))
+        remedy = "Return texts, numbers, lists, dicts or models."
+        return PermanentFailure(
+            bounded(f"the function returned a {kind}, which is not JSON: {error}. {remedy}")
+        )
     if scoring and (problem := _unscored(output)) is not None:
         return PermanentFailure(bounded(problem))
     size = len(output.encode(errors="surrogatepass"))
@@ -231,13 +234,15 @@ def _unscored(output: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value for one that JSON lacks: a number of an array library, a model, a date.
+    """A JSON value for one that JSON lacks: a number or an array of an array library, a model, a date.
 
     Raises `_HoldsError` for an exception.
     """
     if isinstance(value, BaseException):
         raise _HoldsError(value)
-    item = getattr(value, "item", None)
+    item, listed = getattr(value, "item", None), getattr(value, "tolist", None)
     if callable(item) and getattr(value, "shape", None) == ():
         return item()
+    if callable(listed):
+        return listed()
     return to_jsonable_python(value)
