@@ -40,11 +40,12 @@ def _change_loaded() -> None:
         return
     complete = True
     for name, loaded in list(sys.modules.items()):
-        for key, changes in _CHANGES.items():
-            if name == key or name.endswith(f".{key}"):
-                complete &= not getattr(getattr(loaded, "__spec__", None), "_initializing", False)
-                for path, instead in changes.items():
-                    _change(loaded, path, instead)
+        if name.endswith(_ENDS):
+            complete &= not getattr(getattr(loaded, "__spec__", None), "_initializing", False)
+            for key, changes in _CHANGES.items():
+                if f".{name}".endswith(f".{key}"):
+                    for path, instead in changes.items():
+                        _change(loaded, path, instead)
     if complete:
         _looked_at = count
 
@@ -159,3 +160,5 @@ _CHANGES: dict[str, dict[str, Callable[..., Callable[..., Any]]]] = {
     "botocore.retries.standard": {"RetryPolicy.should_retry": _answering(False)},  # "standard", "adaptive"
 }
 """The functions that retry a call in each SDK, by the end of their module's name, and their replacements."""
+
+_ENDS = tuple(_CHANGES)
