@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 from collections import deque
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -189,6 +191,10 @@ class Torchlike:
 
 def test_more_kinds_of_rows_and_datasets_are_read() -> None:
     assert list(read_rows([OfAttrs()])) == [{"q": 1}]
+    assert list(read_rows([row for _, row in pd.DataFrame({"q": [1]}).iterrows()])) == [{"q": 1}]
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        assert list(read_rows(database.execute("select 1 as q"))) == [{"q": 1}]
     assert list(read_rows(Torchlike())) == [{"q": 0}, {"q": 1}]
 
 
