@@ -319,7 +319,8 @@ def of_grpc(code: Code) -> Exception:
             "APITimeoutError", "ReadTimeoutError", "Timeout", "DeadlineExceeded", "TimeoutException",
         )),
         *((named(name), PermanentFailure) for name in (
-            "PipelineConnectError", "ConnectionConfigError", "UnsupportedProtocol", "AuthenticationError",
+            *("PipelineConnectError", "ConnectionConfigError", "NoSuchConnection"),
+            *("UnsupportedProtocol", "AuthenticationError"),
         )),
         (named("APITimeoutError", status_code=400), PermanentFailure),
         (named("LibraryError", of_aiohttp(503)), Overloaded),

@@ -49,7 +49,8 @@ _ENDING = r"(?:error|exception|failure)?\)?$"  # Ray's have brackets: RayTaskErr
 _LATE = re.compile(rf"(?:time[d_]?out|deadline_?exceeded){_ENDING}", re.IGNORECASE)
 """How classes of timeouts are named: ``APITimeoutError``, botocore's ``ReadTimeoutError``."""
 _LOST = re.compile(
-    rf"(?:connection(?:_?closed|_?reset)?|connector|^connect|^protocol|disconnected|incomplete_?read){_ENDING}",
+    r"(?:connection(?:_?closed|_?reset)?|connector|^connect|^protocol)(?:error|exception|failure)\)?$"
+    rf"|(?:disconnected|incomplete_?read){_ENDING}",
     re.IGNORECASE,
 )
 """How classes of lost connections are named: ``APIConnectionError``, ``ServerDisconnectedError``."""
