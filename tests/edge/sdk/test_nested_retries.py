@@ -26,6 +26,8 @@ from google.genai import types
 
 from fairlane_workers.functions.nested_retries import without_nested_retries
 
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the SDKs, in whichever test they are collected
+
 HELLO: Any = [{"role": "user", "content": "Hi"}]
 
 
@@ -176,7 +178,6 @@ CALLS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore")  # of the SDKs
 @pytest.mark.parametrize("sdk", CALLS)
 def test_an_sdk_sends_one_request_under_a_lane_and_retries_elsewhere(sdk: str, busy: Busy) -> None:
     def requests(around: Any) -> int:
