@@ -6,10 +6,13 @@ import asyncio
 import io
 import threading
 import urllib.error
+from array import array
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from email.message import Message
+from enum import Enum
+from itertools import pairwise
 from typing import Any
 
 import httpx
@@ -124,6 +127,8 @@ class Answer:
         ({"a": [1, None, "ü"]}, '{"a":[1,null,"ü"]}'),
         (Answer("dataclass"), '{"text":"dataclass"}'),
         (timedelta(seconds=90), '"PT1M30S"'),
+        ({"vectors": [array("d", [0.5, 1.5])]}, '{"vectors":[[0.5,1.5]]}'),
+        (array("i"), "[]"),
     ],
 )
 def test_a_tasks_text_is_its_output_and_all_else_as_json(returned: Any, output: str) -> None:
@@ -172,6 +177,7 @@ def test_what_is_not_json_fails_and_says_so(returned: Any) -> None:
 
     assert isinstance(failed, PermanentFailure)
     assert "which is not JSON" in failed.message
+    assert failed.message.endswith("Return texts, numbers, lists, dicts or models.")
 
 
 def test_a_result_beyond_the_bound_is_refused() -> None:
@@ -283,6 +289,99 @@ def of_botocore(status: int) -> Exception:
     response = {"Error": {"Code": "x"}, "ResponseMetadata": {"HTTPStatusCode": status}}
     error.response = response  # type: ignore[attr-defined]
     return error
+
+
+def named(name: str, *causes: BaseException, **attributes: Any) -> BaseException:
+    """An error of a library's class ``name``, raised from the first of ``causes``, that from the second …"""
+    error: BaseException = type(name, (Exception,), attributes)("it failed")
+    for outer, cause in pairwise([error, *causes]):
+        outer.__cause__ = cause
+    return error
+
+
+class Code(Enum):
+    """As `grpc.StatusCode`."""
+
+    UNAVAILABLE = 14
+    DEADLINE_EXCEEDED = 4
+    RESOURCE_EXHAUSTED = 8
+    INVALID_ARGUMENT = 3
+
+
+def of_grpc(code: Code) -> Exception:
+    """As `grpc.aio.AioRpcError`: its code is a method."""
+    rpc_error = type("RpcError", (Exception,), {})
+    return type("AioRpcError", (rpc_error,), {"code": lambda _: code})("it failed")  # type: ignore[no-any-return]
+
+
+@pytest.mark.parametrize(
+    ("error", "expected"),
+    [
+        *((named(name), NetworkFailure) for name in (
+            *("APIConnectionError", "EndpointConnectionError", "ServerDisconnectedError"),
+            *("ConnectionClosedError", "ProtocolError", "IncompleteRead", "ConnectionFailure"),
+            "RayTaskError(APIConnectionError)",
+        )),
+        *((named(name), TimedOut) for name in (
+            "APITimeoutError", "ReadTimeoutError", "Timeout", "DeadlineExceeded", "TimeoutException",
+        )),
+        *((named(name), PermanentFailure) for name in (
+            *("PipelineConnectError", "ConnectionConfigError", "NoSuchConnection"),
+            *("UnsupportedProtocol", "AuthenticationError"),
+        )),
+        (named("APITimeoutError", status_code=400), PermanentFailure),
+        (named("LibraryError", of_aiohttp(503)), Overloaded),
+        (named("LibraryError", of_aiohttp(529)), Overloaded),
+        (named("LibraryError", of_aiohttp(500)), ServerError),
+        (named("LibraryError", of_aiohttp(504)), TimedOut),
+        (named("LibraryError", of_aiohttp(404)), PermanentFailure),
+        (named("LibraryError", httpx.ReadTimeout("slow")), TimedOut),
+        (named("LibraryError", RuntimeError("wrapped"), ConnectionResetError("gone")), NetworkFailure),
+        (named("LibraryError", named("APIConnectionError")), NetworkFailure),
+        (named("LibraryError", ExceptionGroup("g", [of_aiohttp(503), of_aiohttp(503)])), Overloaded),
+        (named("LibraryError", ExceptionGroup("g", [of_aiohttp(503), of_aiohttp(400)])), PermanentFailure),
+        (named("LibraryError", ExceptionGroup("g", [of_aiohttp(503), KeyError("q")])), PermanentFailure),
+        (named("LibraryError", of_aiohttp(503), status_code=400), PermanentFailure),
+        (named("LibraryError", FileNotFoundError("no such file")), PermanentFailure),
+        (named("LibraryError", ValueError("final"), ConnectionResetError("gone")), PermanentFailure),
+        (of_grpc(Code.UNAVAILABLE), Overloaded),
+        (of_grpc(Code.DEADLINE_EXCEEDED), TimedOut),
+        (of_grpc(Code.RESOURCE_EXHAUSTED), RateLimited),
+        (of_grpc(Code.INVALID_ARGUMENT), PermanentFailure),
+    ],
+    ids=repr,
+)  # fmt: skip
+def test_an_error_that_passes_is_read_in_a_librarys_own_and_in_those_that_wrap_it(
+    error: BaseException, expected: type[Outcome]
+) -> None:
+    assert type(outcome(raising(error))) is expected
+
+
+def test_the_message_of_a_wrapped_error_quotes_the_one_behind_it_once() -> None:
+    opaque, quoting = named("RetryError", of_aiohttp(503)), RuntimeError("refused again: refused")
+    quoting.__cause__ = of_aiohttp(503)
+
+    assert outcome(raising(opaque)) == Overloaded(
+        "RetryError: it failed, from RuntimeError: refused", 503, None
+    )
+    assert outcome(raising(quoting)) == Overloaded("RuntimeError: refused again: refused", 503, None)
+
+
+@pytest.mark.parametrize("arguments", [TASK, SCORE, CALL])
+def test_an_error_in_a_result_is_read_as_if_it_were_raised(arguments: dict[str, Any]) -> None:
+    limited = named("RateLimitError")
+
+    for returned in (limited, ["ok", limited], {"answers": [limited]}):
+        found = outcome(lambda *_, held=returned, **__: held, arguments)
+        assert found == RateLimited("RateLimitError: it failed", 429, None)
+    assert outcome(lambda *_, **__: [ValueError("bad")], arguments) == PermanentFailure("ValueError: bad")
+
+
+def test_a_loop_of_causes_ends() -> None:
+    one, other = RuntimeError("one"), RuntimeError("other")
+    one.__cause__, other.__cause__ = other, one
+
+    assert outcome(raising(one)) == PermanentFailure("RuntimeError: one")
 
 
 @pytest.mark.parametrize("error_of", [of_aiohttp, of_urllib, of_botocore])

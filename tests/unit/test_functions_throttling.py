@@ -64,7 +64,7 @@ THROTTLED = [
         "RateLimitError", "RateLimitedError", "RateLimitExceeded", "RateLimitException",
         "ThrottlingException", "TooManyRequests", "TooManyRequestsError", "TooManyRequestsException",
         "ThrottledException", "ResourceExhausted", "ThrottlingError",
-        "ProvisionedThroughputExceededException",
+        "ProvisionedThroughputExceededException", "LMRateLimitError", "OpenAIRateLimitError",
     )),
     class_of("MyOwn", class_of("RateLimitError"))("slow down"),
     having(Exception("x"), status_code=429),
@@ -139,6 +139,7 @@ ORDINARY = [
     aws("AccessDeniedException", 403),
     class_of("RateLimitConfigError")("bad"),
     class_of("GenerateLimitError")("bad"),
+    class_of("ModelRateLimitOptions")("bad"),
     class_of("LimitError")("bad"),
 ]
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+import sqlite3
 from collections import deque
+from contextlib import closing
 from dataclasses import dataclass
 from decimal import Decimal
 from enum import Enum
@@ -189,11 +191,28 @@ class Torchlike:
 
 def test_more_kinds_of_rows_and_datasets_are_read() -> None:
     assert list(read_rows([OfAttrs()])) == [{"q": 1}]
+    assert list(read_rows([row for _, row in pd.DataFrame({"q": [1]}).iterrows()])) == [{"q": 1}]
+    with closing(sqlite3.connect(":memory:")) as database:
+        database.row_factory = sqlite3.Row
+        assert list(read_rows(database.execute("select 1 as q"))) == [{"q": 1}]
     assert list(read_rows(Torchlike())) == [{"q": 0}, {"q": 1}]
 
 
 class ArrowDataset:
     def to_table(self) -> None: ...
+
+
+class RayDataset:
+    """Its ``__iter__`` raises, as that of `ray.data.Dataset` does."""
+
+    def __iter__(self) -> Any:
+        raise TypeError
+
+    def iter_rows(self) -> None: ...
+
+
+class SparkFrame:
+    def toPandas(self) -> None: ...  # noqa: N802 - Spark's name
 
 
 @pytest.mark.parametrize(
@@ -208,8 +227,22 @@ class ArrowDataset:
         ({"q": "ab"}, "Put it into a list"),
         ({}, "Put it into a list"),
         (ArrowDataset(), "to_table()"),
+        (RayDataset(), "dataset.iter_rows()"),
+        (SparkFrame(), "dataset.toPandas()"),
     ],
-    ids=["iterrows", "lines", "frames", "columns", "arrays", "ragged", "text", "empty", "arrow"],
+    ids=[
+        "iterrows",
+        "lines",
+        "frames",
+        "columns",
+        "arrays",
+        "ragged",
+        "text",
+        "empty",
+        "arrow",
+        "ray",
+        "spark",
+    ],
 )
 def test_what_is_no_dataset_says_what_to_give(dataset: Any, remedy: str) -> None:
     assert remedy in refusal(dataset).remedy

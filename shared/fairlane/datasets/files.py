@@ -68,10 +68,13 @@ def _is_column(value: object) -> bool:
     return hasattr(value, "__len__") and not isinstance(value, str | bytes | Mapping)
 
 
+_READS = ("to_table", "iter_rows", "to_pandas", "toPandas", "compute")
+"""Methods that return the rows: pyarrow's datasets', Ray's, Modin's, Spark's, Dask's."""
+
+
 def remedy_of(dataset: object) -> str:
     """The remedy for an object that is not a dataset."""
     if isinstance(dataset, AsyncIterable):
         return "Write its rows into an open run: AsyncClient.open(…), then `await rows.extend(…)`."
-    if hasattr(dataset, "to_table"):  # of pyarrow.dataset
-        return "Pass its rows: dataset.to_table()."
-    return _DATASET_REMEDY
+    reads = next((each for each in _READS if hasattr(dataset, each)), None)
+    return f"Pass its rows: dataset.{reads}()." if reads else _DATASET_REMEDY

@@ -4,7 +4,7 @@ import json
 import math
 from collections.abc import Mapping
 from hashlib import blake2b
-from typing import Any
+from typing import Any, cast
 
 from fairlane.core.errors import SubmissionError
 from fairlane.datasets.values import MAX_DEPTH, fields_of, plain_row, remedy_for
@@ -131,6 +131,8 @@ def to_row(row: object, number: int) -> dict[str, Any]:
 
 def _to_row(row: object, number: int) -> dict[str, Any]:
     fields = row if isinstance(row, Mapping) else fields_of(row)
+    if fields is None and _is_record(row):
+        fields = dict(cast(Any, row))
     if fields is None:
         return check_row(row, number)  # its error says what a row is
     given = fields if type(fields) is dict else dict(fields)
@@ -139,6 +141,12 @@ def _to_row(row: object, number: int) -> dict[str, Any]:
     except NotJson:
         return check_row(plain_row(given), number)
     return given
+
+
+def _is_record(row: object) -> bool:
+    """Whether it has keys, as `sqlite3.Row` and a pandas Series do, but no columns, as a table does."""
+    kind = type(row)
+    return hasattr(kind, "keys") and hasattr(kind, "__getitem__") and not hasattr(kind, "columns")
 
 
 def take_row(row: object, number: int) -> dict[str, Any]:

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import asyncio
 import http.server
+import sys
 import threading
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext, suppress
+from multiprocessing.pool import ThreadPool
+from types import ModuleType
 from typing import Any
 
 import anthropic
 import boto3
+import groq
 import litellm
 import openai
 import pytest
+import together
 from botocore.config import Config
 from google import genai
 from google.genai import types
 
 from fairlane_workers.functions.nested_retries import without_nested_retries
+
+pytestmark = pytest.mark.filterwarnings("ignore")  # of the SDKs, in whichever test they are collected
 
 HELLO: Any = [{"role": "user", "content": "Hi"}]
 
@@ -62,6 +70,36 @@ def busy() -> Iterator[Busy]:
 def with_openai(url: str) -> None:
     with openai.OpenAI(base_url=url, api_key="k", max_retries=2) as client:
         client.chat.completions.create(model="m", messages=HELLO)
+
+
+def with_groq(url: str) -> None:
+    with groq.Groq(base_url=url, api_key="k", max_retries=2) as client:
+        client.chat.completions.create(model="m", messages=HELLO)
+
+
+def with_together(url: str) -> None:
+    with together.Together(base_url=url, api_key="k", max_retries=2) as client:
+        client.chat.completions.create(model="m", messages=HELLO)
+
+
+def on_a_pools_thread(url: str) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(with_openai, url).result()
+
+
+def on_a_multiprocessing_thread(url: str) -> None:
+    with ThreadPool(1) as pool:
+        pool.apply(with_openai, (url,))
+
+
+def on_a_thread_of_its_own(url: str) -> None:
+    def quietly() -> None:
+        with suppress(Exception):
+            with_openai(url)
+
+    thread = threading.Thread(target=quietly)
+    thread.start()
+    thread.join()
 
 
 def with_anthropic(url: str) -> None:
@@ -132,10 +170,14 @@ CALLS = {
     "boto3 legacy": with_boto3("legacy"),
     "boto3 standard": with_boto3("standard"),
     "litellm": with_litellm,
+    "groq": with_groq,
+    "together": with_together,
+    "on a pool's thread": on_a_pools_thread,
+    "on a thread of multiprocessing": on_a_multiprocessing_thread,
+    "on a thread of its own": on_a_thread_of_its_own,
 }
 
 
-@pytest.mark.filterwarnings("ignore")  # of the SDKs
 @pytest.mark.parametrize("sdk", CALLS)
 def test_an_sdk_sends_one_request_under_a_lane_and_retries_elsewhere(sdk: str, busy: Busy) -> None:
     def requests(around: Any) -> int:
@@ -147,3 +189,41 @@ def test_an_sdk_sends_one_request_under_a_lane_and_retries_elsewhere(sdk: str, b
     assert requests(without_nested_retries()) == 1
     assert requests(nullcontext()) > 1
     assert requests(without_nested_retries()) == 1
+
+
+def test_a_pools_thread_that_was_started_under_a_lane_retries_for_others(busy: Busy) -> None:
+    def requests(pool: ThreadPoolExecutor) -> int:
+        before = busy.requests
+        with suppress(Exception):
+            pool.submit(with_openai, busy.url).result()
+        return busy.requests - before
+
+    with ThreadPoolExecutor(1) as pool:
+        with without_nested_retries():
+            assert requests(pool) == 1
+        assert requests(pool) > 1
+
+
+class OfFern:
+    """As Fern makes the client of an SDK: `cohere.core.http_client.HttpClient`."""
+
+    def __init__(self) -> None:
+        self.sent = 0
+
+    def request(self, path: str, *, retries: int = 0) -> None:
+        self.sent += 1
+        if retries < 2:
+            self.request(path, retries=retries + 1)
+
+
+def test_a_client_that_fern_makes_sends_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    module = ModuleType("some_sdk.core.http_client")
+    module.HttpClient = type("HttpClient", (OfFern,), {"request": OfFern.request})  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    client = module.HttpClient()
+
+    with without_nested_retries():
+        client.request("/chat")
+    assert client.sent == 1
+    client.request("/chat")
+    assert client.sent == 4

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-import httpx
 from celery import Task
 from celery.exceptions import Retry
 from pydantic_core import to_jsonable_python
@@ -41,7 +40,15 @@ from fairlane_workers.providers.errors.content import rejects_content
 from fairlane_workers.providers.errors.groups import leaves, outcome_of_group
 from fairlane_workers.providers.errors.rate_limit_names import TOO_MANY_REQUESTS
 from fairlane_workers.providers.errors.server_state import is_doubtful, lacks_capacity
-from fairlane_workers.providers.errors.throttling import http_status, named_wait_ms, service_error, throttled
+from fairlane_workers.providers.errors.throttling import (
+    http_status,
+    is_late,
+    is_lost,
+    named_wait_ms,
+    service_error,
+    telling,
+    throttled,
+)
 from fairlane_workers.providers.errors.wording import bounded
 from fairlane_workers.transport import SHORTAGE
 
@@ -50,15 +57,20 @@ log = get_logger("functions")
 Elsewhere = Callable[[str, str], Awaitable[bool]]
 """Tells whether another worker runs the function of that name, on that lane."""
 
-# Errors of the operating system that a retry does not change.
-_LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
-
 
 @dataclass(frozen=True, slots=True)
 class _Raised:
     """An exception that a function raised."""
 
     error: BaseException
+
+
+class _HoldsError(Exception):
+    """A result holds an exception, as ``gather(…, return_exceptions=True)`` returns them."""
+
+    def __init__(self, error: BaseException) -> None:
+        super().__init__()
+        self.error = error
 
 
 class FunctionProvider:
@@ -111,11 +123,14 @@ class FunctionProvider:
         except FunctionMismatch as unfit:
             return PermanentFailure(bounded(f"{request.model}: {unfit}"))
         returned = await self._run(bound)
-        if isinstance(returned, _Raised):
-            fields: dict[str, Any] = {"function": request.model, "lane": request.lane}
-            log.warning(Event.FUNCTION_RAISED, **fields, exc_info=returned.error)
-            return self._of_error(function, returned.error)
-        return _written(returned, arguments, request.max_response_bytes)
+        if not isinstance(returned, _Raised):
+            try:
+                return _written(returned, arguments, request.max_response_bytes)
+            except _HoldsError as held:
+                returned = _Raised(held.error)
+        fields: dict[str, Any] = {"function": request.model, "lane": request.lane}
+        log.warning(Event.FUNCTION_RAISED, **fields, exc_info=returned.error)
+        return self._of_error(function, returned.error)
 
     async def _find(self, name: str) -> Callable[..., Any]:
         found = self._known.get(name)
@@ -155,26 +170,32 @@ class FunctionProvider:
         return outcome_of_group(leaves(error), outcome_of)
 
     def _of_leaf(self, error: BaseException, *, retried: bool) -> Outcome:
-        message = bounded(f"{type(error).__name__}: {text_of(error)}")
+        told = telling(error)
+        message = _message(error, told)
         if isinstance(error, FunctionRateLimited):
             return RateLimited(message, retry_after_ms=error.retry_after_ms)
-        status, said = http_status(error), service_error(error)
-        wait_ms = named_wait_ms(error, self._clock.now_ms())
+        status, said = http_status(told), service_error(told)
+        wait_ms = named_wait_ms(told, self._clock.now_ms())
         if status == TOO_MANY_REQUESTS and lacks_capacity(said):
             return Overloaded(message, status, wait_ms)
         if (limit := throttled(error, self._clock.now_ms())) is not None:
             return RateLimited(message, TOO_MANY_REQUESTS, limit.retry_after_ms)
         if status is not None and (outcome := passing(said, status, message, wait_ms)) is not None:
             return outcome
-        if isinstance(error, TimeoutError | httpx.TimeoutException):
+        if status is None and is_late(told):
             return TimedOut(message)
-        network = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
-        if network and status is None:  # urllib's errors of an answer are OSErrors, too
+        if status is None and is_lost(told):  # urllib's errors of an answer are OSErrors, too
             return NetworkFailure(message)
         if isinstance(error, Retry) or retried:
             return FlawedAnswer(message)
         may_pass = status is not None and is_doubtful(said, status) and not rejects_content(said)
         return PermanentFailure(message, doubtful=may_pass)
+
+
+def _message(error: BaseException, told: BaseException) -> str:
+    """The error's type and text, with those of the one behind it where it does not quote that."""
+    message, behind = f"{type(error).__name__}: {text_of(error)}", text_of(told)
+    return bounded(message if behind in message else f"{message}, from {type(told).__name__}: {behind}")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
@@ -189,7 +210,7 @@ def _retries_itself(function: Callable[..., Any], error: BaseException) -> bool:
 
 
 def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Outcome:
-    """The result as text: a task's text unchanged, everything else as JSON."""
+    """The result as text: a task's text unchanged, everything else as JSON. May raise `_HoldsError`."""
     scoring = is_scoring(arguments)
     is_task = not scoring and not is_call(arguments)
     if returned is None and is_task:
@@ -201,10 +222,15 @@ def _written(returned: Any, arguments: Mapping[str, Any], most_bytes: int) -> Ou
             output = json.dumps(
                 returned, ensure_ascii=False, allow_nan=scoring, default=_plain, separators=(",", ":")
             )
+    except _HoldsError:
+        raise
     except Exception as error:  # noqa: BLE001 - the value's own methods may raise anything
         kind = type(returned).__name__
         why = f"{type(error).__name__}: {text_of(error)}"
-        return PermanentFailure(bounded(f"the function returned a {kind}, which is not JSON: {why}"))
+        remedy = "Return texts, numbers, lists, dicts or models."
+        return PermanentFailure(
+            bounded(f"the function returned a {kind}, which is not JSON: {why}. {remedy}")
+        )
     if scoring and (problem := _unscored(output)) is not None:
         return PermanentFailure(bounded(problem))
     size = len(output.encode(errors="surrogatepass"))
@@ -225,8 +251,15 @@ def _unscored(output: str) -> str | None:
 
 
 def _plain(value: Any) -> Any:
-    """A JSON value for one that JSON lacks: a number of an array library, a model, a date."""
-    item = getattr(value, "item", None)
+    """A JSON value for one that JSON lacks: a number or an array of an array library, a model, a date.
+
+    Raises `_HoldsError` for an exception.
+    """
+    if isinstance(value, BaseException):
+        raise _HoldsError(value)
+    item, listed = getattr(value, "item", None), getattr(value, "tolist", None)
     if callable(item) and getattr(value, "shape", None) == ():
         return item()
+    if callable(listed):
+        return listed()
     return to_jsonable_python(value)

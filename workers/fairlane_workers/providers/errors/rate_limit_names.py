@@ -35,6 +35,8 @@ _NAMES = frozenset(
 )
 _WITHIN = ("ratelimitexceeded", "ratelimitreached", "toomanyrequests")
 """Within longer names: Google's ``userRateLimitExceeded``, watsonx' ``rate_limit_reached_requests``."""
+_OF_CLASS = re.compile(r"RateLimit(?:ed|Exceeded)?(?:Error|Exception)?$")
+"""How classes of rate limits end: with a capital as in ``LMRateLimitError``, not ``GenerateLimitError``."""
 # A quota of a day, a month or another long period, as Google's and watsonx' codes have it.
 _QUOTAS = frozenset(
     {
@@ -133,7 +135,8 @@ _OPENINGS = (
 
 def names_rate_limit(name: str) -> bool:
     """Whether the name of a class, or an error's code or type, means that calls come too fast."""
-    return any(part in _NAMES or any(each in part for each in _WITHIN) for part in _plain(name))
+    known = any(part in _NAMES or any(each in part for each in _WITHIN) for part in _plain(name))
+    return known or _OF_CLASS.search(name) is not None
 
 
 def mentions_rate_limit(text: str) -> bool:

@@ -1,10 +1,13 @@
-"""Recognises a rate limit in the exceptions of other libraries: by class, status, code or text."""
+"""Reads exceptions of other libraries, by class, status, code or text: rate limits, and what may pass."""
 
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from enum import Enum
 from typing import Any
+
+import httpx
 
 from fairlane.core.errors import RateLimited
 from fairlane_workers.providers.errors.error_body import ErrorBody
@@ -24,6 +27,9 @@ _MOST_CAUSES = 10
 _FIRST_ERROR = 400
 """The least HTTP status of an error."""
 
+_NO_STATUS = 600
+"""Beyond any HTTP status."""
+
 _LONGEST_TEXT = 2000
 """Characters of an error's text that are read: a rate limit is named at its beginning."""
 
@@ -35,6 +41,26 @@ _OF_CODE = (
     *(ArithmeticError, AssertionError, AttributeError, ImportError, LookupError, NameError, SyntaxError),
     *(TypeError, UnicodeError),
 )
+
+# Errors of the operating system that a retry does not change.
+_LASTING = (FileNotFoundError, FileExistsError, PermissionError, IsADirectoryError, NotADirectoryError)
+
+_ENDING = r"(?:error|exception|failure)?\)?$"  # Ray's have brackets: RayTaskError(APIConnectionError)
+_LATE = re.compile(rf"(?:time[d_]?out|deadline_?exceeded){_ENDING}", re.IGNORECASE)
+"""How classes of timeouts are named: ``APITimeoutError``, botocore's ``ReadTimeoutError``."""
+_LOST = re.compile(
+    r"(?:connection(?:_?closed|_?reset)?|connector|^connect|^protocol)(?:error|exception|failure)\)?$"
+    rf"|(?:disconnected|incomplete_?read){_ENDING}",
+    re.IGNORECASE,
+)
+"""How classes of lost connections are named: ``APIConnectionError``, ``ServerDisconnectedError``."""
+
+_OF_GRPC = {
+    **{"RESOURCE_EXHAUSTED": TOO_MANY_REQUESTS, "UNAVAILABLE": 503, "DEADLINE_EXCEEDED": 504},
+    **{"INTERNAL": 500, "UNKNOWN": 500, "DATA_LOSS": 500, "UNIMPLEMENTED": 501, "ABORTED": 409},
+    **{"INVALID_ARGUMENT": 400, "UNAUTHENTICATED": 401, "PERMISSION_DENIED": 403, "NOT_FOUND": 404},
+}
+"""The HTTP status of gRPC's names: github.com/googleapis/googleapis/blob/master/google/rpc/code.proto."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +102,43 @@ def _chain(error: BaseException) -> Iterator[BaseException]:
             waiting.append(each.__cause__)
         if isinstance(each, BaseExceptionGroup):
             waiting.extend(reversed(leaves(each)))
+
+
+def telling(error: BaseException) -> BaseException:
+    """The error that says how a call has ended: this one, or the first of those it was raised ``from``.
+
+    One with an HTTP status, a timeout or a lost connection says so. A ``ValueError`` or an error of code is
+    final, whatever it was raised from. Of a group of such errors the one with the lowest status counts.
+    """
+    each: BaseException | None = error
+    for _ in range(_MOST_CAUSES):
+        if each is None or (isinstance(each, (ValueError, *_OF_CODE)) and not _tells(each)):
+            break
+        within = leaves(each)
+        if all(_tells(leaf) for leaf in within):
+            return min(within, key=lambda leaf: http_status(leaf) or _NO_STATUS)
+        each = each.__cause__
+    return error
+
+
+def _tells(error: BaseException) -> bool:
+    return http_status(error) is not None or is_late(error) or is_lost(error)
+
+
+def is_late(error: BaseException) -> bool:
+    """Whether an error is a timeout, by its kind or its name."""
+    return isinstance(error, TimeoutError | httpx.TimeoutException) or _named_like(_LATE, error)
+
+
+def is_lost(error: BaseException) -> bool:
+    """Whether an error is a lost connection, by its kind or name, or another error of the system."""
+    known = isinstance(error, OSError | httpx.TransportError) and not isinstance(error, _LASTING)
+    return known or _named_like(_LOST, error)
+
+
+def _named_like(pattern: re.Pattern[str], error: BaseException) -> bool:
+    """By its own name: a base's name says less, as ``redis.AuthenticationError`` is a ``ConnectionError``."""
+    return pattern.search(type(error).__name__) is not None
 
 
 def _is_spent(error: BaseException) -> bool:
@@ -135,9 +198,20 @@ def http_status(error: BaseException) -> int | None:
         *(_get(response, name) for name in ("status_code", "status")),
         _get(_get(response, "ResponseMetadata"), "HTTPStatusCode"),
     ):
-        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < 600:
+        if isinstance(value, int) and not isinstance(value, bool) and 100 <= value < _NO_STATUS:
             return int(value)
-    return None
+    return _status_of_grpc(error)
+
+
+def _status_of_grpc(error: BaseException) -> int | None:
+    """The status that the code of a ``grpc.RpcError`` stands for; its ``code`` is a method."""
+    if not any(each.__name__ == "RpcError" for each in type(error).__mro__):
+        return None
+    try:
+        code = error.code()  # type: ignore[attr-defined]
+    except Exception:  # noqa: BLE001 - any class may have this name
+        return None
+    return _OF_GRPC.get(code.name) if isinstance(code, Enum) else None
 
 
 def _codes(error: BaseException) -> Iterator[str]:
