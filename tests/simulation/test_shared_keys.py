@@ -48,13 +48,14 @@ limits = st.fixed_dictionaries(
 )
 
 
-def _play(redis: Redis, model: dict[str, Any], minutes: float, seed: int = 0) -> Recording:
+def _play(redis: Redis, model: dict[str, Any], minutes: float, seed: int = 0, **more: Any) -> Recording:
     scenario = {
         "name": "test",
         "models": {"model": SimulatedModel.model_validate({"windows_from": "start", **model})},
         "minutes": minutes,
         "warm_up_minutes": 0.0,
         "seed": seed,
+        **more,
     }
     return record(Scenario.model_validate(scenario), redis)
 
@@ -83,6 +84,39 @@ def test_other_users_of_a_fixed_window_without_resets_are_noticed_and_keep_their
     found = measure(recording).lanes[0]
     assert SHARED in _news(recording)
     assert LEAST * 72 * 6 <= found.admitted <= 1.1 * 72 * 6
+
+
+UNSHARED: dict[str, dict[str, Any]] = {
+    "a window, long calls": {"shape": "window", "window_seconds": 10, "latency_ms": 2500},
+    "a sliding window": {"shape": "sliding", "window_seconds": 10, "latency_ms": 300},
+    "a sliding minute, long calls": {"shape": "sliding", "latency_ms": 2500},
+    "a bucket": {"shape": "bucket", "burst_seconds": 10, "latency_ms": 300},
+    "a deep bucket, long calls": {"shape": "bucket", "burst_seconds": 60, "latency_ms": 2500},
+}
+
+
+@pytest.mark.parametrize("provider", UNSHARED)
+@pytest.mark.slow
+def test_answers_of_unknown_length_are_no_calls_of_others(real_redis: Redis, provider: str) -> None:
+    """Headers count tokens that the lane learns only with its answers: an eighth of their `max_tokens`."""
+    tokens = {"output_tokens_per_minute": 8000, "output_tokens": 130, "output_tokens_stddev": 90}
+    model = {**tokens, **UNSHARED[provider], "headers": "full", "latency_sigma": 0.3}
+    loads = ({"max_tokens": 1000, "input_tokens": 600},)
+    assert SHARED not in _news(_play(real_redis, model, 3.0, seed=1, loads=loads))
+
+
+@pytest.mark.slow
+def test_others_who_take_tokens_are_noticed(real_redis: Redis) -> None:
+    """A call of 3,020 tokens is known to within its answer. Others take 30 % of the window."""
+    model = {
+        "tokens_per_minute": 604_000, "shape": "window", "headers": "full", "latency_ms": 300,
+        "output_tokens": 20, "foreign": ((0, 300, 60),), "foreign_tokens": 3020,
+    }  # fmt: skip
+    recording = _play(real_redis, model, 4.0, loads=({"max_tokens": 160, "input_tokens": 3000},))
+    found = measure(recording).lanes[0]
+    assert SHARED in _news(recording)
+    assert found.rejected_share <= 0.02
+    assert found.admitted >= 0.9 * 140 * 4
 
 
 @settings(

@@ -8,8 +8,9 @@ local OF_AXIS = {
   'steady', 'strays', 'stray_from', 'strays_wanted', 'top', 'top_until_ms', 'top_for_ms', 'deep', 'shown',
   'by_header', 'excuses', 'excused', 'edge', 'edge_lo', 'edge_hi', 'edge_ms', 'edges', 'long_ms', 'reported',
   'reported_ms', 'reported_n', 'left', 'left_ms', 'left_uncertain', 'left_start', 'left_end', 'left_done',
-  'fullest', 'foreign', 'foreign_ms', 'free_to', 'free_ms', 'refills', 'flat_ms', 'renews_ms', 'lift', 'lift_ms',
-  'open', 'open_n', 'open_ms', 'idle_ms', 'wait_ms', 'edge_n', 'minute_n', 'earlier_n',
+  'left_begun', 'left_refills', 'fullest', 'foreign', 'foreign_ms', 'free_to', 'free_ms', 'refills', 'flat_ms',
+  'renews_ms', 'lift', 'lift_ms', 'open', 'open_n', 'open_ms', 'idle_ms', 'wait_ms', 'edge_n', 'minute_n',
+  'earlier_n',
 }
 local OF_LANE = {
   'window', 'window_by', 'window_age_ms', 'window_step', 'window_base', 'window_from', 'window_top', 'widen_ms',

@@ -5,12 +5,23 @@
 -- GIVES: learned_rate rate_of_use ramp
 -- USES: lane/counts lane/state rate/constants rate/curve rate/lift reported/free reported/others_constants
 
+-- What is left of a reported limit: what the last report shows, less the lane's calls since.
+local function free_of(row, axis)
+  return math.max(0, (row[axis .. '_free_to'] or 0) - admitted(row, axis))
+end
+
 -- What a reported limit leaves to the lane, a minute: what others do not take, at least a part of what the report shows
 -- as left.
 local function left_of(row, axis, reported)
   local others, most = others_rate(row, axis), reported * UNDER_REPORTED
   if others == 0 then return most end
   return math.min(most, math.max(LEAST_OF_REPORTED * reported, most - others, FREE_OF_LEFT * free_of(row, axis)))
+end
+
+-- What the lane spends of a saved bucket besides the rate, a minute: as much as the rate, and in the end ever less.
+local function saved_of(row, axis, reported)
+  local kept = one_call(row, axis) + reported * SPREAD_MS / 60000
+  return math.min(reported, math.max(0, spare_shown(row, axis) - kept) * 60000 / SPEND_MS)
 end
 
 -- Whether a report may be outdated: 429s have shown what the axis allows, and no answer has renewed the report since.

@@ -1,11 +1,12 @@
 -- Constants of shared keys: how others are detected, and how much of a limit is left to them. Each line has its unit,
 -- then the reason for its value; (control) as in rate/constants.
--- GIVES: APART_MS APART_CALLS APART_MOST_MS SAME_RENEWAL_MS REFILL_NEAR FULLEST SMOOTHING SHARED_FROM UNSEEN_MS
---       UNSEEN_HALF_MS FREE_OF_LEFT SPEND_MS FLAT_MS
+-- GIVES: APART_MS APART_CALLS APART_UNKNOWN APART_MOST_MS SAME_RENEWAL_MS REFILL_NEAR FULLEST SMOOTHING SHARED_FROM
+--       UNSEEN_MS UNSEEN_HALF_MS FREE_OF_LEFT SPEND_MS FLAT_MS
 
 -- reported/others
 APART_MS = 2000 -- least ms between two reports of a remainder that are compared
 APART_CALLS = 50 -- calls of the reported rate between them: one call more or less is 2 %
+APART_UNKNOWN = 6 -- the same for tokens, as a multiple of how far the lane's own may be miscounted: a sixth
 APART_MOST_MS = 25000 -- ms: the most that these calls may take, so that two such pairs fit into a minute
 SAME_RENEWAL_MS = 1500 -- ms by which renewals of one window differ: headers count in seconds
 REFILL_NEAR = 0.25 -- share by which a reset differs from the time in which a bucket fills: whole seconds, and jitter

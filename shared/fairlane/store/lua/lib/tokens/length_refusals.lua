@@ -9,18 +9,10 @@ local function excuses(row, axis, lease)
   return math.min(EXCUSES_MOST, (row[axis .. '_excuses'] or EXCUSES_MOST) + EXCUSED * math.max(0, calls))
 end
 
--- By how many tokens the calls in flight may exceed what they were charged, at the risk RISK.
-local function excess_in_flight(row, axis, lease)
-  if lease.guessed then return math.huge end
-  local var = axis == 'output' and 0 or (row.prompt_miss or 0)
-  if axis ~= 'input' then var = var + (row.answer_miss or 0) end
-  return RISK_Z * math.sqrt(math.max(1, row.inflight or 0) * var)
-end
-
 -- Whether the lengths of the calls in flight explain a 429 on this axis, whose bucket holds `level`.
 function excusable(row, limits, axis, level, lease)
   if axis == 'requests' or limits.charge == 'reserved' or lease.n <= (row.sign or 0) then return false end
-  if level / UNIT > excess_in_flight(row, axis, lease) then return false end
+  if not lease.guessed and level / UNIT > unknown_in_flight(row, axis) then return false end
   local stated = limits[CONFIGURED[axis]] or known(row[axis .. '_reported'])
   return stated and not known(row.shut) and excuses(row, axis, lease) >= 1
 end
