@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import http.server
 import sys
 import threading
@@ -27,6 +28,14 @@ from google.genai import types
 from fairlane_workers.functions.nested_retries import without_nested_retries
 
 pytestmark = pytest.mark.filterwarnings("ignore")  # of the SDKs, in whichever test they are collected
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _collected() -> Iterator[None]:
+    """SDKs leave loops and sockets open on their threads: they are collected where no warning fails."""
+    yield
+    gc.collect()
+
 
 HELLO: Any = [{"role": "user", "content": "Hi"}]
 
