@@ -107,6 +107,18 @@ def test_every_option_reaches_the_run(
     assert (spec.retry.max_attempts, spec.name, spec.items) == (7, "mine", 3)
 
 
+def test_what_no_protocol_sends_is_refused_unless_the_check_is_left_out(
+    cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
+) -> None:
+    path = Path(requests)
+    path.write_text(path.read_text().replace('"max_tokens": 9', '"logprobs": true'))
+    batch = ("batch", requests, "-o", str(tmp_path / "out"), "-m", "sim:fast")
+    assert "--no-check" in cli.refused(*batch, code=2)
+    outside.interrupts = True
+    cli(*batch, "--no-check")
+    assert outside.spec().items == 3
+
+
 def test_a_connection_asks_each_lines_own_model(
     cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
 ) -> None:
@@ -237,6 +249,7 @@ def test_what_is_left_out_is_as_the_environment_says(
         "--timeout=9",
         "--max-attempts=2",
         "--on-refusal=hold",
+        "--no-check",
     ],
 )
 def test_options_of_requests_are_refused_beside_a_run(cli: CommandLine, tmp_path: Path, option: str) -> None:

@@ -67,6 +67,7 @@ def batch(
     max_attempts: options.MaxAttemptsOption = None,
     on_refusal: options.OnRefusalOption = "fail",
     fail_on_error: FailOnErrorOption = 0.0,
+    check: options.CheckOption = True,
 ) -> None:
     """Send the requests of an OpenAI batch file, wait for the answers, and write them as that API does.
 
@@ -82,7 +83,7 @@ def batch(
     if (requests is None) == (run is None):
         raise typer.BadParameter("give a file of requests, or --run RUN for one that was submitted before")
     asked = None if requests is None else _model(given.model, given.connection)
-    if requests is None and (said := _of_requests(given, priority, timeout, max_attempts, on_refusal)):
+    if requests is None and (said := _of_requests(given, priority, timeout, max_attempts, on_refusal, check)):
         raise typer.BadParameter(f"--run was submitted with options of its own: leave out {said}")
     with invocation.deployment() as deployment:
         if requests is not None:
@@ -98,6 +99,7 @@ def batch(
                 timeout=timeout,
                 retry=options.retry_of(max_attempts),
                 on_refusal=on_refusal,
+                check=check,
             )
             say(f"run {batch_run.id}: {counted(count, 'request')}")
         else:
@@ -106,7 +108,7 @@ def batch(
 
 
 def _of_requests(
-    given: Batch, priority: int, timeout: float | None, max_attempts: int | None, on_refusal: str
+    given: Batch, priority: int, timeout: float | None, max_attempts: int | None, on_refusal: str, check: bool
 ) -> str:
     """The options that only a file of requests takes, as far as they are given."""
     options = {
@@ -118,6 +120,7 @@ def _of_requests(
         "--timeout": timeout,
         "--max-attempts": max_attempts,
         "--on-refusal": on_refusal != "fail",
+        "--no-check": not check,
     }
     return ", ".join(name for name, value in options.items() if value)
 
