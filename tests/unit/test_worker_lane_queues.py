@@ -373,13 +373,19 @@ class Loop:
         self.put_backs += 1
 
 
-def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_waits(
-    announced: list[frozenset[str]],
-) -> None:
+def one_lane(announced: list[frozenset[str]]) -> tuple[LaneQueues, Loop, Consumer]:
+    """The queue of one lane, which a consumer serves beside a loop."""
     loop, consumer = Loop(), Consumer()
     queues = LaneQueues(announced.append, loop)
     queues.want_only(["sim:a"])
     attach(queues, consumer)
+    return queues, loop, consumer
+
+
+def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_waits(
+    announced: list[frozenset[str]],
+) -> None:
+    queues, loop, consumer = one_lane(announced)
     consumer.run()
     assert consumer.consumed == [queue_name("sim:a")]
 
@@ -402,10 +408,7 @@ def test_a_worker_whose_loop_stands_still_takes_no_messages_and_puts_back_what_w
 def test_a_worker_that_drains_takes_nothing_once_its_loop_turns_again(
     announced: list[frozenset[str]],
 ) -> None:
-    loop, consumer = Loop(), Consumer()
-    queues = LaneQueues(announced.append, loop)
-    queues.want_only(["sim:a"])
-    attach(queues, consumer)
+    queues, loop, consumer = one_lane(announced)
     queues.hold(True)
     for loop.stands in (True, True, True, False, False):
         consumer.run()
@@ -429,10 +432,7 @@ def test_a_consumer_that_has_gone_looks_no_more(announced: list[frozenset[str]])
 def test_the_loop_is_looked_at_again_although_the_broker_refused_its_queues(
     announced: list[frozenset[str]],
 ) -> None:
-    loop, consumer = Loop(), Consumer()
-    queues = LaneQueues(announced.append, loop)
-    queues.want_only(["sim:a"])
-    attach(queues, consumer)
+    queues, loop, consumer = one_lane(announced)
     loop.stands = True
     for _ in range(3):
         consumer.run()
