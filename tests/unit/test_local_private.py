@@ -60,6 +60,28 @@ def test_a_directory_of_somebody_else_keeps_its_mode(tmp_path: Path) -> None:
     assert (data / ".gitignore").read_text(encoding="utf-8") == "build/\n"
 
 
+def test_a_project_is_neither_hidden_nor_closed_by_later_starts(tmp_path: Path) -> None:
+    data = tmp_path / "project"
+    data.mkdir(mode=0o755)
+    (data / "code.py").touch()
+    for _ in range(2):
+        hide_data_dir(data)
+    assert mode(data) == 0o755
+    assert [path.name for path in data.iterdir()] == ["code.py"]
+
+
+def test_an_empty_directory_that_another_user_owns_can_be_used_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(path: Path, mode: int) -> None:
+        raise PermissionError(path, mode)
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    for _ in range(2):
+        hide_data_dir(tmp_path)
+    assert (tmp_path / ".gitignore").read_text(encoding="utf-8") == "*\n"
+
+
 def test_nobody_else_reads_what_redis_writes(tmp_path: Path) -> None:
     data = tmp_path / "data"
     with start_embedded(data, unix_socket=True) as redis:

@@ -1,5 +1,6 @@
 """Chooses Redis, ports and simulated connections of a local stack, by settings and flags."""
 
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -96,13 +97,14 @@ def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]
 
 
 def hide_data_dir(data_dir: Path) -> None:
-    """Hide the data directory from version control and other users. An existing directory without this
-    ``.gitignore`` may be shared, and keeps its mode.
+    """Hide the data directory from version control and other users. One that was there before, without this
+    ``.gitignore``, may be shared, such as a project's, and stays as it is unless it is empty.
     """
     mark = data_dir / ".gitignore"
     if mark.exists() and mark.read_text(encoding="utf-8", errors="replace") == EVERYTHING:
-        data_dir.chmod(PRIVATE)
+        with suppress(PermissionError):  # somebody else's
+            data_dir.chmod(PRIVATE)
     make_private(data_dir)
-    if not mark.exists():
+    if not any(data_dir.iterdir()):
         with whole_file(mark) as file:
             file.write(EVERYTHING)
