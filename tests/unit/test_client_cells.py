@@ -101,6 +101,30 @@ def test_a_status_is_the_sum_of_its_parts_and_its_state_that_of_all(two: Two) ->
     assert (run.wait().state, run.wait().progress) == (RunState.COMPLETED, 1.0)
 
 
+def test_ids_of_no_part_and_of_an_unknown_cell_are_refused(two: Two) -> None:
+    """Else a run without its part would look complete."""
+    run = two.submit()
+    for ids in ({}, {**run.ids, "north": "r1"}):
+        with pytest.raises(SubmissionError, match=r"Cells: west, east\."):
+            two.cells.run(ids)
+    assert two.cells.run(run.ids).ids == run.ids
+
+
+def test_a_cell_that_goes_away_hides_neither_the_error_nor_other_parts(
+    two: Two, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: Any, **__: Any) -> Run:
+        raise SubmissionError("model", "far:a", "is refused")
+
+    def go_away(_: Run) -> None:
+        raise AWAY
+
+    monkeypatch.setattr(two.stages["east"].client, "submit", refuse)
+    monkeypatch.setattr(Run, "cancel", go_away)
+    with pytest.raises(SubmissionError, match="is refused"):
+        two.submit()
+
+
 def away(monkeypatch: pytest.MonkeyPatch, run: CellsRun, cell: str, looks: int) -> None:
     """A cell whose Redis does not answer the next ``looks`` questions for its status."""
     part, status, left = run._parts[cell], Run.status, [looks]

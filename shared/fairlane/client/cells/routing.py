@@ -1,6 +1,7 @@
 """Sends each model's items of a run to the deployment that has the model's connection."""
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from os import PathLike
 from typing import Any, Self, Unpack
 
@@ -9,7 +10,7 @@ from fairlane.client.client import Client, Dataset
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.submitting.options import SubmitOptions
-from fairlane.core.errors import SubmissionError
+from fairlane.core.errors import StoreUnavailable, SubmissionError
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import read_rows
 from fairlane.model.lane import FUNCTIONS
@@ -60,12 +61,19 @@ class Cells:
                 runs[cell] = self._cells[cell].submit(shared, prompt, check=check, **part)
         except BaseException:
             for run in runs.values():
-                run.cancel()
+                with suppress(StoreUnavailable):
+                    run.cancel()
             raise
         return CellsRun(runs)
 
     def run(self, ids: Mapping[str, str]) -> CellsRun:
-        """A run found again by the ids of its parts, as `CellsRun.ids` has them. Raises `RunNotFound`."""
+        """A run found again by the ids of its parts, as `CellsRun.ids` has them.
+
+        Raises `RunNotFound`, and `SubmissionError` for no ids or for one of an unknown cell.
+        """
+        if not ids or (strange := sorted(ids.keys() - self._cells.keys())):
+            problem = f"name {', '.join(strange)}, which is no cell" if ids else "name no part of a run"
+            raise SubmissionError("ids", dict(ids), problem, f"Cells: {', '.join(self._cells)}.")
         return CellsRun({cell: self._cells[cell].run(ids[cell]) for cell in self._cells if cell in ids})
 
     def close(self) -> None:
