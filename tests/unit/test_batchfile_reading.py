@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -52,6 +53,13 @@ def test_requests_become_rows_of_their_id_and_body(write: Write) -> None:
     assert [row["custom_id"] for row in rows] == ["a", "b"]
     assert all(set(row) == {"custom_id", "body"} for row in rows)
     assert rows[0]["body"]["messages"] == [{"role": "user", "content": "hi"}]
+
+
+@pytest.mark.timeout(10)
+def test_a_pipe_which_cannot_be_read_twice_is_refused_before_it_is_opened(tmp_path: Path) -> None:
+    os.mkfifo(pipe := tmp_path / "pipe")
+    with pytest.raises(SubmissionError, match="cannot be read twice"):
+        check_batch(pipe, own_models=True)
 
 
 def test_requests_of_other_apis_keep_their_url(write: Write) -> None:

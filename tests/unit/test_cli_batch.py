@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -127,6 +128,17 @@ def test_a_connection_asks_each_lines_own_model(
     spec = outside.spec()
     assert spec.models == ("sim:{{ body['model'] }}",)
     assert spec.name == "in.jsonl"
+
+
+def test_the_way_to_go_on_can_be_typed_as_it_stands(
+    cli: CommandLine, outside: Outside, requests: str, tmp_path: Path
+) -> None:
+    outside.interrupts = True
+    files = ["-o", str(tmp_path / "my out.jsonl"), "--errors", str(tmp_path / "$bad")]
+    result = cli("batch", requests, *files, "--model", "sim:fast")
+    words = shlex.split(result.stderr.partition("` writes")[0].rpartition("`")[2])
+    assert words[:3] == ["fairlane", "batch", "--run"]
+    assert words[4:] == files
 
 
 def test_an_interrupt_leaves_the_run_and_says_how_to_go_on(

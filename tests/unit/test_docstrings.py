@@ -9,7 +9,7 @@ import typer
 from typer.testing import CliRunner
 
 from fairlane.cli.invocation import Invocation, with_settings
-from fairlane.core.docstrings import docstrings_of
+from fairlane.core.section import docstrings_of
 
 
 @dataclass(frozen=True)

@@ -170,7 +170,7 @@ def _options_of(parameter: inspect.Parameter) -> list[inspect.Parameter]:
         return [_option_of(name, field.annotation, model) for name, field in model.model_fields.items()]
     if not is_dataclass(parameter.annotation):
         return [parameter]
-    from fairlane.core.docstrings import docstrings_of
+    from fairlane.core.section import docstrings_of
 
     bundle = cast(type, parameter.annotation)
     options = list(inspect.signature(bundle, eval_str=True).parameters.values())

@@ -1,6 +1,7 @@
 """Reads `Settings` once, at an entry point: ``fairlane.toml``, then ``FAIRLANE_*``, then arguments."""
 
 import codecs
+import os
 import re
 import tomllib
 import warnings
@@ -23,9 +24,9 @@ from fairlane.config.problems import (
     raise_all,
     unknown_key,
 )
-from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.paths import FORBIDDEN, MISSING, at_home, unreadable
 from fairlane.model.lane import FUNCTIONS, endpoint_id
 
 DEFAULT_FILE = Path("fairlane.toml")
@@ -96,16 +97,18 @@ def _values(named: Mapping[str, str | None], variables: Mapping[str, str]) -> di
 def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     named = environ.get(CONFIG_VARIABLE)
     chosen, asked_by = (path, "--config") if path else (Path(named), CONFIG_VARIABLE) if named else (None, "")
-    if chosen is None:
+    if chosen is None and (DEFAULT_FILE.is_file() or not os.path.lexists(DEFAULT_FILE)):
         return DEFAULT_FILE.absolute() if DEFAULT_FILE.is_file() else None
-    file = chosen.expanduser().absolute()
+    # A folder of that name is what containers make of a missing file.
+    chosen, asked_by = chosen or DEFAULT_FILE, asked_by or DEFAULT_FILE.name
+    file = at_home(chosen).absolute()
     problem = unreadable(file)
     if problem == FORBIDDEN:
         remedy = "Let this user read the file and its folder."
         raise ConfigurationError(asked_by, str(chosen), problem, remedy)
     if problem:
-        remedy = "Name an existing TOML file."
-        raise ConfigurationError(asked_by, str(chosen), "there is no such file", remedy)
+        problem = "there is no such file" if problem == MISSING else problem
+        raise ConfigurationError(asked_by, str(chosen), problem, "Name an existing TOML file.")
     return file
 
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, TypeAlias
 
 from fairlane.core.errors import SubmissionError
+from fairlane.core.paths import at_home
 from fairlane.datasets.array import read_array
 from fairlane.datasets.lines import read_lines, read_table, read_tabs
 from fairlane.datasets.row_json import FIELD
@@ -41,11 +42,11 @@ def open_file(path: Path) -> tuple[BinaryIO, Reader]:
         unpacked = f"Unpack it first: {remedy} {path}. " if remedy else ""
         raise SubmissionError(FIELD, str(path), problem, f"{unpacked}{_DATASET_REMEDY}")
     try:
-        file = path.expanduser().open("rb")
+        file = at_home(path).open("rb")
     except FileNotFoundError:
         remedy = f"Check the path; relative ones start at {Path.cwd()}."
         raise SubmissionError(FIELD, str(path), "there is no such file", remedy) from None
-    except (OSError, RuntimeError, ValueError) as error:
+    except (OSError, ValueError) as error:
         problem = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
         raise SubmissionError(FIELD, str(path), f"cannot be read: {problem}", "Check the path.") from None
     return file, reader

@@ -9,6 +9,7 @@ from typing import Any, BinaryIO, cast, get_args
 from urllib.parse import unquote, urlsplit
 
 from fairlane.core.errors import DatasetChanged, SubmissionError
+from fairlane.core.paths import at_home
 from fairlane.datasets.row_json import FIELD
 from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file, reason_of
 from fairlane.model.choices import Format, Source
@@ -31,7 +32,7 @@ class Reference:
             remedy = 'Give file_format="jsonl", "json", "csv", "tsv" or "parquet".'
             raise SubmissionError(FIELD, text, "its suffix does not show its format", remedy)
         local = not urlsplit(text).scheme
-        self.source = Source(url=str(Path(text).expanduser().resolve()) if local else text, format=chosen)
+        self.source = Source(url=str(at_home(Path(text)).resolve()) if local else text, format=chosen)
 
 
 def open_reference(source: Source) -> Iterator[dict[str, Any]]:

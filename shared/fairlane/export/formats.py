@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import BinaryIO, Literal, TypeAlias, get_args
 
 from fairlane.core.errors import UnknownFormat
+from fairlane.core.paths import at_home
 from fairlane.export.files import as_text, place_of, whole_bytes
 from fairlane.export.lines import write_lines
 from fairlane.export.spool import Spool
@@ -49,7 +50,7 @@ def export_records(
     In a table, a text that a spreadsheet would run as a formula is quoted, unless ``raw``. Raises
     `UnknownFormat`, `MissingExtra` and ``OSError`` before it reads a record.
     """
-    target = Path(path).expanduser()
+    target = at_home(Path(path))
     chosen = format_of(target, wanted)
     if chosen == "parquet":
         require_parquet()

@@ -1,5 +1,6 @@
 """``fairlane batch``: a file of the OpenAI Batch API becomes a run, its records that API's output files."""
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
@@ -20,6 +21,7 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
 from fairlane.core.figures import be, counted
+from fairlane.core.paths import at_home
 from fairlane.export.files import check_place, place_of
 from fairlane.model.run import RunState
 
@@ -127,7 +129,7 @@ def _of_requests(
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
     """Raises ``typer.BadParameter`` where files are one, ``OSError`` where one cannot be written."""
-    places = [path.expanduser().resolve() for path in (requests, output, errors) if path is not None]
+    places = [at_home(path).resolve() for path in (requests, output, errors) if path is not None]
     if len(set(places)) < len(places):
         raise typer.BadParameter("requests, output and errors must be different files")
     check_place(output)
@@ -157,7 +159,8 @@ def _write(
         writer = BatchWriter(run.id, (status.finished_ms or status.submitted_ms) // 1000, run.params)
         written = writer.write(run.results(), output, errors, always=always)
     except KeyboardInterrupt:
-        say(f"`fairlane batch --run {run.id} -o {output}` writes its files later")
+        places = ["-o", str(output), *(["--errors", str(errors)] if always else [])]
+        say(f"`{shlex.join(['fairlane', 'batch', '--run', run.id, *places])}` writes its files later")
         raise
     say(f"{counted(written.answers, 'answer')} {be(written.answers)} in {output}")
     if written.errors:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fairlane.core.errors import BatchFileError, SubmissionError
+from fairlane.core.paths import at_home
 from fairlane.datasets.lines import MalformedFile, numbered_lines, unique_keys
 from fairlane.datasets.row_json import check_row
 from fairlane.datasets.rows import MAX_ROW_BYTES
@@ -101,8 +102,12 @@ def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, s
 
 
 def _opened(path: Path) -> BinaryIO:
+    place = at_home(path)
+    if place.is_fifo() or place.is_char_device():
+        remedy = "Save it as a file: all lines are checked before the first is sent."
+        raise SubmissionError("batch", str(path), "cannot be read twice", remedy)
     try:
-        return path.expanduser().open("rb")
+        return place.open("rb")
     except OSError as error:
         raise SubmissionError(
             "batch", str(path), f"cannot be read: {error.strerror}", "Check the path."

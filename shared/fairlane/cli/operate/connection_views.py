@@ -11,8 +11,8 @@ from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.key_place import KEY_FIELDS
 from fairlane.config.connections.presets import Preset
 from fairlane.config.problems import dotted
-from fairlane.config.reachable import FORBIDDEN, unreadable
 from fairlane.config.settings import Settings, WorkerSecrets
+from fairlane.core.paths import FORBIDDEN, unreadable
 from fairlane.core.redaction import mask_text
 
 _EXTRAS = {"bedrock": "botocore", "vertex": "google.auth", "litellm": "litellm"}

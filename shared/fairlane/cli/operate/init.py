@@ -12,6 +12,7 @@ from fairlane.config.connections.presets import PRESETS, Preset, all_presets
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE
 from fairlane.core.errors import ConfigurationError
+from fairlane.core.paths import at_home
 from fairlane.export.files import whole_file
 
 app = typer.Typer()
@@ -65,7 +66,7 @@ def init(
     if output == STANDARD_OUTPUT:
         print_line(text.rstrip("\n"))
         return
-    target = output.expanduser()
+    target = at_home(output)
     if target.exists() and not force:
         remedy = "--force replaces it, --output - prints the text."
         raise ConfigurationError("--output", str(output), "exists already", remedy)

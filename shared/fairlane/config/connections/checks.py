@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, ValidationError, ValidatorFunctionWrapHandler, WrapValidator
 
 from fairlane.config.connections.presets import OTHER_NAMES, PROTOCOLS, Preset, all_presets
+from fairlane.core.paths import at_home
 from fairlane.core.redaction import MASK, is_secret_name
 from fairlane.core.section import Mistake, Section, validation_error
 
@@ -107,14 +108,7 @@ def _holds_no_password(proxy: str) -> str:
 ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no_password)]
 
 
-def _at_home(path: Path) -> Path:
-    try:
-        return path.expanduser()
-    except RuntimeError:  # "~nobody" has no home: opening the file reports it as missing
-        return path
-
-
-UserPath = Annotated[Path, AfterValidator(_at_home)]
+UserPath = Annotated[Path, AfterValidator(at_home)]
 
 
 def _absolute(path: Path) -> Path:

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import BeforeValidator, Field
 
-from fairlane.config.reachable import FORBIDDEN, unreadable
+from fairlane.core.paths import FORBIDDEN, unreadable
 from fairlane.core.section import Mistake, Section, validation_error
 
 KEY_FIELDS = ("api_key_env", "api_key_file", "api_key_command")

@@ -6,6 +6,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from fairlane.core.paths import at_home
 from fairlane.export.extras import library
 from fairlane.export.files import naming_a_full_disk
 from fairlane.export.finish_reasons import openai_reason
@@ -30,7 +31,7 @@ def export_inspect(run: ExportedRun, records: Iterable[Record], target: str) -> 
     be written.
     """
     log = library("inspect_ai.log", "an Inspect log", "inspect")
-    folder = Path(target or DEFAULT_FOLDER).expanduser()
+    folder = at_home(Path(target or DEFAULT_FOLDER))
     folder.mkdir(parents=True, exist_ok=True)
     created = datetime.fromtimestamp(run.spec.submitted_ms / 1000, UTC)
     with RecordSpool(run.variant) as spool:

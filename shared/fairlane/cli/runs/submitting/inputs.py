@@ -15,6 +15,7 @@ import typer
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.submitting.arguments import Messages
 from fairlane.core.errors import SubmissionError
+from fairlane.core.paths import at_home
 from fairlane.datasets.rows import read_file, read_rows
 
 prompt_option = partial(typer.Option, rich_help_panel="Models and prompts")
@@ -27,7 +28,7 @@ Dataset = Path | Iterator[dict[str, Any]]
 def read_text(option: str, path: Path) -> str:
     """A file's text as it is. Raises `SubmissionError`."""
     try:
-        return path.expanduser().read_text(encoding="utf-8-sig")
+        return at_home(path).read_text(encoding="utf-8-sig")
     except OSError as error:
         raise SubmissionError(
             option, str(path), f"cannot be read: {error.strerror}", "Check the path."
