@@ -24,7 +24,7 @@ from fairlane.model.job import JobState
 from fairlane.model.results import JudgeResult
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.sessions import SessionRecord
-from fairlane.store.read.reading import RecordReader
+from fairlane.store.read.reading import RecordReader, RowReader
 from tests.support.archives import MEMORY, ArchivedStage, sqlite_url
 from tests.support.stage import Stage
 
@@ -82,6 +82,24 @@ def test_a_run_that_is_gone_from_redis_is_read_from_the_archive(stage: ArchivedS
     stage.expire(run)
     assert seen(stage.client.run(run.id)) == before
     assert seen(run) == before
+
+
+@pytest.mark.parametrize("also_expires", [False, True])
+def test_a_run_that_moves_between_a_readers_looks_at_results_and_rows_keeps_its_rows(
+    stage: ArchivedStage, monkeypatch: pytest.MonkeyPatch, also_expires: bool
+) -> None:
+    run, read = completed(stage), RowReader._read
+    before, moves = list(run.results()), iter([stage.move])
+
+    def move_and_read(reader: RowReader, number: int) -> list[dict[str, Any]]:
+        for move in moves:
+            assert move(run) is Moved.MOVED
+            if also_expires:
+                stage.expire(run)
+        return read(reader, number)
+
+    monkeypatch.setattr(RowReader, "_read", move_and_read)
+    assert list(run.results()) == before
 
 
 def test_an_archive_in_memory_does(fake_redis: Redis) -> None:

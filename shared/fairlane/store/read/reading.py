@@ -218,7 +218,10 @@ class RowReader:
             yield from rows
 
     def page(self, number: int) -> list[dict[str, Any]]:
-        """A page; without rows if Redis has lost it, or its dataset cannot be read here or has changed."""
+        """A page; without rows if Redis has lost it, or its dataset cannot be read here or has changed.
+
+        Raises `RunNotFound` where the run has expired, and `RunArchived` where only a stub is left.
+        """
         return self._pages.get_or_make(number, lambda: self._readable(number))
 
     def _readable(self, number: int) -> list[dict[str, Any]]:
@@ -228,7 +231,7 @@ class RowReader:
             self._warn(f"{changed} Until then their records have empty rows.")
         except ResultsLost as lost:
             self._warn(f"{lost}. Records of those rows have empty ones")
-        except (SubmissionError, RunNotFound, RunArchived):
+        except SubmissionError:
             pass
         return []
 
