@@ -132,6 +132,8 @@ def rehearse(
     params = task_options.params()
     if (dataset is None) == (jobs is None):
         raise typer.BadParameter("give one of FILE and --jobs N")
+    if repeated := [name for name, count in Counter(task_options.model).items() if count > 1]:
+        raise typer.BadParameter(f"--model {repeated[0]} is given twice")
     if dataset is not None and input_tokens is not None:
         raise typer.BadParameter("the prompts of FILE have tokens of their own: leave out --input-tokens")
     if jobs is not None and (task_options.repetitions > 1 or task_options.prompts(optional=True)):
@@ -280,12 +282,16 @@ def _counted(model: str, jobs: int, input_tokens: int | None, params: Mapping[st
 
 
 def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:
-    """The configured limits of these models' lanes."""
-    known = {}
+    """The configured limits of these models' lanes. Prints a caution for models that share one."""
+    known, lanes = {}, dict[str, str]()
     for reference in models:
-        connection = settings.connections.get(reference.partition(":")[0])
-        limits = settings.limits_of(settings.lane_of(reference) if connection else reference)
-        if limits is not None:
+        try:
+            lane = settings.lane_of(reference)
+        except (KeyError, ValueError):
+            lane = reference
+        if (other := lanes.setdefault(lane, reference)) != reference:
+            say(f"caution: {other} and {reference} share the lane {lane}; here each has all of its limit")
+        if (limits := settings.limits_of(lane)) is not None:
             known[reference] = limits.model_dump(exclude_unset=True)
     return known
 
@@ -296,6 +302,8 @@ def _print(measure: Mapping[str, Any], work: list[Work]) -> None:
         print_table(("model", ">jobs", ">calls", ">429", ">of the limit"), _lanes(measure, work))
     if not measure["complete"]:
         say("it was not over by then: the provider allows too little for so many jobs")
+    elif lost := sum(each.jobs for each in work) - measure["succeeded"]:
+        say(f"{lost:,} jobs end without an answer: the provider rejects them, or their prompts are too long")
 
 
 def _summary(measure: Mapping[str, Any]) -> Iterator[tuple[str, object]]:

@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+from fairlane.config.sections import MOST_SLOTS
 from fairlane.lab.simulator.config import MOST_COUNT, MOST_MS, MOST_SEED, MOST_TOKENS, At, SimulatedModel
 from fairlane.model.lane import LaneLimits, lane_key
 
@@ -71,7 +72,7 @@ class Scenario(_Table):
     """Weights; 1 where left out."""
 
     workers: int = Field(default=4, ge=1, le=256)
-    slots: int = Field(default=100, ge=1, le=2000)
+    slots: int = Field(default=100, ge=1, le=MOST_SLOTS)
     """Of each worker."""
 
     network: Network = Network()
