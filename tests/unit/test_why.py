@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
 import pytest
@@ -172,6 +173,47 @@ def test_a_lane_whose_connection_no_worker_has_names_it(
     found = asked.why(LANE)
     assert found.sentence.startswith("no worker serves sim:fast: ")
     assert says in found.sentence
+
+
+@pytest.mark.parametrize("others", [(), ("sim:other",)])
+def test_a_lane_whose_workers_are_drained_says_how_they_take_work_again(
+    asked: Asked, others: tuple[str, ...]
+) -> None:
+    says = "1 drained or draining; `fairlane drain --all --undo` has them take work again"
+    asked.worker(stopping=True, draining=True)
+    if others:
+        asked.worker(lanes=others, name="w2")
+    ref = asked.d.queued_lane(jobs=3)
+    for target in (LANE, ref.run, f"{ref.run}/0"):
+        found = asked.why(target)
+        assert (found.constraint, found.sentence) == ("slots", f"no worker serves {LANE}: {says}")
+
+
+def test_a_run_without_items_has_none_to_ask_for(asked: Asked) -> None:
+    asked.d.submit(rows=0)
+    with pytest.raises(TargetNotFound, match="run r1 has no items"):
+        asked.why("r1/0")
+
+
+def test_a_new_lane_has_the_drained_workers_too_if_no_others_work(asked: Asked) -> None:
+    """They keep the lanes that they served last."""
+    asked.worker(lanes=("sim:other",), stopping=True, draining=True)
+    asked.d.queued_lane(jobs=3)
+    assert "drain --all --undo" in asked.why(LANE).sentence
+    asked.worker(lanes=("sim:more",), name="w2")
+    assert "start one, or let one serve it" in asked.why(LANE).sentence
+
+
+@pytest.mark.parametrize("act", ["pause", "park"])
+def test_a_shell_passes_a_remedy_on_as_it_was_meant(asked: Asked, act: str) -> None:
+    d, lane = asked.d, "sim:$(rm -r ~) 'it'"
+    d.lane(lane)
+    if act == "pause":
+        d.lanes.pause(lane)
+    else:
+        d.redis.hset(d.keys.lane(lane), "parked", "no quota")
+    command = asked.why(lane).sentence.split("`")[1]
+    assert shlex.split(command) == ["fairlane", "lanes", "resume", lane]
 
 
 def test_without_a_leader_nothing_starts(asked: Asked) -> None:

@@ -17,7 +17,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.store.write.runs.inbox import OVERDUE_MS, Outbox
 from fairlane.why.queues import RunQueue
-from fairlane.why.reasons import Reason, held_in_words
+from fairlane.why.reasons import LEADERLESS, Reason, held_in_words
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
 from fairlane.why.waiting import Constraint, Eta, HeldTeam, LaneWait, Waiting, no_earlier
@@ -201,7 +201,7 @@ def _whole(
     if here.refusing is not None:
         return here.refusing, Eta(None, True)
     if not here.led:
-        return Reason("scheduler", "no scheduler leads: nothing starts until one does"), Eta(None, True)
+        return LEADERLESS, Eta(None, True)
     if status.state is RunState.SUBMITTED:
         return _unread(max(0, here.now_ms - status.submitted_ms)), Eta()
     if held := bounds.paused() or here.old_scheduler(bounds.spec_version):

@@ -1,5 +1,6 @@
 """Translates what limits a lane into a constraint, a few words and a sentence: the one place that does."""
 
+from shlex import quote
 from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
@@ -58,6 +59,9 @@ class Reason(NamedTuple):
     until_ms: int | None = None
 
 
+LEADERLESS = Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
+
+
 def reason_of(
     view: LaneView, queued: int, slots: int, *, led: bool, share: float = 1.0, lacking: str = ""
 ) -> Reason | None:
@@ -70,7 +74,7 @@ def reason_of(
     if hold is not None and hold.reason not in CAPACITY_CONSTRAINTS:
         return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
     if not led and queued:
-        return Reason("scheduler", "no scheduler leads: nothing starts until one does; see `fairlane doctor`")
+        return LEADERLESS
     if not slots and queued:
         return Reason("slots", f"no worker serves {lane}: {lacking or 'start one, or let one serve it'}")
     if hold is None:
@@ -109,6 +113,11 @@ def rate_in_words(name: str, axis: AxisView) -> str:
     about = "" if axis.source == "configured" else "about "
     source = f", {SOURCES[axis.source]}" if axis.source else ""
     return f"{about}{per_minute(axis.allowed)} {UNITS[name]}{source}{chance}"
+
+
+def resuming(lane: str) -> str:
+    """The command that resumes a lane. Teams choose the names of models, which no shell must interpret."""
+    return f"`fairlane lanes resume {quote(lane)}`"
 
 
 def held_in_words(lane: str, models: HeldModels, now_ms: int) -> str:
@@ -156,9 +165,9 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
     when = until(hold.until_ms, view.now_ms) if hold.until_ms is not None else "then"
     match hold.reason:
         case "paused":
-            return f"{lane} is paused by an operator; `fairlane lanes resume {lane}` resumes it"
+            return f"{lane} is paused by an operator; {resuming(lane)} resumes it"
         case "parked":
-            remedy = f"once that is fixed, `fairlane lanes resume {lane}` tries it"
+            remedy = f"once that is fixed, {resuming(lane)} tries it"
             again = "" if hold.until_ms is None else f"one call asks again {when}, and "
             return f"{lane} is parked: {view.parked}; {again}{remedy}"
         case "circuit":
@@ -167,7 +176,7 @@ def _shut_in_words(view: LaneView, hold: Hold) -> str:
             end = until(view.held_until_ms or view.now_ms, view.now_ms)
             cause = f"its provider asked to come back {end}" if view.held_named else "its quota is used up"
             words = f"{lane} is held{_last_words(view)}: {cause}"
-            return f"{words}; one call asks again {when}, and `fairlane lanes resume {lane}` lifts the hold"
+            return f"{words}; one call asks again {when}, and {resuming(lane)} lifts the hold"
         case "probing":
             return f"{_down_in_words(view)}; one call tests whether it answers now"
         case "doubt":

@@ -51,6 +51,16 @@ def lacking(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
     return Lack(problem, "add it to the workers' settings, and restart them")
 
 
+DRAINED = "`fairlane drain --all --undo` has them take work again"
+
+
+def _drained(lane: str, workers: Sequence[WorkerInfo]) -> Lack | None:
+    """That workers which an operator has drained would serve a lane; ``None`` if none would."""
+    alone = all(info.stopping for info in workers)
+    count = sum(info.draining and (alone or lane in info.lanes) for info in workers)
+    return Lack(f"{count:,} drained or draining", DRAINED) if count else None
+
+
 class Surroundings:
     """The leader, workers, lanes and their queues at one moment.
 
@@ -81,9 +91,10 @@ class Surroundings:
         self._in_part = beats is None
         self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, Lack | None]()
         if beats is not None:
-            working = self._workers = [beat.info for beat in beats if not beat.info.stopping]
+            infos = [beat.info for beat in beats]
+            working = self._workers = [info for info in infos if not info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}
-            self._lacking = {lane: lacking(lane, working) for lane in lanes}
+            self._lacking = {lane: _drained(lane, infos) or lacking(lane, working) for lane in lanes}
         self.now_ms = RunReader(redis, keys).now_ms() if now_ms == "" else int(now_ms)
         """Server milliseconds at which everything was read."""
         deployment = DeploymentReader(redis, keys)

@@ -263,7 +263,7 @@ class Explainer:
         if len(rest) > 2:
             raise TargetNotFound(target, detail="a job is RUN/ITEM or RUN/ITEM/STEP")
         plan = RunTraces(self._redis, self._keys, RunRef(self._team, run)).plan()
-        item = _item(target, rest[0], status)
+        item = existing_item(target, _number(rest[0]), status)
         step = _step(target, rest[1], spec) if len(rest) == 2 else None
         return self._job(status, plan, item, step)
 
@@ -301,11 +301,12 @@ def _number(text: str) -> int | None:
     return int(text) if _NUMBER.fullmatch(text) else None
 
 
-def _item(target: str, text: str, status: RunStatus) -> int:
-    number = _number(text)
+def existing_item(target: str, number: int | None, status: RunStatus) -> int:
+    """The number of an item of the run. Raises `TargetNotFound`."""
     if number is not None and number < status.items:
         return number
-    raise TargetNotFound(target, detail=f"run {status.run} has the items 0 to {status.items - 1}")
+    items = f"the items 0 to {status.items - 1}" if status.items else "no items"
+    raise TargetNotFound(target, detail=f"run {status.run} has {items}")
 
 
 def _step(target: str, text: str, spec: RunSpec | None) -> int:

@@ -11,7 +11,15 @@ from fairlane.core.clock import span, until
 from fairlane.core.figures import percent, short
 from fairlane.model.lane import LaneLimits
 from fairlane.store.write.lanes.lane_view import STATED, AxisView, Hold, LaneView
-from fairlane.why.reasons import SHORT_WORDS, SOURCES, UNITS, held_in_words, per_minute, rate_in_words
+from fairlane.why.reasons import (
+    SHORT_WORDS,
+    SOURCES,
+    UNITS,
+    held_in_words,
+    per_minute,
+    rate_in_words,
+    resuming,
+)
 
 
 class Allowed(NamedTuple):
@@ -108,9 +116,9 @@ def print_lanes(reports: list[LaneReport]) -> None:
     for report in reports:
         view, lane = report.view, report.view.lane
         if view.parked is not None:
-            say(f"{lane} is parked: {view.parked}; `fairlane lanes resume {lane}` tries a single call")
+            say(f"{lane} is parked: {view.parked}; {resuming(lane)} tries a single call")
         if report.hold is not None and report.hold.reason == "held":
-            say(f"{lane} is {report.hold_in_words}; `fairlane lanes resume {lane}` lifts the hold")
+            say(f"{lane} is {report.hold_in_words}; {resuming(lane)} lifts the hold")
         if view.failed and view.last_error is not None:
             say(f"{lane} failed {_errors_in_words(view)}")
         if view.late:

@@ -10,6 +10,7 @@ from fairlane.cli.output import emit, say
 from fairlane.client.deployment import Deployment
 from fairlane.core.errors import ConfigurationError, LaneNotFound
 from fairlane.model.lane import FUNCTIONS, LaneLimits
+from fairlane.why.reasons import resuming
 
 app = typer.Typer()
 group = typer.Typer()
@@ -74,7 +75,7 @@ def pause(invocation: Invocation, lane: LaneArgument) -> None:
     with invocation.deployment() as deployment:
         lane = _find_lane(deployment, lane)
         deployment.lanes.pause(lane)
-    say(f"{lane} is paused; `fairlane lanes resume {lane}` opens it")
+    say(f"{lane} is paused; {resuming(lane)} opens it")
 
 
 @group.command("resume")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from shlex import quote
 
 from fairlane.cli.lanes.lane_views import LaneReport
 from fairlane.cli.lanes.workers import worker_state
@@ -15,7 +16,8 @@ from fairlane.store.connection.server_states import Refusal
 from fairlane.store.read.overview import LeaderView
 from fairlane.store.write.lanes.lane_view import LaneView, LateCalls
 from fairlane.store.write.workers import Beat, WorkerInfo
-from fairlane.why.surroundings import lacking
+from fairlane.why.reasons import resuming
+from fairlane.why.surroundings import DRAINED, lacking
 
 
 def examine(seen: Seen) -> list[Finding]:
@@ -82,8 +84,7 @@ def check_workers(seen: Seen) -> Iterator[Finding]:
     alive = by_state.get("alive", [])
     asked = len(by_state.get("draining", []) + by_state.get("drained", []))
     if not alive and asked:
-        remedy = "`fairlane drain --all --undo` has them take work again."
-        yield fail("workers", f"none takes work: {asked} drained or draining", remedy)
+        yield fail("workers", f"none takes work: {asked} drained or draining", f"{DRAINED}.")
     elif not alive:
         remedy = "Start one on any machine that reaches Redis: `fairlane worker`."
         yield fail("workers", "none is alive", remedy)
@@ -253,15 +254,13 @@ def _shut(reports: Sequence[LaneReport], settings: Settings) -> Iterator[Finding
                 connection = settings.connections.get(lane.partition(":")[0])
                 place = None if connection is None else connection.needed_key
                 key = place.remedy if place is not None and place.changes else "Give workers a new key"
-                remedy = f"{key}; for a quota, raise it and run `fairlane lanes resume {lane}`."
+                remedy = f"{key}; for a quota, raise it and run {resuming(lane)}."
                 yield fail("lanes", f"{lane} is {report.hold_in_words}", remedy)
             case "paused":
-                remedy = f"`fairlane lanes resume {lane}` opens it."
-                yield warn("lanes", f"{lane} is paused", remedy)
+                yield warn("lanes", f"{lane} is paused", f"{resuming(lane)} opens it.")
             case "circuit" | "probing":
-                remedy = (
-                    f"A single call tries again by itself. `fairlane lanes show {lane}` has its last error."
-                )
+                show = f"`fairlane lanes show {quote(lane)}` has its last error"
+                remedy = f"A single call tries again by itself. {show}."
                 yield warn("lanes", f"{lane}: {report.hold_in_words}", remedy)
             case _:
                 pass

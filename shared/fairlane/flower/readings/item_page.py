@@ -14,6 +14,7 @@ from fairlane.model.run_status import RunStatus
 from fairlane.model.tokens import Usage
 from fairlane.store.read.job_waits import RunTraces
 from fairlane.store.run_queries import RunQueries
+from fairlane.why.targets import existing_item
 
 Shown: TypeAlias = Callable[[str], str]
 """Formats an error for a page."""
@@ -31,8 +32,7 @@ class ItemPage:
         status, spec = self._runs.look(ref)
         if spec is None:
             raise RunNotFound(run)
-        if item >= status.items:
-            raise TargetNotFound(f"{run}/{item}", detail=f"the run has the items 0 to {status.items - 1}")
+        existing_item(f"{run}/{item}", item, status)
         cell = cell_of(spec, item)
         jobs = range(item * spec.steps, (item + 1) * spec.steps)
         stored = RunQueries(here.redis, here.keys).results(ref, jobs)
