@@ -189,6 +189,18 @@ def test_a_lane_whose_workers_are_drained_says_how_they_take_work_again(
         assert (found.constraint, found.sentence) == ("slots", f"no worker serves {LANE}: {says}")
 
 
+def test_a_lane_on_which_retries_alone_wait_says_so(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    for attempt, delay_ms in zip(d.start(ref, 2), (9000, 4000), strict=True):
+        d.defer(attempt, delay_ms=delay_ms)
+    found, (part,) = asked.why(LANE), asked.why(LANE).lanes
+    assert (found.constraint, found.sentence) == ("delayed", "2 to be tried again, the first in 4 s")
+    assert (part.delayed, part.next_due_ms, found.eta.at_ms) == (2, d.now_ms + 4000, d.now_ms + 9000)
+    asked.worker(lanes=("sim:other",))
+    assert asked.why(LANE).sentence.startswith("no worker serves sim:fast")
+
+
 def test_a_run_without_items_has_none_to_ask_for(asked: Asked) -> None:
     asked.d.submit(rows=0)
     with pytest.raises(TargetNotFound, match="run r1 has no items"):

@@ -10,7 +10,7 @@ from fairlane.model.run import Plan, RunRef, RunState
 from fairlane.model.run_status import RunStatus
 from fairlane.store.connection.connect import RedisClient, if_allowed
 from fairlane.store.keys import Keys
-from fairlane.store.read.job_waits import Delay, Flight, RunTraces
+from fairlane.store.read.job_waits import Delay, Flight, RunTraces, delays_of
 from fairlane.store.write.budgets import ALL_LANES, Allowance, Budgets
 from fairlane.store.write.lanes.lane_view import LaneView
 from fairlane.store.write.lanes.lanes import Lanes
@@ -43,12 +43,19 @@ def explain_lane(
     here = Surroundings(redis, keys, [lane], {}, now_ms, team)
     view, queued = here.views[lane], here.depth(lane)
     held = held_teams(redis, keys, lane, here.queues[lane], here.now_ms)
-    reason = here.reason(lane, queued) or _not_paused(here.queues[lane]) or all_held(held, queued)
-    reason = reason or _in_turn(view, queued) or _unheld(view, queued, view.in_flight)
+    retries = if_allowed(lambda: [each.due_ms for each in delays_of(redis, keys) if each.lane == lane], [])
+    due = sorted(retries)
+    reason = here.reason(lane, queued or len(due)) or _not_paused(here.queues[lane]) or all_held(held, queued)
+    reason = reason or _in_turn(view, queued)
+    if reason is None and due and not queued:
+        reason = _tried_again(due, here.now_ms)
+    reason = reason or _unheld(view, queued, view.in_flight)
     going = [queue for queue in here.queues[lane] if not queue.paused]
     largest = max(going, key=lambda queue: queue.queued, default=None)
     eta = here.eta(lane, queued, here.cost(lane, largest.ref)) if largest else Eta(here.now_ms)
-    wait = LaneWait(lane, *reason, queued=queued, in_flight=view.in_flight, eta=eta)
+    eta = no_earlier(eta, due[-1]) if due else eta
+    first_ms = due[0] if due else None
+    wait = LaneWait(lane, *reason, queued, view.in_flight, len(due), first_ms, eta=eta)
     return Waiting(lane, "lane", view.state, *reason, None, None, eta, (wait,), here.now_ms, held_teams=held)
 
 
@@ -154,13 +161,16 @@ def _before_the_lane(
     now_ms: int, due: Sequence[int], bounds: RunBounds, unfed: int, not_ready: int, in_flight: int
 ) -> Reason | None:
     if due:
-        when = until(due[0], now_ms)
-        return Reason("delayed", f"{len(due):,} to be tried again, the first {when}", due[0])
+        return _tried_again(due, now_ms)
     if unfed or (not_ready and bounds.given and bounds.unfed):
         return bounds.feeding() or Reason("feeding", _FED_SOON)
     if not_ready and not in_flight:
         return Reason("task", "its evaluations wait for the outputs that they score")
     return None
+
+
+def _tried_again(due: Sequence[int], now_ms: int) -> Reason:
+    return Reason("delayed", f"{len(due):,} to be tried again, the first {until(due[0], now_ms)}", due[0])
 
 
 def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:

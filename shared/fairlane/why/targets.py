@@ -273,7 +273,7 @@ class Explainer:
         found, carrier = None, LaneDirectory.read(self._redis, self._keys).carrier(name)
         if lanes.knows(name):
             found = explain_lane(self._redis, self._keys, name, self._now_ms, self._team)
-        left = found is not None and any(part.queued or part.in_flight for part in found.lanes)
+        left = found is not None and any(part.waits or part.in_flight for part in found.lanes)
         if carrier == name or left or not lanes.knows(carrier):
             return found
         return explain_lane(self._redis, self._keys, carrier, self._now_ms, self._team)

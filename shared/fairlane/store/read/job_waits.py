@@ -184,11 +184,8 @@ class RunTraces:
     def delays(self, job: int | None = None) -> Iterator[Delay]:
         """Jobs that wait out a back-off, or one of them."""
         match = f"{self._ref}|*" if job is None else f"{self._ref}|{job}:*"
-        if not self.sees_all():
-            return
-        for member, due_ms in self._redis.zscan_iter(self._keys.delayed, match=match, count=SCANNED_AT_ONCE):
-            _, entry, lane = member.decode().split("|", 2)
-            yield Delay(int(entry.partition(":")[0]), lane, int(due_ms))
+        if self.sees_all():
+            yield from delays_of(self._redis, self._keys, match)
 
     def flights(self) -> Iterator[Flight]:
         """Permits that jobs of the run hold."""
@@ -218,6 +215,13 @@ class RunTraces:
             run_state=state.decode() if state else "",
             flight=_flight(json.loads(record)) if record else None,
         )
+
+
+def delays_of(redis: RedisClient, keys: Keys, match: str = "*") -> Iterator[Delay]:
+    """Jobs of any run that wait out a back-off. O(n) in their number."""
+    for member, due_ms in redis.zscan_iter(keys.delayed, match=match, count=SCANNED_AT_ONCE):
+        _, entry, lane = member.decode().split("|", 2)
+        yield Delay(int(entry.partition(":")[0]), lane, int(due_ms))
 
 
 def _flight(record: dict[str, Any]) -> Flight:
