@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -60,6 +61,13 @@ def test_without_a_configured_url_a_server_starts_at_the_usual_port() -> None:
 
 def test_a_configured_server_that_answers_is_used(given: EmbeddedRedis) -> None:
     assert choose_redis(None, settings_of(given.url)) == (given.url, None)
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
+def test_a_configured_server_that_refuses_or_hangs_is_not_passed_over(host: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as hanging:
+        url = f"redis://{host}:{hanging.getsockname()[1]}/0"
+        assert choose_redis(None, settings_of(url)) == (url, None)
 
 
 def test_a_configured_address_of_this_machine_without_a_server_is_served() -> None:

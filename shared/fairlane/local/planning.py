@@ -6,9 +6,9 @@ from urllib.parse import urlsplit
 
 from fairlane.cli.invocation import Invocation
 from fairlane.config.settings import Settings
-from fairlane.core.errors import ConfigurationError, StoreRefuses
+from fairlane.core.errors import ConfigurationError
+from fairlane.embedded.ports import answers
 from fairlane.embedded.private import PRIVATE, make_private
-from fairlane.embedded.server import ping
 from fairlane.export.files import whole_file
 from fairlane.local.plan import SIMULATED, address_of, connection_variables
 from fairlane.local.stack import Stack
@@ -52,7 +52,7 @@ def simulator_port(settings: Settings) -> int | None:
 
 def choose_redis(flag: str | None, settings: Settings) -> tuple[str | None, int | None]:
     """The URL of a server to use, or ``None`` and the preferred port of an embedded one. A configured URL is
-    used, unless it is local and no server answers: then the stack serves it. Without a configured URL the
+    used, unless it is local and nobody listens there: then the stack serves it. Without a configured URL the
     stack uses no server that happens to run here.
     """
     if flag is not None:
@@ -67,16 +67,10 @@ def choose_redis(flag: str | None, settings: Settings) -> tuple[str | None, int 
         and not address.password
         and address.path in ("", "/", "/0")
     )
-    if not ours_to_serve or _answers(settings.redis.url):
+    port = address.port or REDIS_PORT
+    if not ours_to_serve or answers(str(address.hostname), port):
         return settings.redis.url, None
-    return None, address.port or REDIS_PORT
-
-
-def _answers(url: str) -> bool:
-    try:
-        return ping(url) is None
-    except StoreRefuses:
-        return False
+    return None, port
 
 
 def variables_for_others(stack: Stack, invocation: Invocation) -> dict[str, str]:
