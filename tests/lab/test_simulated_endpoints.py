@@ -153,3 +153,9 @@ def test_openai_names_the_parameter_that_a_reasoning_model_rejects(
 def test_a_reasoning_model_takes_its_defaults(served: ServedProvider, options: dict[str, Any]) -> None:
     asked = {"model": "reasons", "messages": MESSAGES, **options}
     assert post(served, "/v1/chat/completions", asked).status_code == 200
+
+
+def test_a_body_too_deep_to_read_is_refused(served: ServedProvider) -> None:
+    deep = b"[" * 200_000
+    refused = httpx.post(f"{served.url}/v1/chat/completions", content=deep, timeout=10)
+    assert (refused.status_code, "not valid JSON" in refused.text) == (400, True)

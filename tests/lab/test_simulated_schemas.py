@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
+from fairlane.core.clock import SystemClock
 from fairlane.evaluators.agents import read_batch, read_opinion
 from fairlane.evaluators.rubrics import answer_format
 from fairlane.lab.simulator.model.replies import Composer
+from fairlane.lab.simulator.model.served_model import ServedModel
 from fairlane.lab.simulator.protocols.openai.chat import OpenAIChat
 from fairlane.lab.simulator.wire.dialect import RequestError
 from fairlane.model.evaluators import Criterion
@@ -74,3 +77,35 @@ def test_without_a_schema_the_answer_is_filler(form: Any) -> None:
 def test_an_invalid_response_format_is_rejected(form: Any) -> None:
     with pytest.raises(RequestError, match="response_format"):
         ask(form)
+
+
+NINES = "9" * 400
+PROMPTS = (
+    "\ud83d alone",
+    f"What is {NINES} / 7?",
+    "- a (1.2.3 to .): x\nyes or no",
+    f"Question: {NINES} / 7\nAnswer: 1",
+)
+SCHEMAS: tuple[Any, ...] = (
+    {},
+    {"enum": 5},
+    {"type": "array", "items": True},
+    {"type": "object", "properties": []},
+    *(
+        {"type": "object", "properties": {"a": each}}
+        for each in (1, {"enum": []}, {"enum": 5}, {"type": "integer", "minimum": "x"})
+    ),
+)
+
+
+@pytest.mark.parametrize("output", ["text", "echo", "judge", "schema", "assistant"])
+@pytest.mark.parametrize("prompt", PROMPTS, ids=ascii)
+def test_odd_prompts_and_schemas_are_answered_or_refused_in_words(output: Any, prompt: str) -> None:
+    model = SimulatedModel(output=output, judge_accuracy=0.5)
+    served = ServedModel("m", model, Composer("m", model, 0), 0, SystemClock())
+    asked = {"model": "m", "messages": [{"role": "user", "content": prompt}]}
+    for schema in SCHEMAS:
+        form = {"type": "json_schema", "json_schema": {"name": "n", "schema": schema}}
+        with suppress(RequestError):
+            served.complete(served.arrive(OpenAIChat().parse({**asked, "response_format": form})))
+    served.complete(served.arrive(OpenAIChat().parse(asked)))

@@ -213,7 +213,7 @@ class SimulatedProvider:
 def _read_call(request: web.Request, dialect: Dialect, body: bytes) -> tuple[Call, Any]:
     try:
         payload = json.loads(body)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RequestError("the body is not valid JSON") from error
     return dialect.parse(payload, {**request.query, **request.match_info}), payload
 

@@ -16,7 +16,7 @@ from fairlane.lab.simulator.model.judging import (
     scales,
     truth_of,
 )
-from fairlane.lab.simulator.model.schemas import LEAST, MOST, Example
+from fairlane.lab.simulator.model.schemas import LEAST, MOST, Example, enum_of, properties_of
 from fairlane.lab.simulator.model.solving import calculated, letter_of, options_of
 from fairlane.lab.simulator.wire.dialect import CHARS_PER_TOKEN, Call
 
@@ -64,7 +64,7 @@ class Assistant:
         omits, breaks = frozenset(self._model.schema_omits), frozenset(self._model.schema_breaks)
         example = Example(lambda place: self._share(place, prompt), omits, breaks, scales(prompt))
         document = example.of(schema)
-        properties = schema.get("properties", {}) if isinstance(document, dict) else {}
+        properties = properties_of(schema) if isinstance(document, dict) else {}
         for name, each in properties.items():
             fitting = _fitting(said.get(name.lower()), each)
             if fitting is not None:
@@ -139,8 +139,8 @@ def _fitting(value: Any, schema: Mapping[str, Any]) -> Any:
     """``value`` as the property's schema takes it; ``None`` if it does not."""
     if value is None:
         return None
-    if "enum" in schema:
-        return next((each for each in schema["enum"] if str(each).casefold() == str(value).casefold()), None)
+    if values := enum_of(schema):
+        return next((each for each in values if str(each).casefold() == str(value).casefold()), None)
     match schema.get("type"):
         case "string" if isinstance(value, str):
             return value

@@ -74,7 +74,8 @@ def charge_of(
 
 def share(seed: int, *parts: str) -> float:
     """A number in [0, 1) that depends on ``seed`` and ``parts`` alone."""
-    digest = hashlib.blake2b("\0".join((str(seed), *parts)).encode(), digest_size=8).digest()
+    drawn_for = "\0".join((str(seed), *parts)).encode(errors="surrogatepass")
+    digest = hashlib.blake2b(drawn_for, digest_size=8).digest()
     return int.from_bytes(digest) / 2**64
 
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from fairlane.lab.simulator.model.answers import Known, answer_agrees, last_number
+from fairlane.lab.simulator.model.schemas import enum_of, properties_of
 
 YES_NO = ("yes", "no")
 PAIRS = (
@@ -39,7 +40,7 @@ _FRAMING = frozenset(
 MOST_CHARS = 8000
 """Characters at the end of a prompt that are searched for a question without labels."""
 
-_SCALE = re.compile(r"^- (\S+) \((-?[\d.]+) to (-?[\d.]+)\):", re.MULTILINE)
+_SCALE = re.compile(r"^- (\S+) \((-?\d+(?:\.\d+)?) to (-?\d+(?:\.\d+)?)\):", re.MULTILINE)
 
 Solve = Callable[[str], Known | None]
 
@@ -103,10 +104,7 @@ def scales(prompt: str) -> Mapping[str, tuple[float, float]]:
 
 def enums_of(schema: Mapping[str, Any] | None) -> list[str]:
     """The values of all enums in a schema's own properties."""
-    properties = (schema or {}).get("properties", {})
-    return [
-        str(value) for each in properties.values() if isinstance(each, dict) for value in each.get("enum", ())
-    ]
+    return [str(value) for each in properties_of(schema or {}).values() for value in enum_of(each)]
 
 
 def _offered(prompt: str, enums: tuple[str, ...]) -> tuple[str, str] | None:

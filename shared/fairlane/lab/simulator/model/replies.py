@@ -73,7 +73,7 @@ class Composer:
     def _filler(self, call: Call, drawn_tokens: int, allowed: int, sample: str) -> Reply:
         """Text that begins with the prompt's digest, so that an answer shows its prompt."""
         tokens = min(drawn_tokens, allowed)
-        asked = (call.prompt + sample).encode()
+        asked = (call.prompt + sample).encode(errors="surrogatepass")
         opening = f"sim-{hashlib.blake2b(asked, digest_size=4).hexdigest()} "
         text = stretched(opening, tokens * CHARS_PER_TOKEN - 1) + "."
         return Reply(text, tokens, truncated=drawn_tokens > allowed)

@@ -35,14 +35,13 @@ class Example:
 
     def of(self, schema: Mapping[str, Any], path: str = "$") -> Any:
         """A value that the schema allows; ``None`` for an unknown type."""
-        if "enum" in schema:
-            values = list(schema["enum"])
+        if values := enum_of(schema):
             return values[int(self._draw(path) * len(values))]
         match schema.get("type"):
             case "object":
-                return {name: self.of(each, f"{path}.{name}") for name, each in _properties(schema).items()}
+                return {name: self.of(each, f"{path}.{name}") for name, each in properties_of(schema).items()}
             case "array":
-                return self._list(schema.get("items", {}), path)
+                return self._list(_table(schema.get("items")), path)
             case "integer" | "number":
                 return self._number(schema, path)
             case "boolean":
@@ -53,18 +52,20 @@ class Example:
                 return None
 
     def _number(self, schema: Mapping[str, Any], path: str) -> float:
-        low: float = schema.get("minimum", self._scale[0])
-        high: float = schema.get("maximum", self._scale[1])
+        low, high = (
+            stated if isinstance(stated := schema.get(name), int | float) else usual
+            for name, usual in zip(("minimum", "maximum"), self._scale, strict=True)
+        )
         if schema.get("type") == "number" and high - low < LEAST_STEPS:
             return round(low + self._draw(path) * (high - low), 2)
         return int(low) + int(self._draw(path) * (int(high - low) + 1))
 
     def _list(self, items: Mapping[str, Any], path: str) -> list[Any]:
-        named = next((name for name, each in _properties(items).items() if "enum" in each), None)
+        named = next((name for name, each in properties_of(items).items() if enum_of(each)), None)
         if named is None:
             return [self.of(items, f"{path}[0]")]
         entries = []
-        for value in items["properties"][named]["enum"]:
+        for value in enum_of(items["properties"][named]):
             if value in self._omits:
                 continue
             outer, self._scale = self._scale, self._scales.get(value, self._scale)
@@ -74,9 +75,19 @@ class Example:
         return entries
 
 
-def _properties(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-    properties: Mapping[str, Any] = schema.get("properties", {})
-    return properties
+def properties_of(schema: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
+    """The schemas of an object's properties; one that is no table allows anything."""
+    return {name: _table(each) for name, each in _table(schema.get("properties")).items()}
+
+
+def enum_of(schema: Mapping[str, Any]) -> list[Any]:
+    """The values that a schema lists; none without a list."""
+    values = schema.get("enum")
+    return values if isinstance(values, list) else []
+
+
+def _table(value: Any) -> Mapping[str, Any]:
+    return value if isinstance(value, Mapping) else {}
 
 
 def _broken(entry: dict[str, Any]) -> dict[str, Any]:

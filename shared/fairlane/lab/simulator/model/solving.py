@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from decimal import Decimal
 from fractions import Fraction
 
 from fairlane.lab.simulator.model.answers import Known, last_number
@@ -93,4 +94,6 @@ def _value(expression: str) -> Fraction | None:
 
 
 def _written(value: Fraction) -> str:
-    return str(value.numerator) if value.denominator == 1 else f"{float(value):.6g}"
+    if value.denominator == 1:
+        return str(value.numerator)
+    return f"{Decimal(value.numerator) / value.denominator:.6g}"

@@ -149,7 +149,7 @@ class Recorder:
         """The model did the work for ``prompt``, whether or not the client got the answer."""
         self._stats.prompt_tokens += prompt_tokens
         self._stats.completion_tokens += completion_tokens
-        key = hashlib.blake2b(prompt.encode(), digest_size=8).digest()
+        key = hashlib.blake2b(prompt.encode(errors="surrogatepass"), digest_size=8).digest()
         earlier = self._paid.get(key)
         if earlier is not None:
             self._stats.duplicates += 1
