@@ -286,7 +286,7 @@ clean: ## Remove what tools have cached and built
 
 .PHONY: distclean
 distclean: clean ## clean, and remove .venv and the data of local stacks
-	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers $(VENV)-peers fairlane-data demo-results bench-results zoo-results chaos-results
+	@rm -rf $(VENV) $(VENV)-lowest $(VENV)-trackers $(VENV)-peers .fairlane demo-results bench-results zoo-results chaos-results
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \

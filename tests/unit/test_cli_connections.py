@@ -180,6 +180,10 @@ class TestProviders:
     def test_lines_for_an_unknown_provider_are_refused(self, line: Line) -> None:
         assert "Did you mean 'groq'?" in line.refused("init", "gorq")
 
+    @pytest.mark.parametrize("name", ["a b", "a\n[redis]", "é", "a" * 65])
+    def test_lines_with_a_name_that_the_settings_refuse_are_refused(self, line: Line, name: str) -> None:
+        assert "no connection may have this name" in line.refused("init", "groq", "--name", name)
+
 
 class TestShowing:
     def test_one_connection_is_shown_with_all_that_is_known(self, line: Line) -> None:

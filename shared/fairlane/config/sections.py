@@ -11,8 +11,9 @@ from fairlane.core.section import MOST_COUNT, MOST_KEPT_S, MOST_LEASE_S, Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
 
 _NAME = r"^[A-Za-z0-9_-]{1,64}$"
+CONNECTION_NAME = r"[A-Za-z0-9_.-]{1,64}"
 
-ConnectionName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+ConnectionName = Annotated[str, Field(pattern=f"^{CONNECTION_NAME}$")]
 TeamName = Annotated[str, Field(pattern=_NAME)]
 RedisUrl = Annotated[
     str, Field(pattern=r"^((redis|rediss)(\+sentinel|\+cluster)?|unix)://"), AfterValidator(checked_redis)

@@ -1,5 +1,6 @@
 """``fairlane connections``: lists connections, shows what each needs, and tests one with a call."""
 
+import re
 from typing import Annotated
 
 import typer
@@ -19,6 +20,7 @@ from fairlane.config.connections.checks import unknown_provider
 from fairlane.config.connections.connection import Connection
 from fairlane.config.connections.presets import all_presets, preset_of
 from fairlane.config.loader import load_secrets
+from fairlane.config.sections import CONNECTION_NAME
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 
@@ -126,6 +128,9 @@ def init(
     if preset is None:
         wrong = unknown_provider(provider)
         raise ConfigurationError("PROVIDER", provider, wrong.problem, wrong.remedy)
+    if name and not re.fullmatch(CONNECTION_NAME, name):
+        remedy = "A name is up to 64 letters, digits and the characters _ . -"
+        raise ConfigurationError("--name", name, "no connection may have this name", remedy)
     print_line(snippet(provider, preset, name or provider))
 
 
