@@ -29,9 +29,9 @@ def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
         counts = dict.fromkeys(("calls", "rejected", "input_tokens", "output_tokens"), 0)
         return {"complete": True, "duration_s": 1.0, "succeeded": 4, "lanes": [], **counts}
 
-    def run(*words: str, scope: str = "model") -> Result:
+    def run(*words: str, scope: str = "model", provider: str = "--rpm=60") -> Result:
         Path("fairlane.toml").write_text(SETTINGS.format(scope), encoding="utf-8")
-        return CliRunner().invoke(app, ["rehearse", "--rpm", "60", *words])
+        return CliRunner().invoke(app, ["rehearse", provider, *words])
 
     monkeypatch.setattr(command, "rehearse_apart", play)
     return run
@@ -56,3 +56,9 @@ def test_models_of_one_lane_are_cautioned_against_and_one_twice_is_refused(rehea
     assert "sim:a and sim:b share the lane sim" in rehearse(*two, scope="connection").stderr
     assert rehearse(*two).stderr == ""
     assert rehearse("--jobs", "2", "--model", "sim:a", "--model", "sim:a").exit_code == 2
+
+
+def test_a_model_that_answers_no_call_is_refused_at_once(rehearse: Rehearse, tmp_path: Path) -> None:
+    (tmp_path / "sim.toml").write_text("[models.a]\nstatus_always = 401\n", encoding="utf-8")
+    refused = rehearse("--jobs", "4", "--model", "sim:a", provider="--provider=sim.toml")
+    assert (refused.exit_code, "answers no call" in refused.stderr) == (2, True)

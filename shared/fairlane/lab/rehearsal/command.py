@@ -259,6 +259,13 @@ def _provider_from_file(path: Path, models: Iterable[str]) -> dict[str, Simulate
                 f"{path} does not say what this model allows",
                 f"Add a [models.{name}] table; there are: {', '.join(simulated.models)}.",
             )
+        if table.status_always is not None:
+            raise ConfigurationError(
+                f"models.{name}.status_always",
+                table.status_always,
+                "a model that answers no call has nothing to rehearse",
+                "Leave it out; `fairlane simulate` serves it to a real run.",
+            )
         found[reference] = table
     return found
 
