@@ -485,6 +485,32 @@ def test_a_job_in_flight_is_reported_with_its_worker(asked: Asked) -> None:
     assert {asked.why(f"r1/{item}").state for item in (0, 1)} == {"leased"}
 
 
+def test_a_call_that_nobody_makes_any_more_says_so(asked: Asked) -> None:
+    d = asked.d
+    ref = d.queued_lane(jobs=2)
+    d.start(ref)
+    d.take(ref, 1)
+    d.advance(UNTAKEN_MS)
+    again = "it is soon sent again; see `fairlane doctor`"
+    assert (
+        asked.why("r1/0").sentence == f"worker w1 took it 5 s ago, and has sent no heartbeat for 5 s: {again}"
+    )
+    assert asked.why("r1/1").sentence.endswith(f"none has taken it yet: {again}")
+    d.redis.hset(d.keys.leader, "until_ms", d.now_ms)
+    for target in ("r1/0", "r1/1"):
+        found = asked.why(target)
+        assert (found.constraint, "no scheduler leads" in found.sentence) == ("scheduler", True), target
+
+
+def test_a_call_whose_answer_redis_cannot_record_says_so(asked: Asked) -> None:
+    asked.d.start(asked.d.queued_lane(jobs=1))
+    asked.d.redis.config_set("maxmemory", "1")
+    try:
+        assert asked.why("r1/0").constraint == "scheduler"
+    finally:
+        asked.d.redis.config_set("maxmemory", "0")
+
+
 def test_an_unfed_item_is_explained_with_the_jobs_before_it(asked: Asked) -> None:
     d = asked.d
     d.lane(requests_per_minute=60)

@@ -15,7 +15,7 @@ from fairlane.store.read.mistyped import Mistyped, damaged_runs, refusal_of
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
-from fairlane.store.write.workers import WorkerInfo, Workers
+from fairlane.store.write.workers import Beat, WorkerInfo, Workers
 from fairlane.why.queues import Cost, Queues, ahead_of, share_of, start_of
 from fairlane.why.reasons import CAPACITY_CONSTRAINTS, Reason, reason_of
 from fairlane.why.waiting import Eta
@@ -87,10 +87,13 @@ class Surroundings:
         self._known_lanes = Lanes(redis, keys).knows
         self._published = LaneDirectory.read(redis, keys)
         self._workers = list[WorkerInfo]()
+        self.beats: dict[str, Beat] = {}
+        """Of workers that have not left, by id."""
         beats = if_allowed(lambda: Workers(keys).beats(redis), None)
         self._in_part = beats is None
         self._slots, self._lacking = dict.fromkeys(lanes, MANY_SLOTS), dict[str, Lack | None]()
         if beats is not None:
+            self.beats = {beat.worker: beat for beat in beats}
             infos = [beat.info for beat in beats]
             working = self._workers = [info for info in infos if not info.stopping]
             self._slots = {lane: sum(info.slots for info in working if lane in info.lanes) for lane in lanes}

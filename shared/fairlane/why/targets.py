@@ -17,9 +17,10 @@ from fairlane.store.read.job_waits import Flight, RunTraces
 from fairlane.store.read.overview import DeploymentReader
 from fairlane.store.read.reading import LaneDirectory, RunReader
 from fairlane.store.write.lanes.lanes import Lanes
+from fairlane.store.write.leases import UNTAKEN_MS
 from fairlane.why.explaining import ended, explain_lane, explain_run
 from fairlane.why.queues import Queues
-from fairlane.why.reasons import Reason
+from fairlane.why.reasons import LEADERLESS, Reason
 from fairlane.why.run_bounds import UNTIMED, RunBounds
 from fairlane.why.surroundings import Surroundings
 from fairlane.why.waiting import UNKNOWN, Eta, LaneWait, Waiting, no_earlier
@@ -126,7 +127,7 @@ class JobExplainer:
         flight = self._traces.job(job).flight
         if flight is None:
             return None
-        reason = Reason("running", _in_flight_in_words(flight, self._here.now_ms))
+        reason = self._here.refusing or _carried(flight, self._here)
         return self._answer(item, step, "leased", reason, lane=flight.lane)
 
     def _paused(self, item: int, step: int) -> Waiting | None:
@@ -226,11 +227,23 @@ def _end_in_words(stored: bytes | None, step: int) -> str:
     return f"{attempts}: {result.error}" if result.error else attempts
 
 
-def _in_flight_in_words(flight: Flight, now_ms: int) -> str:
-    since = span(now_ms - flight.granted_ms)
+def _carried(flight: Flight, here: Surroundings) -> Reason:
+    """Who has a call in flight, and what becomes of the call if nobody is heard of any more."""
+    beat, taken = here.beats.get(flight.worker or ""), span(here.now_ms - flight.granted_ms)
+    heard_ms = beat.beat_ms if beat else flight.granted_ms if flight.worker is None else here.now_ms
+    lost = here.now_ms - heard_ms >= UNTAKEN_MS
+    name = beat.info.name if beat else flight.worker
     if flight.worker is None:
-        return f"it was sent to the workers of {flight.lane} {since} ago; none has taken it yet"
-    return f"it is being called by worker {flight.worker}, for {since} (dispatch {flight.number})"
+        words = f"it was sent to the workers of {flight.lane} {taken} ago; none has taken it yet"
+    elif lost:
+        words = (
+            f"worker {name} took it {taken} ago, and has sent no heartbeat for {span(here.now_ms - heard_ms)}"
+        )
+    else:
+        words = f"it is being called by worker {name}, for {taken} (dispatch {flight.number})"
+    if lost and not here.led:
+        return LEADERLESS._replace(sentence=f"{words}; {LEADERLESS.sentence}")
+    return Reason("running", f"{words}: it is soon sent again; see `fairlane doctor`" if lost else words)
 
 
 class Explainer:
