@@ -187,3 +187,13 @@ def test_a_request_may_wait_for_its_prediction() -> None:
         assert (reply.json()["status"], reply.json()["version"]) == ("succeeded", "v1")
 
     play(scene)
+
+
+@pytest.mark.parametrize("preference", ["wait=soon", "wait=nan", "wait=-1", "respond-async"])
+def test_a_preference_that_is_none_waits_for_nothing(preference: str) -> None:
+    async def scene(_: SimulatedProvider, client: httpx.AsyncClient, __: Gate) -> None:
+        body = {"version": "v1", "input": {"prompt": "hi"}}
+        reply = await client.post("/predictions", json=body, headers={"prefer": preference})
+        assert (reply.status_code, reply.json()["status"]) == (201, "starting")
+
+    play(scene)

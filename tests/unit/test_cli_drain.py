@@ -55,6 +55,11 @@ def test_workers_of_two_machines_with_one_name_differ_by_their_host() -> None:
     assert len(choose(both, ["worker-1"], None, everyone=False)) == 2
 
 
+def test_a_name_is_meant_as_it_is_listed_also_where_it_is_no_pattern_of_itself() -> None:
+    odd = [Beat("id", 0, info("w[1]", host="h"))]
+    assert choose(odd, ["w[1]"], None, everyone=False) == choose(odd, ["w[1]@h"], None, everyone=False) == odd
+
+
 @pytest.mark.parametrize(("names", "host"), [(["w9"], None), (["w1@a", "w9"], None), ([], "c")])
 def test_an_unknown_worker_is_an_error_and_no_worker_is_asked(names: list[str], host: str | None) -> None:
     with pytest.raises(WorkerNotFound, match="w1@a, w2@a, w3@b"):

@@ -135,4 +135,4 @@ def _wait(
 
 def _is_called(beat: Beat, name: str) -> bool:
     called = beat.info.name, f"{beat.info.name}@{beat.info.host}"
-    return name == beat.worker or any(fnmatchcase(each, name) for each in called)
+    return name in (beat.worker, *called) or any(fnmatchcase(each, name) for each in called)

@@ -71,7 +71,8 @@ class Cells:
 
         Raises `RunNotFound`, and `SubmissionError` for no ids or for one of an unknown cell.
         """
-        if not ids or (strange := sorted(ids.keys() - self._cells.keys())):
+        strange = sorted(ids.keys() - self._cells.keys())
+        if strange or not ids:
             problem = f"name {', '.join(strange)}, which is no cell" if ids else "name no part of a run"
             raise SubmissionError("ids", dict(ids), problem, f"Cells: {', '.join(self._cells)}.")
         return CellsRun({cell: self._cells[cell].run(ids[cell]) for cell in self._cells if cell in ids})

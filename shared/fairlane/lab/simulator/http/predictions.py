@@ -1,6 +1,7 @@
 """Runs predictions: one request creates a prediction, which runs by itself; others poll or cancel it."""
 
 import asyncio
+import re
 import uuid
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -21,6 +22,7 @@ from fairlane.lab.simulator.wire.dialect import Dialect, Problem, parts_of, writ
 MOST_WAIT_S = 60.0
 """The longest wait of ``Prefer: wait``, and the wait without a number (Replicate's HTTP API, 60 s)."""
 
+_WAIT = re.compile(r"wait(?:=(\d+(?:\.\d+)?))?", re.ASCII)
 _INTERRUPTED = "Prediction interrupted; please retry (code: PA)"
 _UNAUTHENTICATED = Problem(401, "You did not pass a valid authentication token")
 _UNKNOWN = Problem(404, "The requested resource could not be found.")
@@ -67,10 +69,9 @@ class Predictions:
         prediction = _Prediction(state)
         prediction.task = asyncio.create_task(self._run(prediction, model, work))
         self._known[name] = prediction
-        preference, _, seconds = request.headers.get("Prefer", "").partition("=")
-        if preference == "wait":
+        if preferred := _WAIT.fullmatch(request.headers.get("Prefer", "")):
             with suppress(TimeoutError):
-                async with asyncio.timeout(min(float(seconds or MOST_WAIT_S), MOST_WAIT_S)):
+                async with asyncio.timeout(min(float(preferred[1] or MOST_WAIT_S), MOST_WAIT_S)):
                     await prediction.ended.wait()
         return self._answer(request, prediction, 201)
 
