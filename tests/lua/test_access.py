@@ -237,6 +237,7 @@ def test_a_lane_that_was_never_answered_with_its_new_key_stays_parked(real_redis
     assert (d.ask(ref).reason, d.ask(ref).at_ms) == ("parked", 0)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     denials=st.lists(st.booleans(), min_size=4, max_size=12),

@@ -49,6 +49,7 @@ def flow(d: Deployment, ref: RunRef, seconds: int, *, bids: bool = True) -> Flow
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("back_ms", BACK)
 @pytest.mark.parametrize("per_minute", [600, None, 0])
 def test_a_lane_goes_on_when_the_clock_steps_back(

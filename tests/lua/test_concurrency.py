@@ -75,6 +75,7 @@ def test_a_rate_limit_leaves_no_window(
     assert with_window <= 2
 
 
+@pytest.mark.slow
 def test_calls_that_go_through_beyond_a_window_refute_it(real_redis: Redis) -> None:
     """At a constant latency a rate looks like so many calls at once, until a wider window is tried."""
     d = Deployment(real_redis)
@@ -87,6 +88,7 @@ def test_calls_that_go_through_beyond_a_window_refute_it(real_redis: Redis) -> N
     assert world.refused(since) <= 5
 
 
+@pytest.mark.slow
 def test_a_window_that_serves_less_than_the_rate_before_it_goes(real_redis: Redis) -> None:
     """A bucket of one call takes no two at once, which looks like a single call at once."""
     d = Deployment(real_redis)
@@ -146,6 +148,7 @@ def test_a_window_is_widened_in_time_while_its_only_call_goes_on(
     assert d.now_ms == began_ms + 2 * after_ms
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("narrow", [4, 7])
 def test_a_window_that_latency_has_narrowed_in_vain_is_wide_again_within_seconds(
     real_redis: Redis, narrow: int

@@ -54,6 +54,7 @@ def most_after(ms: int) -> int:
     return FIRST if ms < HOLD_MS else FIRST * 2 ** ((ms - HOLD_MS) // DOUBLED_MS + 1)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     acts=st.lists(

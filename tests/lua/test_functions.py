@@ -163,6 +163,7 @@ def act_on_two_lanes(redis: Redis, how: type[Functions], actions: Sequence[Any])
     return [each if isinstance(each, str) else each and json.loads(each) for each in replies], contents
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=60)
 @given(st.lists(ACTION, min_size=4, max_size=24))
 def test_a_call_leaves_nothing_for_the_next_one(real_redis: Redis, actions: list[Any]) -> None:

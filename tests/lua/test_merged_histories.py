@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
@@ -178,6 +179,7 @@ def played(redis: Redis, history: Sequence[Any], send: Send) -> tuple[list[Any],
     return replies, contents
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=40)
 @given(steps)
 def test_any_history_is_the_same_if_its_calls_share_scripts(real_redis: Redis, history: list[Any]) -> None:

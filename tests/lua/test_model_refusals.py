@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, field
 
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from redis import Redis
@@ -76,6 +77,7 @@ def held(d: Deployment, ref: RunRef) -> set[int]:
     return {each.kind for each in rejections_in(d.state(ref))}
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     kinds=st.lists(st.integers(0, MODELS - 1), min_size=JOBS, max_size=JOBS),

@@ -100,6 +100,7 @@ def test_an_answer_resets_the_odds(real_redis: Redis) -> None:
     assert d.lane_state()["own_odds"] == ""
 
 
+@pytest.mark.slow
 @settings(max_examples=30, suppress_health_check=list(HealthCheck))
 @given(flawed=st.integers(0, 8), others=st.integers(1, 150), order=st.lists(st.booleans(), max_size=12))
 def test_each_job_that_fails_is_weighed_once(

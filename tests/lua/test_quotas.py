@@ -115,6 +115,7 @@ LIES: dict[str, Announced] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lie", LIES)
 def test_a_reported_quota_that_never_falls_slows_nothing_down(real_redis: Redis, lie: str) -> None:
     without = _world(real_redis, Everything(), lambda now_ms, admitted: {})
@@ -138,6 +139,7 @@ def test_a_quota_that_nobody_enforces_costs_two_waits(real_redis: Redis) -> None
     assert world.admitted() > 100
 
 
+@pytest.mark.slow
 def test_a_sliding_window_that_reports_its_oldest_call_is_used(real_redis: Redis) -> None:
     sliding = Sliding(COUNT)
 

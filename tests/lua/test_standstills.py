@@ -40,6 +40,7 @@ def test_a_lane_that_its_rate_limited_when_redis_stopped_keeps_its_rate(real_red
     _held_its_rate(world)
 
 
+@pytest.mark.slow
 def test_a_429_whose_report_waited_for_redis_does_not_slow_the_next_tries(real_redis: Redis) -> None:
     world = _world(real_redis)
     world.run(20_000, until=lambda: world.unreported() > 0)
@@ -50,6 +51,7 @@ def test_a_429_whose_report_waited_for_redis_does_not_slow_the_next_tries(real_r
     _held_its_rate(world)
 
 
+@pytest.mark.slow
 def test_a_lane_that_was_rejected_when_redis_stopped_keeps_its_rate(real_redis: Redis) -> None:
     world = _world(real_redis)
     world.run(3000)

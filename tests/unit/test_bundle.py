@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -50,7 +51,11 @@ def messages(lane: str) -> Iterator[Message]:
 
 
 def named(message: Message) -> Attempt:
-    return Attempt.from_message(message.payload[1])
+    """The attempt that a message names: as Celery reads it, as its text has it, and as the pool takes it."""
+    found = Attempt.from_message(message.payload[1])
+    assert json.loads(message.body) == message.payload
+    assert found == getattr(message.body, "attempt", found)
+    return found
 
 
 @given(st.lists(st.tuples(st.sampled_from(LANES), st.integers(1, MOST)), max_size=60))

@@ -17,6 +17,13 @@ READS_BUNDLES = 2  # the least `WorkerInfo.messages` of workers that unpack bund
 MOST = 8  # attempts a message: more save little, and a worker may exceed its slots by all but one of them
 
 
+class AttemptBody(bytes):
+    """The body of an unpacked message, with the attempt and the arguments that it names: nobody parses it."""
+
+    attempt: Attempt
+    arguments: list[Any]
+
+
 def header_of(more: Sequence[Attempt]) -> dict[str, Any]:
     """The header that names a message's attempts after the first; empty if there are none."""
     return {HEADER: [attempt.to_message() for attempt in more]} if more else {}
@@ -35,17 +42,24 @@ def unbundled(message: Message) -> list[Message]:
     """
     if HEADER not in message.headers:
         return [message]
-    more = [Attempt.from_message(named) for named in message.headers.pop(HEADER)]
-    return [message, *(_message_of(attempt, message, place) for place, attempt in enumerate(more, 1))]
+    more = [_body_of(named) for named in message.headers.pop(HEADER)]
+    return [message, *(_message_of(body, message, place) for place, body in enumerate(more, 1))]
 
 
-def _message_of(attempt: Attempt, first: Message, place: int) -> Message:
-    channel: Any = first.channel
+def _body_of(named: Any) -> AttemptBody:
+    arguments: list[Any] = [[], named, {}]
+    body = AttemptBody(json.dumps(arguments).encode())
+    body.attempt, body.arguments = Attempt.from_message(named), arguments
+    return body
+
+
+def _message_of(body: AttemptBody, first: Message, place: int) -> Message:
+    attempt, channel = body.attempt, first.channel
     tag = f"{first.delivery_tag}.{place}"
     names = {"id": attempt.id, "root_id": attempt.id, "kwargsrepr": shown(attempt)}
     message = type(first)(
         {
-            "body": json.dumps([[], attempt.to_message(), {}]).encode(),
+            "body": body,
             "content-type": first.content_type,
             "content-encoding": first.content_encoding,
             "headers": first.headers | names,
@@ -54,5 +68,6 @@ def _message_of(attempt: Attempt, first: Message, place: int) -> Message:
         },
         channel=channel,
     )
+    message._decoded_cache = body.arguments  # what kombu would parse for Celery
     channel.qos.append(message, tag)
     return message

@@ -152,7 +152,7 @@ class Claim:
 
     def with_one_left(self, max_attempts: int) -> Claim:
         """The same claim with at least one of ``max_attempts`` left, for the call in progress."""
-        return replace(self, attempts=min(self.attempts, max_attempts - 1))
+        return self if self.attempts < max_attempts else replace(self, attempts=max_attempts - 1)
 
     @classmethod
     def of(cls, reply: bytes | None) -> Claim | None:

@@ -199,7 +199,9 @@ class Chunks:
         """The function to call with each piece of an attempt's output."""
         ref = RunRef(attempt.team, attempt.run)
         channel, audience = self._keys.chunks(ref), self._audience(ref)
-        await asyncio.shield(audience.look())  # other attempts wait for the same reply
+        question = audience.look()
+        if not question.done():
+            await asyncio.shield(question)  # other attempts wait for the same reply
         return AttemptStream(self._batcher, channel, attempt, audience)
 
     def _audience(self, ref: RunRef) -> _Audience:

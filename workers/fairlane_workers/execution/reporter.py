@@ -311,7 +311,9 @@ class Reporter:
     ) -> tuple[Any, Mapping[str, int | None]]:
         """The reply to a report, and the run's queue depth on each lane of ``ready`` if it is logged."""
         ref = RunRef(attempt.team, attempt.run)
-        lanes = sorted({each.lane for each in ready}) if self._logs_jobs else []
+        if not ready or not self._logs_jobs:
+            return await self._ask(call, patience_s), {}
+        lanes = sorted({each.lane for each in ready})
         looks = [self._batcher.send(("LLEN", self._keys.hot(ref, lane))) for lane in lanes]
         report = self._ask(call, patience_s)
         reply, *found = await asyncio.gather(report, *looks, return_exceptions=True)

@@ -23,6 +23,7 @@ from celery.exceptions import Reject
 from kombu.serialization import loads
 
 from fairlane.broker.app import TASK_NAME
+from fairlane.broker.bundle import AttemptBody
 from fairlane.core.events import Event
 from fairlane.model.job import Attempt
 from fairlane.telemetry.logs import get_logger
@@ -143,9 +144,8 @@ class TaskPool(BasePool):  # type: ignore[misc]
     def _begin(self, args: Any, free: Callable[[], None]) -> Future[str]:
         """Start the attempt that a message names; without one, return a failed future."""
         try:
-            body: Any = loads(args[3], args[4], args[5], accept={"application/json"})
             app: Any = self.app
-            begun: Future[str] = app.tasks[TASK_NAME].start(Attempt.from_message(body[1]), free)
+            begun: Future[str] = app.tasks[TASK_NAME].start(_attempt_in(*args[3:6]), free)
         except Exception as error:
             log.exception(Event.MESSAGE_UNREADABLE, id=str(args[1])[:200])
             begun = Future()
@@ -206,6 +206,14 @@ class _Slot:
             callback((failed, value, time.monotonic() - self._started))
         except Exception:  # a defect of Celery's must end neither this attempt nor others
             log.exception(Event.SLOT_NOT_FREED)
+
+
+def _attempt_in(body: bytes, content_type: str, encoding: str) -> Attempt:
+    """The attempt that a message's body names."""
+    if isinstance(body, AttemptBody):
+        return body.attempt
+    arguments: Any = loads(body, content_type, encoding, accept={"application/json"})
+    return Attempt.from_message(arguments[1])
 
 
 def _result(future: Future[str]) -> tuple[int, Any]:
