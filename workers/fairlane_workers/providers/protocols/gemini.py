@@ -14,7 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     event_object,
     first_of,
     packed,
-    token_count,
+    sum_tokens,
     within,
 )
 from fairlane_workers.providers.contract import Request
@@ -231,12 +231,7 @@ def _count(usage: object, answer: Answer) -> None:
     input, too. Thoughts are billed as output.
     """
     answer.count(
-        _sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
-        _sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
+        sum_tokens(within(usage, "candidatesTokenCount"), within(usage, "thoughtsTokenCount")),
+        sum_tokens(within(usage, "promptTokenCount"), within(usage, "toolUsePromptTokenCount")),
         within(usage, "cachedContentTokenCount"),
     )
-
-
-def _sum(usage: object, *names: str) -> int | None:
-    counts = [count for name in names if (count := token_count(within(usage, name))) is not None]
-    return sum(counts) if counts else None
