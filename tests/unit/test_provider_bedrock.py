@@ -175,6 +175,40 @@ def test_tools_that_must_not_be_called_are_not_offered() -> None:
     assert "toolConfig" not in sent(tools=[WEATHER], tool_choice="none")
 
 
+def test_a_strict_tool_stays_strict() -> None:
+    function = {**WEATHER["function"], "strict": True}
+    (tool,) = sent(tools=[{"type": "function", "function": function}])["toolConfig"]["tools"]
+    assert tool["toolSpec"]["strict"] is True
+    assert "strict" not in sent(tools=[WEATHER])["toolConfig"]["tools"][0]["toolSpec"]
+
+
+def test_what_changes_no_answer_is_nothing_for_the_model() -> None:
+    idle = {"user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k", "safety_identifier": "s"}
+    nothing = {
+        "n": 1,
+        "logprobs": False,
+        "logit_bias": {},
+        "presence_penalty": 0,
+        "parallel_tool_calls": True,
+    }
+    assert sent(**idle, **nothing) == sent()
+    further = {"n": 2, "logprobs": True, "presence_penalty": 0.5, "reasoning_effort": "low", "top_k": 3}
+    assert sent(**further)["additionalModelRequestFields"] == further
+
+
+def test_every_field_of_a_request_is_in_its_place() -> None:
+    names = SERVICE.operation_model("Converse").input_shape.members.keys() - {"modelId", "messages"}
+    names |= {"projectIdentifier"}  # of later packages
+    given = {name: [{"x": "y"}] if name == "system" else {"x": "y"} for name in names}
+    assert sent(**given).keys() - {"messages"} == names
+
+
+def test_an_empty_text_beside_another_part_is_left_out() -> None:
+    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
+    body = Bedrock().body(Request("m", [{"role": "user", "content": parts}], {}, False, 1.0, 1024))
+    assert body["messages"] == [{"role": "user", "content": [{"text": "hi"}]}]
+
+
 def test_json_without_a_schema_cannot_be_said() -> None:
     with pytest.raises(UnmappableError, match="json_object"):
         sent(response_format={"type": "json_object"})
@@ -215,6 +249,18 @@ def test_tokens_of_the_cache_are_input() -> None:
     usage = {"inputTokens": 5, "outputTokens": 2, "cacheReadInputTokens": 30, "cacheWriteInputTokens": 4}
     assert read([{"text": "a"}], **usage).usage == Usage(39, 2, 30, 4)
     assert folded(("metadata", {"usage": usage})).usage == Usage(39, 2, 30, 4)
+
+
+def test_the_model_that_a_prompt_router_chose_is_named() -> None:
+    trace = {"promptRouter": {"invokedModelId": "arn:aws:bedrock:us-east-1:1:inference-profile/us.m-v1:0"}}
+    answer = Answer()
+    message = {"content": [{"text": "a"}]}
+    Bedrock().read({"output": {"message": message}, "stopReason": "end_turn", "trace": trace}, answer)
+    assert (
+        answer.model
+        == folded(("metadata", {"trace": trace})).model
+        == trace["promptRouter"]["invokedModelId"]
+    )
 
 
 def test_a_tool_s_call_is_read_whole_and_in_pieces() -> None:
@@ -312,6 +358,8 @@ def refused(status: int, body: dict[str, Any], **headers: str) -> Outcome:
         ("ModelNotReadyException", 429, Overloaded),
         ("ModelTimeoutException", 408, TimedOut),
         ("ModelErrorException", 424, ServerError),
+        ("RequestTimeout", 400, TimedOut),
+        ("RequestTimeoutException", 400, TimedOut),
         ("ServiceUnavailableException", 503, Overloaded),
         ("InternalServerException", 500, ServerError),
         ("ValidationException", 400, PermanentFailure),
@@ -372,6 +420,17 @@ def test_an_exception_in_mid_stream_is_what_it_would_have_been(kind: str, expect
     data = WIRE.begin() + WIRE.piece("half")
     data += frame({":message-type": "exception", ":exception-type": kind}, b'{"message": "said"}')
     outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, data))
+    assert type(outcome) is expected
+    assert outcome.message == "said"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(400, PermanentFailure), (429, RateLimited), (500, ServerError)]
+)
+def test_an_exception_in_mid_stream_has_the_status_of_the_model(status: int, expected: type) -> None:
+    said = json.dumps({"message": "said", "originalStatusCode": status}).encode()
+    kind = {":message-type": "exception", ":exception-type": "modelStreamErrorException"}
+    outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, WIRE.begin() + frame(kind, said)))
     assert type(outcome) is expected
     assert outcome.message == "said"  # type: ignore[union-attr]
 

@@ -147,6 +147,7 @@ NOTE = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk="}}
             image("s3://bucket/cat.webp"),
             {"image": {"format": "webp", "source": {"s3Location": {"uri": "s3://bucket/cat.webp"}}}},
         ),
+        ("bedrock", AUDIO, {"audio": {"format": "wav", "source": {"bytes": PNG}}}),
         ("bedrock", PDF, {"document": {"format": "pdf", "name": "a-b-pdf", "source": {"bytes": PAGES}}}),
     ],
 )
@@ -162,7 +163,7 @@ def test_a_part_is_written_as_the_protocol_has_it(
     ("protocol", "part", "words"),
     [
         ("anthropic", AUDIO, "takes no audio"),
-        ("bedrock", AUDIO, "takes no audio"),
+        ("bedrock", {**AUDIO, "input_audio": {"data": PNG, "format": "midi"}}, "not audio/midi"),
         ("bedrock", WEB, "loads nothing from the web"),
         ("bedrock", image("data:image/tiff;base64,SUkqAA=="), "not image/tiff"),
         ("ollama", WEB, "loads no image"),

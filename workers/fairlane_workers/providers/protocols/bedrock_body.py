@@ -18,9 +18,10 @@ from fairlane_workers.providers.requests.messages import (
     spoken,
 )
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
+from fairlane_workers.providers.requests.vocabulary import without_openais
 
-_EMPTY_TEXT = Text("", {"type": "text", "text": ""})
 _IMAGES = {each: each.removeprefix("image/") for each in IMAGES}
+_AUDIO = {f"audio/{each}": each for each in ("mp3", "wav", "aac", "flac", "ogg", "opus", "m4a", "webm")}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCUMENTS = {
     PDF: "pdf",
@@ -39,8 +40,8 @@ _FIXED = frozenset({"model", "modelId", "messages", "stream"})
 _OWN = frozenset(
     {
         *("additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig"),
-        *("inferenceConfig", "outputConfig", "performanceConfig", "promptVariables", "requestMetadata"),
-        *("serviceTier", "system", "toolConfig"),
+        *("inferenceConfig", "outputConfig", "performanceConfig", "projectIdentifier", "promptVariables"),
+        *("requestMetadata", "serviceTier", "system", "toolConfig"),
     }
 )
 _CHOICES: Mapping[ToolChoice | None, Mapping[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
@@ -85,7 +86,7 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    said = [_block(part) for part in message.parts if not (message.calls and part == _EMPTY_TEXT)]
+    said = [_block(part) for part in message.parts if not (isinstance(part, Text) and not part.text)]
     if message.role == "tool":
         return [{"toolResult": {"toolUseId": message.answers, "content": said}}]
     return [*said, *map(_call, message.calls)]
@@ -102,7 +103,7 @@ def _block(part: Part) -> dict[str, Any]:
         case Media(kind="file"):
             name = _NO_NAME.sub("-", part.name or "document")
             return {"document": {"format": _form(part, _DOCUMENTS), "name": name, "source": _source(part)}}
-    raise part.unmappable("bedrock", "takes no audio")
+    return {"audio": {"format": _form(part, _AUDIO), "source": _source(part)}}
 
 
 def _form(media: Media, forms: Mapping[str, str]) -> str:
@@ -155,7 +156,8 @@ def _tools(asked: Parameters) -> dict[str, Any]:
 
 def _tool_spec(tool: Tool) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "inputSchema": {"json": tool.schema}}
+    strict = {"strict": True} if tool.strict else {}
+    return {"name": tool.name, **described, "inputSchema": {"json": tool.schema}, **strict}
 
 
 def _output(asked: Parameters) -> dict[str, Any]:
@@ -166,13 +168,15 @@ def _output(asked: Parameters) -> dict[str, Any]:
 
 
 def _further(asked: Parameters) -> dict[str, Any]:
-    return {
-        "top_k": asked.top_k,
-        "seed": asked.seed,
-        "presence_penalty": asked.presence_penalty,
-        "frequency_penalty": asked.frequency_penalty,
-        **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
-    }
+    return without_openais(
+        {
+            "top_k": asked.top_k,
+            "seed": asked.seed,
+            "presence_penalty": asked.presence_penalty,
+            "frequency_penalty": asked.frequency_penalty,
+            **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
+        }
+    )
 
 
 def _merged(translated: Mapping[str, Any], given: object) -> object:
