@@ -33,6 +33,16 @@ def test_mistral_is_not_asked_for_what_it_refuses(connection: dict[str, str]) ->
     assert (body["max_tokens"], body["random_seed"]) == (5, 7)
 
 
+def test_what_changes_no_answer_is_left_out_where_mistral_lacks_it() -> None:
+    idle = {"user": "u", "safety_identifier": "s", "store": False, "logit_bias": {}, "modalities": ["text"]}
+    theirs = {"metadata": {"a": "b"}, "prompt_cache_key": "k", "n": 2, "logprobs": True, "top_k": 3}
+    assert sent({**idle, **theirs}).keys() == {"model", "messages", "stream", *theirs}
+
+
+def test_what_would_change_the_answer_is_left_to_mistral_to_refuse() -> None:
+    assert sent({"logit_bias": {"5": 1}})["logit_bias"] == {"5": 1}
+
+
 def test_names_of_mistral_win() -> None:
     body = sent(
         {"max_tokens": 3, "max_completion_tokens": 5, "random_seed": 1, "seed": 7, "stream_options": {}}
