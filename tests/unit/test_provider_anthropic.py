@@ -105,6 +105,8 @@ def test_what_asks_for_nothing_is_left_out() -> None:
 def test_a_user_is_reported_as_metadata() -> None:
     assert body(user="u-1")["metadata"] == {"user_id": "u-1"}
     assert body(user="u-1", metadata={"user_id": "own"})["metadata"] == {"user_id": "own"}
+    assert body(user="u-1", metadata={"team": "search"})["metadata"] == {"user_id": "u-1"}
+    assert body(metadata={"team": "search"}) == body(metadata=None) == body()
 
 
 def test_a_schema_and_an_effort_go_into_the_output_config() -> None:

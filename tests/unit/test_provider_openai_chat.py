@@ -180,6 +180,7 @@ def test_a_refusal_in_pieces_is_one() -> None:
         {"prompt_cache_hit_tokens": 3, "prompt_cache_miss_tokens": 1},
         {"cached_tokens": 3},
         {"prompt_tokens_details": None, "cached_tokens": 3},
+        {"prompt_token_details": {"cached_tokens": 3}},
     ],
 )
 def test_cached_tokens_have_more_than_one_place(usage: dict[str, Any]) -> None:

@@ -140,7 +140,9 @@ def _own(asked: Parameters) -> dict[str, Any]:
     params |= {"frequency_penalty": asked.frequency_penalty, "presence_penalty": asked.presence_penalty}
     effort, user = params.pop("reasoning_effort", None), params.pop("user", None)
     params.pop("parallel_tool_calls", None)  # `_choice` says it
-    own = without_openais(params, "anthropic", own=("metadata",))
+    labels = params.get("metadata")
+    is_own = not isinstance(labels, Mapping) or "user_id" in labels  # OpenAI's are labels of the caller's
+    own = without_openais(params, "anthropic", own=("metadata",) if is_own else ())
     output = {**_format(asked), **_effort(effort), **(own.get("output_config") or {})}
     if output:
         own["output_config"] = output

@@ -317,14 +317,17 @@ def _stop(reason: object, answer: Answer) -> None:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens, and
-    LiteLLM for those written to the cache.
+    """Note the token counts.
+
+    DeepSeek, Together, Moonshot and Writer have fields of their own for cached tokens, and LiteLLM for those
+    written to the cache.
     """
     details = within(usage, "prompt_tokens_details")
     cached = _first_of(
         within(details, "cached_tokens"),
         within(usage, "prompt_cache_hit_tokens"),
         within(usage, "cached_tokens"),
+        within(usage, "prompt_token_details", "cached_tokens"),
     )
     written = _first_of(
         within(details, "cache_write_tokens"),
