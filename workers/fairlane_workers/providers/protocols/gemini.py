@@ -228,10 +228,10 @@ def _after_colon(words: object) -> str:
 
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts, cumulative in a stream. The prompt includes cache reads; results of tools are
-    input, too. Thoughts are billed as output.
+    input, too. Thoughts are billed as output: the total shows whether the candidates' count has them.
     """
-    answer.count(
-        sum_tokens(within(usage, "candidatesTokenCount"), within(usage, "thoughtsTokenCount")),
-        sum_tokens(within(usage, "promptTokenCount"), within(usage, "toolUsePromptTokenCount")),
-        within(usage, "cachedContentTokenCount"),
-    )
+    written, thoughts = within(usage, "candidatesTokenCount"), within(usage, "thoughtsTokenCount")
+    asked = sum_tokens(within(usage, "promptTokenCount"), within(usage, "toolUsePromptTokenCount"))
+    has_thoughts = written and sum_tokens(asked, written) == within(usage, "totalTokenCount")
+    put_out = written if has_thoughts else sum_tokens(written, thoughts)
+    answer.count(put_out, asked, within(usage, "cachedContentTokenCount"))
