@@ -168,6 +168,7 @@ def test_a_part_is_written_as_the_protocol_has_it(
         ("bedrock", image("data:image/tiff;base64,SUkqAA=="), "not image/tiff"),
         ("ollama", WEB, "loads no image"),
         ("ollama", PDF, "takes texts and images alone"),
+        ("ollama", {"type": "input_text", "text": "hi"}, "no part of the type 'input_text'"),
         *[
             (protocol, part, words)
             for protocol in TRANSLATED
@@ -228,6 +229,12 @@ def test_a_result_whose_function_nobody_named_cannot_reach_gemini() -> None:
 def test_a_result_that_is_nested_too_deep_reaches_gemini_as_a_text() -> None:
     sent = body("gemini", [{"role": "tool", "name": "f", "tool_call_id": "call_1", "content": NESTED}])
     assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": NESTED}
+
+
+def test_a_result_of_a_tool_that_gemini_cannot_have_is_refused_by_its_place() -> None:
+    result = {"role": "tool", "name": "f", "content": [{"type": "input_text", "text": "4"}]}
+    with pytest.raises(UnmappableError, match=r"messages\[0\]\.content\[0\].*'input_text'"):
+        body("gemini", [result])
 
 
 def test_parts_in_a_protocols_own_form_stay() -> None:

@@ -102,6 +102,7 @@ def _result(message: ChatMessage) -> dict[str, Any]:
             f"{message.place}.tool_call_id: {message.answers!r} is no call of an earlier message, so that "
             "nothing names its function"
         )
+    message.refuse_unknown("gemini")
     for media in message.media:
         raise media.unmappable("gemini", "takes texts alone as results of tools")
     response = json_or(message.text)

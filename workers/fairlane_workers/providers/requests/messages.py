@@ -65,6 +65,13 @@ class ChatMessage:
         """Its texts, a line each."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
+    def refuse_unknown(self, protocol: str) -> None:
+        """Raise `UnmappableError` for a part that is neither text nor media: ``protocol`` has none."""
+        for number, part in enumerate(self.parts):
+            if isinstance(part, NativePart):
+                place, kind = f"{self.place}.content[{number}]", part.part.get("type")
+                raise UnmappableError(f'{place}: the protocol "{protocol}" has no part of the type {kind!r}')
+
     @property
     def media(self) -> list[Media]:
         """Its images, recordings and files."""
