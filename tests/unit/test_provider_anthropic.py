@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -21,6 +22,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
 from tests.support.classified import dialect_of
+from tests.support.conversations import calling
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": False}
 FUNCTION = {"name": "forecast", "description": "Tells the weather.", "parameters": SCHEMA}
@@ -100,6 +102,36 @@ def test_what_asks_for_nothing_is_left_out() -> None:
         "stream_options": {},
     }
     assert body(**idle, store=False, safety_identifier="x") == body()
+
+
+def said(*messages: dict[str, Any]) -> dict[str, Any]:
+    return AnthropicMessages().body(Request("m", list(messages), {}, False, 1.0, 1024))
+
+
+@pytest.mark.parametrize(("given", "kept"), [("toolu_1-a", True), ("functions.add:0", False), ("ü", False)])
+def test_an_id_that_anthropic_rejects_is_another_one_in_a_call_and_its_result(given: str, kept: bool) -> None:
+    called, answered = said(*calling(given))["messages"]
+    key = called["content"][0]["id"]
+    assert key == answered["content"][0]["tool_use_id"]
+    assert (key == given) == kept
+    assert re.fullmatch("[a-zA-Z0-9_-]+", key)
+
+
+def test_texts_of_blanks_alone_are_left_out() -> None:
+    parts = [{"type": "text", "text": " \n"}, {"type": "text", "text": "hi"}]
+    sent = said({"role": "system", "content": ""}, {"role": "user", "content": parts})
+    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert "system" not in sent
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_an_answer_that_was_begun_ends_without_blanks(in_parts: bool) -> None:
+    def content(text: str) -> Any:
+        return [{"type": "text", "text": text}] if in_parts else text
+
+    chat = [{"role": role, "content": content(f"{role}: ")} for role in ("assistant", "user", "assistant")]
+    shown = [turn["content"] for turn in said(*chat)["messages"]]
+    assert shown == [content("assistant: "), content("user: "), content("assistant:")]
 
 
 def test_a_user_is_reported_as_metadata() -> None:

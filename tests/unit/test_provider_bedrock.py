@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.bedrock import LATE_STATUSES, Bedrock
+from tests.support.conversations import calling
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import http
 from tests.support.wires import BedrockWire
@@ -203,8 +205,44 @@ def test_every_field_of_a_request_is_in_its_place() -> None:
     assert sent(**given).keys() - {"messages"} == names
 
 
-def test_an_empty_text_beside_another_part_is_left_out() -> None:
-    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
+def test_an_answer_that_was_begun_ends_without_blanks() -> None:
+    said = [("assistant", "a "), ("user", "b "), ("assistant", "c ")]
+    shown = [turn["content"][0]["text"] for turn in sent(*said)["messages"]]
+    assert shown == ["a ", "b ", "c"]
+
+
+def pdf(name: str | None) -> dict[str, Any]:
+    named = {} if name is None else {"filename": name}
+    return {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0xLg==", **named}}
+
+
+def test_no_two_documents_have_one_name_and_none_a_wrong_one() -> None:
+    names = [None, None, "a.pdf", "a (2).pdf", "a.pdf", "b  c_é.pdf", "x" * 300]
+    own = {"document": {"format": "txt", "name": "a-pdf", "source": {"text": "t"}}}
+    chat = [{"role": "user", "content": [*map(pdf, names), own]}, {"role": "user", "content": [pdf("a.pdf")]}]
+    (turn,) = Bedrock().body(Request("m", chat, {}, False, 1.0, 1024))["messages"]
+    sent = [block["document"]["name"] for block in turn["content"]]
+    assert sent[:6] == ["document", "document (2)", "a-pdf", "a (2)-pdf", "a-pdf (2)", "b -c-pdf"]
+    assert sent[7:] == ["a-pdf (3)", "a-pdf (4)"]
+    assert len(set(sent)) == len(sent)
+    assert max(map(len, sent)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("c:1.a-b_c", True), ("x" * 64, True), ("x" * 65, False), ("ü", False)]
+)
+def test_an_id_that_bedrock_rejects_is_another_one_in_a_call_and_its_result(given: str, kept: bool) -> None:
+    chat = calling(given)
+    sent = Bedrock().body(Request("m", chat, {}, False, 1.0, 1024))["messages"]
+    called, answered = sent[0]["content"][0]["toolUse"], sent[1]["content"][0]["toolResult"]
+    assert called["toolUseId"] == answered["toolUseId"]
+    assert (called["toolUseId"] == given) == kept
+    assert re.fullmatch(r"[a-zA-Z0-9_.:-]{1,64}", called["toolUseId"])
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_blank_text_beside_another_part_is_left_out(blank: str) -> None:
+    parts = [{"type": "text", "text": blank}, {"type": "text", "text": "hi"}]
     body = Bedrock().body(Request("m", [{"role": "user", "content": parts}], {}, False, 1.0, 1024))
     assert body["messages"] == [{"role": "user", "content": [{"text": "hi"}]}]
 

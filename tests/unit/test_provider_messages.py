@@ -231,6 +231,18 @@ def test_a_result_that_is_nested_too_deep_reaches_gemini_as_a_text() -> None:
     assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": NESTED}
 
 
+def test_gemini_gets_no_empty_text() -> None:
+    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
+    sent = body("gemini", [{"role": "system", "content": ""}, {"role": "user", "content": parts}])
+    assert sent == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+
+
+@pytest.mark.parametrize("protocol", TRANSLATED)
+def test_a_malformed_id_of_a_result_breaks_nothing(protocol: str) -> None:
+    result = {"role": "tool", "tool_call_id": ["c"], "name": "f", "content": "x"}
+    assert body(protocol, [{"role": "user", "content": "hi"}, result])
+
+
 def test_a_result_of_a_tool_that_gemini_cannot_have_is_refused_by_its_place() -> None:
     result = {"role": "tool", "name": "f", "content": [{"type": "input_text", "text": "4"}]}
     with pytest.raises(UnmappableError, match=r"messages\[0\]\.content\[0\].*'input_text'"):

@@ -413,6 +413,12 @@ def test_a_chat_with_images_and_calls_becomes_items() -> None:
     ]
 
 
+def test_a_message_that_says_nothing_is_no_item() -> None:
+    assert input_items([{"role": "assistant", "content": None}, {"role": "user", "content": "hi"}]) == [
+        {"role": "user", "content": "hi"}
+    ]
+
+
 def test_a_dump_of_a_chat_message_becomes_an_input_item_without_what_the_api_rejects() -> None:
     extras = {"refusal": None, "annotations": [], "audio": None, "function_call": None, "tool_calls": None}
     messages: list[dict[str, Any]] = [

@@ -137,7 +137,7 @@ def _items(message: Mapping[str, Any], custom: list[object]) -> Iterator[dict[st
     calls, refusal = message.get("tool_calls"), message.get("refusal")
     if content is None and isinstance(refusal, str):
         content = [{"type": "refusal", "refusal": refusal}]
-    if content is not None or not calls:
+    if content is not None:  # a message that says nothing is rejected
         kind = "output_text" if role == "assistant" else "input_text"
         kept = {name: value for name, value in message.items() if name in _OF_A_MESSAGE and value is not None}
         yield {**kept, "content": _parts(content, kind)}
