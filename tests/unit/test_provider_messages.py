@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -235,6 +236,13 @@ def test_gemini_gets_no_empty_text() -> None:
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
     sent = body("gemini", [{"role": "system", "content": ""}, {"role": "user", "content": parts}])
     assert sent == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+
+
+@pytest.mark.parametrize("protocol", TRANSLATED)
+def test_a_text_of_another_type_in_a_begun_answer_is_left_to_the_provider(protocol: str) -> None:
+    begun = {"role": "assistant", "content": [{"type": "text", "text": 5}]}
+    with suppress(UnmappableError):
+        assert body(protocol, [{"role": "user", "content": "hi"}, begun])
 
 
 @pytest.mark.parametrize("protocol", TRANSLATED)

@@ -92,10 +92,12 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
 
 def _without_blanks_at_its_end(content: Any) -> Any:
     """The beginning of an answer that the model goes on with: Anthropic rejects one that ends in blanks."""
-    if isinstance(content, str):
-        return content.rstrip()
-    *before, last = content
-    return [*before, {**last, "text": last["text"].rstrip()} if last.get("type") == "text" else last]
+    match content:
+        case str():
+            return content.rstrip()
+        case [*before, {"type": "text", "text": str(text), **rest}]:
+            return [*before, {**rest, "type": "text", "text": text.rstrip()}]
+    return content
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:

@@ -93,8 +93,9 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
             match block:
                 case {"document": {"name": str(name), **document}}:
                     block["document"] = {**document, "name": _unlike(names, name)}
-    if turns[-1]["role"] == "assistant" and "text" in (last := turns[-1]["content"][-1]):
-        last["text"] = last["text"].rstrip()  # Claude goes on with no text that ends in blanks
+    match turns[-1]:  # Claude goes on with no text that ends in blanks
+        case {"role": "assistant", "content": [*_, {"text": str(text)} as last]}:
+            last["text"] = text.rstrip()
     return turns
 
 
