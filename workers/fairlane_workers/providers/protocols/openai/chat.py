@@ -29,6 +29,7 @@ from fairlane_workers.providers.protocols.openai.errors import (
     read_error,
     unwrapped,
 )
+from fairlane_workers.providers.protocols.openai.mistral_messages import mistral_messages
 from fairlane_workers.providers.requests.vocabulary import without_openais
 
 _TEXT_PARTS = ("text", "output_text", None)
@@ -142,6 +143,7 @@ class MistralChat(OpenAIChat):
         for name, theirs in _MISTRALS_NAMES.items():
             if name in body:
                 body.setdefault(theirs, body.pop(name))
+        body["messages"] = mistral_messages(request.messages)
         return without_openais(body, own=_OWN_OF_MISTRAL)
 
 
