@@ -29,14 +29,11 @@ from fairlane_workers.providers.protocols.openai.errors import (
     read_error,
     unwrapped,
 )
-from fairlane_workers.providers.protocols.openai.mistral_messages import mistral_messages
-from fairlane_workers.providers.requests.vocabulary import without_openais
+from fairlane_workers.providers.protocols.openai.mistral_request import mistral_body
 
 _TEXT_PARTS = ("text", "output_text", None)
 _THINKING_PARTS = ("thinking", "reasoning")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_OWN_OF_MISTRAL = ("stream_options", "metadata", "prompt_cache_key")
-_MISTRALS_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
 FOREIGN_TO_OPENAI = ("top_k", "min_p", "repetition_penalty", "stop_sequences", "max_output_tokens")
 """Parameters of other protocols and servers that chat completions of OpenAI and Azure do not have."""
@@ -140,11 +137,7 @@ class MistralChat(OpenAIChat):
         body = super().body(request)
         if "stream_options" not in request.params:
             body.pop("stream_options", None)
-        for name, theirs in _MISTRALS_NAMES.items():
-            if name in body:
-                body.setdefault(theirs, body.pop(name))
-        body["messages"] = mistral_messages(request.messages)
-        return without_openais(body, own=_OWN_OF_MISTRAL)
+        return mistral_body(body)
 
 
 def _leads_to(connection: Connection, provider: str, domain: str) -> bool:

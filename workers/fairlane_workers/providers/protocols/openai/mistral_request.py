@@ -1,14 +1,25 @@
-"""Writes chats in the form of Mistral, which rejects fields and parts that it does not know."""
+"""Writes a request in the form of Mistral, which rejects parameters, fields and parts of others."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
+from fairlane_workers.providers.requests.vocabulary import without_openais
+
+_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
+_OWN = ("stream_options", "metadata", "prompt_cache_key")
 _KNOWN = frozenset({"role", "content", "tool_calls", "tool_call_id", "prefix"})
 
 
-def mistral_messages(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """The messages without what Mistral's schema lacks; files and recordings are its own parts."""
-    return [_message(message) for message in messages]
+def mistral_body(body: Mapping[str, Any]) -> dict[str, Any]:
+    """A body of chat completions with Mistral's names, and without what changes no answer and it lacks.
+
+    Files and recordings are its own parts.
+    """
+    renamed = {**body, "messages": [_message(message) for message in body["messages"]]}
+    for name, theirs in _NAMES.items():
+        if name in renamed:
+            renamed.setdefault(theirs, renamed.pop(name))
+    return without_openais(renamed, own=_OWN)
 
 
 def _message(message: Mapping[str, Any]) -> dict[str, Any]:
