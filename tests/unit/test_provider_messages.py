@@ -232,6 +232,12 @@ def test_a_result_that_is_nested_too_deep_reaches_gemini_as_a_text() -> None:
     assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": NESTED}
 
 
+def test_a_schema_as_a_result_is_no_pointer_to_gemini() -> None:
+    schema = '{"items": {"$ref": "#/$defs/city"}}'
+    sent = body("gemini", [{"role": "tool", "name": "f", "tool_call_id": "call_1", "content": schema}])
+    assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": schema}
+
+
 def test_gemini_gets_no_empty_text() -> None:
     parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
     sent = body("gemini", [{"role": "system", "content": ""}, {"role": "user", "content": parts}])

@@ -109,7 +109,9 @@ def _result(message: ChatMessage) -> dict[str, Any]:
     for media in message.media:
         raise media.unmappable("gemini", "takes texts alone as results of tools")
     response = json_or(message.text)
-    answer = response if isinstance(response, dict) else {"output": message.text}
+    # Google reads {"$ref": …} within an object as a pointer: github.com/BerriAI/litellm/issues/38223
+    plain = isinstance(response, dict) and "$ref" not in message.text
+    answer = response if plain else {"output": message.text}
     return {"functionResponse": {"name": message.tool, "response": answer}}
 
 
