@@ -41,3 +41,12 @@ TURNS: list[dict[str, Any]] = [
     {"role": "tool", "tool_call_id": "call_2", "content": [{"type": "text", "text": "no city"}]},
     {"role": "user", "content": "So?"},
 ]
+
+
+def calling(key: str) -> list[dict[str, Any]]:
+    """A chat with a call of this id, and its result."""
+    call = {"id": key, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+    return [
+        {"role": "assistant", "content": None, "tool_calls": [call]},
+        {"role": "tool", "tool_call_id": key, "content": "20"},
+    ]

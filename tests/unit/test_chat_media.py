@@ -135,10 +135,9 @@ turns = st.lists(
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda each: each.protocol)
 @given(turns)
 def test_no_message_is_sent_that_says_nothing(dialect: Dialect, messages: list[dict[str, Any]]) -> None:
-    asked = any(
-        each["role"] == "user" and each["content"] in ("a", " ", [{"type": "text", "text": "b"}])
-        for each in messages
-    )
+    # Anthropic and Amazon also reject a text of blanks alone.
+    says = ["a", [{"type": "text", "text": "b"}], *([" "] if dialect.protocol == "gemini" else [])]
+    asked = any(each["role"] == "user" and each["content"] in says for each in messages)
     if not asked:
         with pytest.raises(UnmappableError, match='messages: no message of the role "user" has content'):
             body(dialect, *messages)

@@ -129,6 +129,11 @@ def test_other_reasons_end_an_answer(protocol: str, reason: str) -> None:
         assert (outcome.output, outcome.finish_reason) == ("part", reason)
 
 
+@pytest.mark.parametrize("reason", ["CONTINUATION", "max_messages", "steered", "compaction", "MAX_TOKENS"])
+def test_an_answer_that_could_go_on_was_cut(reason: str) -> None:
+    assert openai_reason(reason, calls=False) == "length"
+
+
 def test_an_error_beside_the_reason_goes_before_it() -> None:
     dialect, answer = dialect_of(connection_of("openai")), Answer()
     choice = {"delta": {}, "finish_reason": "abort", "error": {"code": 503, "message": "m"}}

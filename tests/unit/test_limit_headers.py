@@ -160,6 +160,10 @@ def test_each_provider_is_read_in_its_own_dialect(
             {"requests": (600, 5, 1_000), "day": (1_000, 900, 3_600_000)},
         ),
         (
+            {"ratelimit": '"api";r=0;t=55', "ratelimit-policy": '"fixed window";"api";q=500;w=300'},
+            {"requests": (100, 0, 55_000)},
+        ),
+        (
             {"ratelimit": '"b";r=5;t=1', "ratelimit-policy": '"b";q=10;w=1, "d";q=1000;w=86400'},
             {"requests": (600, 5, 1_000), "day": (1_000, None, None)},
         ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -12,6 +13,7 @@ from hypothesis import strategies as st
 
 from fairlane.config.connections.connection import Connection
 from fairlane.model.outcome import AccessDenied, RateLimited
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.answers.classify import Reading, classify
 from fairlane_workers.providers.contract import Request
@@ -20,6 +22,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.anthropic_messages import AnthropicMessages
 from tests.support.classified import dialect_of
+from tests.support.conversations import calling
 
 SCHEMA = {"type": "object", "properties": {"city": {"type": "string"}}, "additionalProperties": False}
 FUNCTION = {"name": "forecast", "description": "Tells the weather.", "parameters": SCHEMA}
@@ -101,9 +104,41 @@ def test_what_asks_for_nothing_is_left_out() -> None:
     assert body(**idle, store=False, safety_identifier="x") == body()
 
 
+def said(*messages: dict[str, Any]) -> dict[str, Any]:
+    return AnthropicMessages().body(Request("m", list(messages), {}, False, 1.0, 1024))
+
+
+@pytest.mark.parametrize(("given", "kept"), [("toolu_1-a", True), ("functions.add:0", False), ("ü", False)])
+def test_an_id_that_anthropic_rejects_is_another_one_in_a_call_and_its_result(given: str, kept: bool) -> None:
+    called, answered = said(*calling(given))["messages"]
+    key = called["content"][0]["id"]
+    assert key == answered["content"][0]["tool_use_id"]
+    assert (key == given) == kept
+    assert re.fullmatch("[a-zA-Z0-9_-]+", key)
+
+
+def test_texts_of_blanks_alone_are_left_out() -> None:
+    parts = [{"type": "text", "text": " \n"}, {"type": "text", "text": "hi"}]
+    sent = said({"role": "system", "content": ""}, {"role": "user", "content": parts})
+    assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+    assert "system" not in sent
+
+
+@pytest.mark.parametrize("in_parts", [False, True])
+def test_an_answer_that_was_begun_ends_without_blanks(in_parts: bool) -> None:
+    def content(text: str) -> Any:
+        return [{"type": "text", "text": text}] if in_parts else text
+
+    chat = [{"role": role, "content": content(f"{role}: ")} for role in ("assistant", "user", "assistant")]
+    shown = [turn["content"] for turn in said(*chat)["messages"]]
+    assert shown == [content("assistant: "), content("user: "), content("assistant:")]
+
+
 def test_a_user_is_reported_as_metadata() -> None:
     assert body(user="u-1")["metadata"] == {"user_id": "u-1"}
     assert body(user="u-1", metadata={"user_id": "own"})["metadata"] == {"user_id": "own"}
+    assert body(user="u-1", metadata={"team": "search"})["metadata"] == {"user_id": "u-1"}
+    assert body(metadata={"team": "search"}) == body(metadata=None) == body()
 
 
 def test_a_schema_and_an_effort_go_into_the_output_config() -> None:
@@ -213,6 +248,40 @@ def test_tools_that_the_provider_runs_are_not_ours() -> None:
 def test_an_answer_that_was_cut_short_is_one_and_its_reason_says_so(reason: str) -> None:
     answer = folded(started(0, type="text", text="half"), stopped(reason))
     assert (answer.text, answer.finish_reason, answer.refusal) == ("half", reason, None)
+
+
+COUNTS = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
+GROWTH = st.dictionaries(st.sampled_from(COUNTS), st.integers(0, 1000))
+
+
+@given(start=GROWTH, growths=st.lists(GROWTH, max_size=3), omitted=st.sampled_from(["absent", None]))
+def test_counts_that_a_later_event_omits_stay(
+    start: dict[str, int], growths: list[dict[str, int]], omitted: str | None
+) -> None:
+    """As Anthropic's own client has it: cumulative counts of a ``message_delta`` replace those before."""
+    so_far: dict[str, int] = {"input_tokens": 0, **start}
+    events = [{"type": "message_start", "message": {"usage": {**so_far}}}]
+    for growth in growths:
+        so_far |= {name: so_far.get(name, 0) + more for name, more in growth.items()}
+        shown = {name: so_far[name] for name in growth}
+        usage = {**dict.fromkeys(COUNTS), **shown} if omitted is None else shown
+        events.append({"type": "message_delta", "delta": {}, "usage": usage})
+    rest, read, written, put_out = (so_far.get(name) for name in COUNTS)
+    total = (rest or 0) + (read or 0) + (written or 0)
+    assert folded(*events).usage == Usage(total, put_out, read, written)
+
+
+def test_what_compacting_the_context_took_counts() -> None:
+    """Its entry's tokens are not in the totals; those of all other steps are."""
+    steps = [
+        {"type": "compaction", **dict(zip(COUNTS, (100, 20, 3, 40), strict=True))},
+        {"type": "message", **dict(zip(COUNTS, (5, 0, 0, 7), strict=True))},
+    ]
+    usage = {**dict(zip(COUNTS, (5, None, 0, 7), strict=True)), "iterations": steps}
+    answer = Answer()
+    AnthropicMessages().read({"content": [], "stop_reason": "end_turn", "usage": usage}, answer)
+    streamed = folded({"type": "message_delta", "delta": {}, "usage": usage})
+    assert answer.usage == streamed.usage == Usage(128, 47, 20, 3)
 
 
 def test_a_refusal_says_why_where_the_provider_does() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from contextlib import suppress
 from typing import Any
 
@@ -29,6 +30,7 @@ from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.bedrock import LATE_STATUSES, Bedrock
+from tests.support.conversations import calling
 from tests.support.provider_calls import ask, call, streamed
 from tests.support.scripted_server import http
 from tests.support.wires import BedrockWire
@@ -175,6 +177,76 @@ def test_tools_that_must_not_be_called_are_not_offered() -> None:
     assert "toolConfig" not in sent(tools=[WEATHER], tool_choice="none")
 
 
+def test_a_strict_tool_stays_strict() -> None:
+    function = {**WEATHER["function"], "strict": True}
+    (tool,) = sent(tools=[{"type": "function", "function": function}])["toolConfig"]["tools"]
+    assert tool["toolSpec"]["strict"] is True
+    assert "strict" not in sent(tools=[WEATHER])["toolConfig"]["tools"][0]["toolSpec"]
+
+
+def test_what_changes_no_answer_is_nothing_for_the_model() -> None:
+    idle = {"user": "u", "metadata": {"a": "b"}, "prompt_cache_key": "k", "safety_identifier": "s"}
+    nothing = {
+        "n": 1,
+        "logprobs": False,
+        "logit_bias": {},
+        "presence_penalty": 0,
+        "parallel_tool_calls": True,
+    }
+    assert sent(**idle, **nothing) == sent()
+    further = {"n": 2, "logprobs": True, "presence_penalty": 0.5, "reasoning_effort": "low", "top_k": 3}
+    assert sent(**further)["additionalModelRequestFields"] == further
+
+
+def test_every_field_of_a_request_is_in_its_place() -> None:
+    names = SERVICE.operation_model("Converse").input_shape.members.keys() - {"modelId", "messages"}
+    names |= {"projectIdentifier"}  # of later packages
+    given = {name: [{"x": "y"}] if name == "system" else {"x": "y"} for name in names}
+    assert sent(**given).keys() - {"messages"} == names
+
+
+def test_an_answer_that_was_begun_ends_without_blanks() -> None:
+    said = [("assistant", "a "), ("user", "b "), ("assistant", "c ")]
+    shown = [turn["content"][0]["text"] for turn in sent(*said)["messages"]]
+    assert shown == ["a ", "b ", "c"]
+
+
+def pdf(name: str | None) -> dict[str, Any]:
+    named = {} if name is None else {"filename": name}
+    return {"type": "file", "file": {"file_data": "data:application/pdf;base64,JVBERi0xLg==", **named}}
+
+
+def test_no_two_documents_have_one_name_and_none_a_wrong_one() -> None:
+    names = [None, None, "a.pdf", "a (2).pdf", "a.pdf", "b  c_é.pdf", "x" * 300]
+    own = {"document": {"format": "txt", "name": "a-pdf", "source": {"text": "t"}}}
+    chat = [{"role": "user", "content": [*map(pdf, names), own]}, {"role": "user", "content": [pdf("a.pdf")]}]
+    (turn,) = Bedrock().body(Request("m", chat, {}, False, 1.0, 1024))["messages"]
+    sent = [block["document"]["name"] for block in turn["content"]]
+    assert sent[:6] == ["document", "document (2)", "a-pdf", "a (2)-pdf", "a-pdf (2)", "b -c-pdf"]
+    assert sent[7:] == ["a-pdf (3)", "a-pdf (4)"]
+    assert len(set(sent)) == len(sent)
+    assert max(map(len, sent)) <= 200
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"), [("c:1.a-b_c", True), ("x" * 64, True), ("x" * 65, False), ("ü", False)]
+)
+def test_an_id_that_bedrock_rejects_is_another_one_in_a_call_and_its_result(given: str, kept: bool) -> None:
+    chat = calling(given)
+    sent = Bedrock().body(Request("m", chat, {}, False, 1.0, 1024))["messages"]
+    called, answered = sent[0]["content"][0]["toolUse"], sent[1]["content"][0]["toolResult"]
+    assert called["toolUseId"] == answered["toolUseId"]
+    assert (called["toolUseId"] == given) == kept
+    assert re.fullmatch(r"[a-zA-Z0-9_.:-]{1,64}", called["toolUseId"])
+
+
+@pytest.mark.parametrize("blank", ["", " ", "\n\t"])
+def test_a_blank_text_beside_another_part_is_left_out(blank: str) -> None:
+    parts = [{"type": "text", "text": blank}, {"type": "text", "text": "hi"}]
+    body = Bedrock().body(Request("m", [{"role": "user", "content": parts}], {}, False, 1.0, 1024))
+    assert body["messages"] == [{"role": "user", "content": [{"text": "hi"}]}]
+
+
 def test_json_without_a_schema_cannot_be_said() -> None:
     with pytest.raises(UnmappableError, match="json_object"):
         sent(response_format={"type": "json_object"})
@@ -215,6 +287,18 @@ def test_tokens_of_the_cache_are_input() -> None:
     usage = {"inputTokens": 5, "outputTokens": 2, "cacheReadInputTokens": 30, "cacheWriteInputTokens": 4}
     assert read([{"text": "a"}], **usage).usage == Usage(39, 2, 30, 4)
     assert folded(("metadata", {"usage": usage})).usage == Usage(39, 2, 30, 4)
+
+
+def test_the_model_that_a_prompt_router_chose_is_named() -> None:
+    trace = {"promptRouter": {"invokedModelId": "arn:aws:bedrock:us-east-1:1:inference-profile/us.m-v1:0"}}
+    answer = Answer()
+    message = {"content": [{"text": "a"}]}
+    Bedrock().read({"output": {"message": message}, "stopReason": "end_turn", "trace": trace}, answer)
+    assert (
+        answer.model
+        == folded(("metadata", {"trace": trace})).model
+        == trace["promptRouter"]["invokedModelId"]
+    )
 
 
 def test_a_tool_s_call_is_read_whole_and_in_pieces() -> None:
@@ -312,6 +396,8 @@ def refused(status: int, body: dict[str, Any], **headers: str) -> Outcome:
         ("ModelNotReadyException", 429, Overloaded),
         ("ModelTimeoutException", 408, TimedOut),
         ("ModelErrorException", 424, ServerError),
+        ("RequestTimeout", 400, TimedOut),
+        ("RequestTimeoutException", 400, TimedOut),
         ("ServiceUnavailableException", 503, Overloaded),
         ("InternalServerException", 500, ServerError),
         ("ValidationException", 400, PermanentFailure),
@@ -372,6 +458,17 @@ def test_an_exception_in_mid_stream_is_what_it_would_have_been(kind: str, expect
     data = WIRE.begin() + WIRE.piece("half")
     data += frame({":message-type": "exception", ":exception-type": kind}, b'{"message": "said"}')
     outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, data))
+    assert type(outcome) is expected
+    assert outcome.message == "said"  # type: ignore[union-attr]
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"), [(400, PermanentFailure), (429, RateLimited), (500, ServerError)]
+)
+def test_an_exception_in_mid_stream_has_the_status_of_the_model(status: int, expected: type) -> None:
+    said = json.dumps({"message": "said", "originalStatusCode": status}).encode()
+    kind = {":message-type": "exception", ":exception-type": "modelStreamErrorException"}
+    outcome, _ = call(WIRE, ask(stream=True), streamed(WIRE, WIRE.begin() + frame(kind, said)))
     assert type(outcome) is expected
     assert outcome.message == "said"  # type: ignore[union-attr]
 

@@ -221,6 +221,13 @@ def test_thoughts_are_no_text_but_are_billed_as_output() -> None:
     assert (answer.text, answer.usage, answer.finish_reason) == ("yes", Usage(15, 43, 8), "STOP")
 
 
+@pytest.mark.parametrize(("total", "put_out"), [(18, 3), (58, 43), (None, 43)])
+def test_thoughts_count_once_where_the_candidates_have_them(total: int | None, put_out: int) -> None:
+    usage = {"promptTokenCount": 10, "toolUsePromptTokenCount": 5, "totalTokenCount": total}
+    usage |= {"candidatesTokenCount": 3, "thoughtsTokenCount": 40 if put_out > 3 else 2}
+    assert read(candidate({"text": "yes"}) | {"usageMetadata": usage}).usage == Usage(15, put_out, None)
+
+
 def test_function_calls_are_tools() -> None:
     call = {"functionCall": {"name": "forecast", "args": {"city": "Oslo"}, "id": "1"}}
     for answer in (read(candidate(call)), folded(candidate(call, reason=None), candidate())):

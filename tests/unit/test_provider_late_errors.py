@@ -10,6 +10,7 @@ import pytest
 from fairlane.model.outcome import (
     AccessDenied,
     Outcome,
+    Overloaded,
     PermanentFailure,
     RateLimited,
     ServerError,
@@ -24,7 +25,8 @@ from tests.support.wires.openai_responses import OpenAIResponsesWire
 
 CHAT, RESPONSES = OpenAIChatWire(), OpenAIResponsesWire()
 REJECTED = [
-    *("cyber_policy", "bio_policy", "invalid_prompt", "data_inspection_failed", "DataInspectionFailed"),
+    *("misalignment_policy_violation", "cyber_policy", "bio_policy", "invalid_prompt"),
+    *("data_inspection_failed", "DataInspectionFailed"),
     *("invalid_image", "invalid_image_format", "invalid_image_url", "invalid_image_mode"),
     *("invalid_base64_image", "image_too_large", "image_too_small", "image_parse_error"),
     *("image_content_policy_violation", "image_file_too_large", "image_file_not_found"),
@@ -63,6 +65,24 @@ def test_a_response_that_failed_for_its_request_is_not_tried_again(code: str) ->
     ):
         assert isinstance(outcome, PermanentFailure), outcome
         assert outcome.message == "m"
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize(
+    ("document", "expected"),
+    [
+        ({"error": {"message": "m"}, "status_code": 429}, RateLimited),
+        ({"error": {"message": "m"}, "status_code": 422}, PermanentFailure),
+        ({"error": {"message": "m"}, "status_code": 503}, Overloaded),
+        ({"error": {"message": "m", "code": "rate_limit_exceeded"}, "status_code": 400}, RateLimited),
+        ({"error": "m", "error_type": "overloaded"}, Overloaded),
+        ({"error": "m"}, ServerError),
+    ],
+)
+def test_what_stands_beside_an_error_counts(document: dict[str, Any], expected: type, stream: bool) -> None:
+    outcome = of(CHAT, document, stream=stream)
+    assert type(outcome) is expected, outcome
+    assert outcome.message == "m"  # type: ignore[union-attr]
 
 
 MINIMAX = [

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -147,6 +148,7 @@ NOTE = {"type": "file", "file": {"file_data": "data:text/plain;base64,aGk="}}
             image("s3://bucket/cat.webp"),
             {"image": {"format": "webp", "source": {"s3Location": {"uri": "s3://bucket/cat.webp"}}}},
         ),
+        ("bedrock", AUDIO, {"audio": {"format": "wav", "source": {"bytes": PNG}}}),
         ("bedrock", PDF, {"document": {"format": "pdf", "name": "a-b-pdf", "source": {"bytes": PAGES}}}),
     ],
 )
@@ -162,11 +164,12 @@ def test_a_part_is_written_as_the_protocol_has_it(
     ("protocol", "part", "words"),
     [
         ("anthropic", AUDIO, "takes no audio"),
-        ("bedrock", AUDIO, "takes no audio"),
+        ("bedrock", {**AUDIO, "input_audio": {"data": PNG, "format": "midi"}}, "not audio/midi"),
         ("bedrock", WEB, "loads nothing from the web"),
         ("bedrock", image("data:image/tiff;base64,SUkqAA=="), "not image/tiff"),
         ("ollama", WEB, "loads no image"),
         ("ollama", PDF, "takes texts and images alone"),
+        ("ollama", {"type": "input_text", "text": "hi"}, "no part of the type 'input_text'"),
         *[
             (protocol, part, words)
             for protocol in TRANSLATED
@@ -227,6 +230,37 @@ def test_a_result_whose_function_nobody_named_cannot_reach_gemini() -> None:
 def test_a_result_that_is_nested_too_deep_reaches_gemini_as_a_text() -> None:
     sent = body("gemini", [{"role": "tool", "name": "f", "tool_call_id": "call_1", "content": NESTED}])
     assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": NESTED}
+
+
+def test_a_schema_as_a_result_is_no_pointer_to_gemini() -> None:
+    schema = '{"items": {"$ref": "#/$defs/city"}}'
+    sent = body("gemini", [{"role": "tool", "name": "f", "tool_call_id": "call_1", "content": schema}])
+    assert sent["contents"][0]["parts"][0]["functionResponse"]["response"] == {"output": schema}
+
+
+def test_gemini_gets_no_empty_text() -> None:
+    parts = [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]
+    sent = body("gemini", [{"role": "system", "content": ""}, {"role": "user", "content": parts}])
+    assert sent == {"contents": [{"role": "user", "parts": [{"text": "hi"}]}]}
+
+
+@pytest.mark.parametrize("protocol", TRANSLATED)
+def test_a_text_of_another_type_in_a_begun_answer_is_left_to_the_provider(protocol: str) -> None:
+    begun = {"role": "assistant", "content": [{"type": "text", "text": 5}]}
+    with suppress(UnmappableError):
+        assert body(protocol, [{"role": "user", "content": "hi"}, begun])
+
+
+@pytest.mark.parametrize("protocol", TRANSLATED)
+def test_a_malformed_id_of_a_result_breaks_nothing(protocol: str) -> None:
+    result = {"role": "tool", "tool_call_id": ["c"], "name": "f", "content": "x"}
+    assert body(protocol, [{"role": "user", "content": "hi"}, result])
+
+
+def test_a_result_of_a_tool_that_gemini_cannot_have_is_refused_by_its_place() -> None:
+    result = {"role": "tool", "name": "f", "content": [{"type": "input_text", "text": "4"}]}
+    with pytest.raises(UnmappableError, match=r"messages\[0\]\.content\[0\].*'input_text'"):
+        body("gemini", [result])
 
 
 def test_parts_in_a_protocols_own_form_stay() -> None:

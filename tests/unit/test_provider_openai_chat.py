@@ -16,6 +16,7 @@ from fairlane.model.outcome import (
     ServerError,
     Success,
 )
+from fairlane.model.tokens import Usage
 from fairlane_workers.providers.answers.answer import Answer, ToolCall, UnreadableError
 from fairlane_workers.providers.framing.event import StreamEvent
 from fairlane_workers.providers.protocols.openai.chat import OpenAIChat
@@ -179,6 +180,7 @@ def test_a_refusal_in_pieces_is_one() -> None:
         {"prompt_cache_hit_tokens": 3, "prompt_cache_miss_tokens": 1},
         {"cached_tokens": 3},
         {"prompt_tokens_details": None, "cached_tokens": 3},
+        {"prompt_token_details": {"cached_tokens": 3}},
     ],
 )
 def test_cached_tokens_have_more_than_one_place(usage: dict[str, Any]) -> None:
@@ -189,6 +191,20 @@ def test_cached_tokens_have_more_than_one_place(usage: dict[str, Any]) -> None:
     }
     answer = read({"content": "x"}, usage={**counts, **usage})
     assert (answer.input_tokens, answer.output_tokens, answer.cached_tokens) == (4, 9, 3)
+
+
+@pytest.mark.parametrize(
+    "usage",
+    [
+        {"prompt_tokens_details": {"cached_tokens": 3, "cache_write_tokens": 2}},
+        {"prompt_tokens_details": {"cached_tokens": 3, "cache_creation_tokens": 2}},
+        {"prompt_tokens_details": {"cached_tokens": 3}, "cache_creation_input_tokens": 2},
+        {"cached_tokens": 3, "cache_creation_input_tokens": 2},
+    ],
+)
+def test_tokens_written_to_the_cache_have_more_than_one_place(usage: dict[str, Any]) -> None:
+    answer = read({"content": "x"}, usage={"prompt_tokens": 9, "completion_tokens": 1, **usage})
+    assert answer.usage == Usage(9, 1, 3, 2)
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,28 @@ def test_functions_are_flattened_and_not_strict_by_themselves() -> None:
     assert asked["tools"] == [{"type": "function", "strict": False, **FUNCTION}, search, flat]
 
 
+GRAMMAR = {"definition": "start: /a+/", "syntax": "lark"}
+FORMED = {"name": "sh", "format": {"type": "grammar", "grammar": GRAMMAR}}
+PLAIN = {"name": "sql", "description": "Runs it.", "format": {"type": "text"}}
+ALLOWED = {"mode": "auto", "tools": [{"type": "function", "function": {"name": "find"}}]}
+
+
+def test_custom_tools_are_flattened_with_their_grammar() -> None:
+    tools = [{"type": "custom", "custom": FORMED}, {"type": "custom", "custom": PLAIN}]
+    sent = body(tools=tools, tool_choice={"type": "custom", "custom": {"name": "sh"}})
+    assert sent["tools"] == [
+        {"type": "custom", "name": "sh", "format": {"type": "grammar", **GRAMMAR}},
+        {"type": "custom", **PLAIN},
+    ]
+    assert sent["tool_choice"] == {"type": "custom", "name": "sh"}
+
+
+def test_the_allowed_tools_are_flattened() -> None:
+    sent = body(tools=[], tool_choice={"type": "allowed_tools", "allowed_tools": ALLOWED})
+    tools = [{"type": "function", "name": "find"}]
+    assert sent["tool_choice"] == {"type": "allowed_tools", "mode": "auto", "tools": tools}
+
+
 def test_a_function_that_is_strict_stays_so() -> None:
     asked = body(tools=[{"type": "function", "function": {**FUNCTION, "strict": True}}])
     assert asked["tools"][0]["strict"] is True
@@ -385,9 +407,15 @@ def test_a_chat_with_images_and_calls_becomes_items() -> None:
         {"type": "function_call", "call_id": "c1", "name": "add", "arguments": "{}"},
         {"type": "custom_tool_call", "call_id": "c2", "name": "sh", "input": "ls"},
         {"type": "function_call_output", "call_id": "c1", "output": "4"},
-        {"type": "function_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "a"}]},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": [{"type": "input_text", "text": "a"}]},
         {"role": "assistant", "content": [{"type": "output_text", "text": "Four."}]},
         {"type": "item_reference", "id": "i"},
+    ]
+
+
+def test_a_message_that_says_nothing_is_no_item() -> None:
+    assert input_items([{"role": "assistant", "content": None}, {"role": "user", "content": "hi"}]) == [
+        {"role": "user", "content": "hi"}
     ]
 
 

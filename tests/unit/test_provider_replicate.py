@@ -76,6 +76,28 @@ def test_several_messages_are_a_transcript_that_the_assistant_goes_on_with() -> 
     assert said == {"system_prompt": "s", "prompt": "User: one\n\nAssistant: 1\n\nUser: two\n\nAssistant:"}
 
 
+def test_messages_in_parts_are_their_texts() -> None:
+    parts = [{"type": "text", "text": "one"}, {"type": "text", "text": "two"}]
+    said = [{"role": "system", "content": parts}, {"role": "user", "content": parts}, {"role": "assistant"}]
+    assert DIALECT.body(Request("a/b", said, {}, False, 1.0, 1024))["input"] == {
+        "system_prompt": "one\ntwo",
+        "prompt": "User: one\ntwo\n\nAssistant: \n\nAssistant:",
+    }
+
+
+@pytest.mark.parametrize(
+    "message",
+    [
+        {"role": "user", "content": [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]},
+        {"role": "user", "content": [{"type": "video_url"}]},
+        {"role": "assistant", "tool_calls": [{"id": "c", "function": {"name": "f", "arguments": "{}"}}]},
+    ],
+)
+def test_what_no_prompt_can_say_is_refused(message: dict[str, Any]) -> None:
+    with pytest.raises(UnmappableError, match=r"messages\[0\].*text alone"):
+        DIALECT.body(Request("a/b", [message], {}, False, 1.0, 1024))
+
+
 def test_parameters_are_the_input_as_they_are() -> None:
     params = {"max_tokens": 5, "top_k": 3, "tools": [1], "max_completion_tokens": 9, "seed": None}
     assert given(**params) == {

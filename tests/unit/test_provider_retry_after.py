@@ -73,6 +73,9 @@ def test_what_is_past_negative_or_unreadable_says_nothing(value: str) -> None:
     [
         ({}, None),
         ({"retry-after-ms": "250"}, 250),
+        ({"x-ms-retry-after-ms": "250"}, 250),
+        ({"x-amz-retry-after": "250"}, 250),
+        ({"x-amz-retry-after": "250", "retry-after": "1"}, 250),
         ({"retry-after-ms": "20.4"}, 21),
         ({"retry-after-ms": "1792567690123"}, 10_000),
         ({"retry-after-ms": "250", "retry-after": "1"}, 250),

@@ -46,6 +46,12 @@ TOO_LONG = [
     "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 4096. Given: 5000 `inputs` tokens",
     "Range of input length should be [1, 30720]",
     "Prompt exceeds max length",
+    "Request payload size exceeds the limit: 20971520 bytes.",
+    "Malformed input request: expected maxLength: 50000, actual: 60000, please reformat your input",
+    "prompt: length: 1..200000",
+    "Invalid 'messages[1].content': string too long. Expected a string with maximum length 1048576",
+    "Invalid 'input': string too long. Expected a string with maximum length 10485760",
+    "Unable to submit request because the input token count is 40000 but model only supports up to 32768.",
     "Your request exceeded model token limit: 262144",
     "litellm.ContextWindowExceededError: litellm.BadRequestError: OpenAIException - too long",
     'Provider returned error: {"error":{"message":"This model\'s maximum context length is 4096"}}',
@@ -58,6 +64,8 @@ NOT_TOO_LONG = [
     "CUDA out of memory",
     "model requires more system memory (5.6 GiB) than is available (3.1 GiB)",
     "The request took too long",
+    "Invalid 'user': string too long. Expected a string with maximum length 64",
+    "Invalid 'metadata.messages': string too long.",
     "Rate limit reached: input tokens exceed the maximum per minute",
 ]
 FAULTS = [

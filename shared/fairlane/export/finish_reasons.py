@@ -32,6 +32,7 @@ REASONS: Mapping[Ending, tuple[str, ...]] = {
     Ending.LENGTH: (
         *("length", "max_tokens", "model_context_window_exceeded"),
         *("max_output_tokens", "model_length", "incomplete"),
+        *("max_messages", "steered", "continuation", "compaction"),  # OpenAI's responses, Gemini, Anthropic
         *("context_length_exceeded", "context_window_exceeded"),
         *("token_limit", "time_limit", "error_limit"),  # watsonx, Cohere
     ),

@@ -216,11 +216,15 @@ class Answer:
     def count_beside_cache(self, usage: object, *names: str) -> None:
         """`count` for a provider whose input tokens are the rest, without what a cache held and took.
 
-        ``names`` are those of ``usage`` for the rest, what the cache held and took, and the output.
+        ``names`` are those of ``usage`` for the rest, what the cache held and took, and the output. A stream
+        repeats those alone that have changed.
         """
         rest, cached, written, answered = (token_count(within(usage, name)) for name in names)
+        if rest is None and self.input_tokens is not None:
+            rest = self.input_tokens - (self.cached_tokens or 0) - (self.written_tokens or 0)
         if rest is not None:
-            self.count(None, rest + (written or 0) + (cached or 0), cached, written)
+            self.count(None, None, cached, written)
+            self.count(None, rest + (self.cached_tokens or 0) + (self.written_tokens or 0))
         self.count(answered)
 
     def finish(self, reason: object) -> None:
@@ -363,6 +367,12 @@ def output_text(value: Any) -> str | None:
 def token_count(value: object) -> int | None:
     """``value`` if it is a count of tokens, else ``None``."""
     return value if type(value) is int and 0 <= value < _LARGEST_COUNT else None
+
+
+def sum_tokens(*values: object) -> int | None:
+    """The sum of those that are counts of tokens; ``None`` if none is."""
+    counts = [count for value in values if (count := token_count(value)) is not None]
+    return sum(counts) if counts else None
 
 
 def answer_tokens(answered: object, prompt: object, total: object) -> int | None:

@@ -8,7 +8,7 @@ from fairlane_workers.providers.errors.error_body import ErrorBody
 _KINDS = frozenset(
     {
         *("content_filter", "content_policy_violation", "image_content_policy_violation", "cyber_policy"),
-        "bio_policy",
+        *("bio_policy", "misalignment_policy_violation"),
         *("data_inspection_failed", "datainspectionfailed", "moderation_blocked"),
     }
 )
@@ -70,7 +70,12 @@ _LENGTH_WORDS = re.compile(
     r"|\btrying to keep the first [0-9]{1,12} tokens\b|\bkeep from the initial prompt is greater\b"
     r"|`?\binputs`? (?:tokens )?(?:\+ `?max_new_tokens`? )?must (?:be <=|have less than)"
     r"|\brange of input length should be\b|\bexceeded model token limit\b"
-    r"|\breduce the length of (?:the|your) (?:messages|prompt|input)\b",
+    r"|\breduce the length of (?:the|your) (?:messages|prompt|input)\b"
+    # Google's, Amazon's (Titan) and Anthropic's bounds of a request, and OpenAI's of one message
+    r"|\brequest payload size exceeds\b|\bexpected maxLength: [0-9]|\bprompt: length: [0-9]{1,12}\.\."
+    r"|^invalid '(?:messages|input)\b[^'\n]{0,60}': string too long\b"
+    # As in: the input token count is 40000 but model only supports up to 32768
+    r"|\b(?:input|prompt) token count is [0-9]{1,12} but model only supports\b",
     re.IGNORECASE,
 )
 _OF_RATE = re.compile(

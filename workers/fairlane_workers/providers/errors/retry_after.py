@@ -18,6 +18,9 @@ _EPOCH_SECONDS = Decimal(10) ** 9
 _EPOCH_MILLISECONDS = Decimal(10) ** 11
 _YEAR_5138 = Decimal(10) ** 14
 
+_FINE = ("retry-after-ms", "x-ms-retry-after-ms", "x-amz-retry-after")
+"""Headers in milliseconds: OpenAI's, and those that azure-core and botocore read as well."""
+
 _LENGTH = 2000
 """Characters of a message that are read."""
 _LONGEST_IN_WORDS_MS = 3_600_000
@@ -61,13 +64,14 @@ _BETWEEN = re.compile(r"(?<!day)(?<!mon)(?<!tue)(?<!wed)(?<!thu)(?<!fri)(?<!sat)
 def retry_after_ms(headers: Mapping[str, str], now_ms: int) -> int | None:
     """Milliseconds until the provider accepts calls again, rounded up; ``None`` if it does not say.
 
-    ``headers`` have names in lower case. ``retry-after-ms`` is finer and takes precedence, unless it is 0 and
-    ``retry-after`` is not. ``now_ms`` (epoch milliseconds) turns a date into a duration. If the answer has
+    ``headers`` have names in lower case. One of `_FINE` takes precedence, unless it is 0 and ``retry-after``
+    is not. ``now_ms`` (epoch milliseconds) turns a date into a duration. If the answer has
     its own ``date``, that does: both times are the provider's, and clock differences cancel out. Past,
     negative and unreadable values are ``None``. Of a header that came twice, as a gateway and the server
     behind it send it, the longest wait counts.
     """
-    fine, coarse = headers.get("retry-after-ms"), headers.get("retry-after")
+    fine = next((headers[name] for name in _FINE if name in headers), None)
+    coarse = headers.get("retry-after")
     if fine is None and coarse is None:
         return None
     now_ms = provider_now_ms(headers, now_ms)

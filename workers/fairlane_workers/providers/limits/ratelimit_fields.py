@@ -54,6 +54,8 @@ def read_fields(headers: Mapping[str, str], now_ms: int) -> Axes:
 
 
 def _read_levels(levels: list[_Item], policies: dict[str, _Policy], axes: Axes, now_ms: int) -> None:
+    if len(levels) == len(policies) == 1:  # Hugging Face names its only policy otherwise
+        policies = dict.fromkeys([levels[0].name], *policies.values())
     for name, params in levels:
         policy = policies.get(name) or _Policy(None, None, "requests")
         _add_axis(axes, policy, number(params.get("r")), reset_ms(params.get("t"), now_ms))

@@ -14,6 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     as_list,
     as_object,
     event_object,
+    sum_tokens,
     within,
 )
 from fairlane_workers.providers.contract import Request
@@ -168,7 +169,12 @@ def _count(usage: object, answer: Answer) -> None:
     """Note the token counts; a stream has the input at its start and the cumulative output at its end.
 
     Anthropic counts apart what of the prompt was written to the cache, and what was read from it; `Usage` has
-    all of it as input.
+    all of it as input. Its totals lack the calls that compacted the context.
     """
     names = ("input_tokens", "cache_read_input_tokens", "cache_creation_input_tokens", "output_tokens")
-    answer.count_beside_cache(usage, *names)
+    steps = within(usage, "iterations")
+    within_it = steps if isinstance(steps, list) else []
+    parts = [usage, *(step for step in within_it if within(step, "type") == "compaction")]
+    answer.count_beside_cache(
+        {name: sum_tokens(*(within(part, name) for part in parts)) for name in names}, *names
+    )

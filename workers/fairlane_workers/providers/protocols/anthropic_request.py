@@ -1,5 +1,6 @@
 """Builds the body of a request to Anthropic's Messages API."""
 
+import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -14,7 +15,9 @@ from fairlane_workers.providers.requests.messages import (
     NativePart,
     Part,
     Text,
+    fitting_id,
     in_turns,
+    is_blank,
     read_messages,
 )
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
@@ -25,6 +28,7 @@ THINKING_MAX_TOKENS = 16_384
 """Where the model decides how long it thinks: thoughts count towards the limit, as the answer does."""
 
 _EFFORTS = EFFORTS["anthropic"]
+_ID = re.compile(r"[a-zA-Z0-9_-]+")
 _CHOICES: Mapping[ToolChoice, str] = {"auto": "auto", "none": "none", "required": "any"}
 
 
@@ -55,7 +59,7 @@ def build_body(request: Request) -> dict[str, Any]:
         "stream": request.stream,
     }
     if lifted:
-        fields["system"] = _system(fields.get("system"), lifted)
+        fields["system"] = _system(fields.get("system"), lifted) or None
     return {name: value for name, value in fields.items() if value is not None}
 
 
@@ -81,7 +85,19 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         if message.calls or not isinstance(content, str):
             content = [*_blocks(message), *map(_call, message.calls)]
         turns.append({"role": message.role, "content": content})
+    if turns[-1]["role"] == "assistant":
+        turns[-1]["content"] = _without_blanks_at_its_end(turns[-1]["content"])
     return turns
+
+
+def _without_blanks_at_its_end(content: Any) -> Any:
+    """The beginning of an answer that the model goes on with: Anthropic rejects one that ends in blanks."""
+    match content:
+        case str():
+            return content.rstrip()
+        case [*before, {"type": "text", "text": str(text), **rest}]:
+            return [*before, {**rest, "type": "text", "text": text.rstrip()}]
+    return content
 
 
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
@@ -91,7 +107,7 @@ def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
 def _block(part: Part) -> dict[str, Any] | None:
     match part:
         case Text():
-            return dict(part.given) if part.text else None  # an empty text is rejected
+            return None if is_blank(part) else dict(part.given)
         case NativePart():
             return dict(part.part)
         case Media(kind="image"):
@@ -125,13 +141,18 @@ def _decoded(media: Media) -> str:
 
 
 def _call(call: Call) -> dict[str, Any]:
-    return {"type": "tool_use", "id": call.id, "name": call.name, "input": dict(call.arguments)}
+    return {
+        "type": "tool_use",
+        "id": fitting_id(call.id, _ID),
+        "name": call.name,
+        "input": dict(call.arguments),
+    }
 
 
 def _result(message: ChatMessage) -> dict[str, Any]:
     content = message.given.get("content")
     answer = content if isinstance(content, str) else _blocks(message)
-    return {"type": "tool_result", "tool_use_id": message.answers, "content": answer}
+    return {"type": "tool_result", "tool_use_id": fitting_id(message.answers, _ID), "content": answer}
 
 
 def _own(asked: Parameters) -> dict[str, Any]:
@@ -140,7 +161,9 @@ def _own(asked: Parameters) -> dict[str, Any]:
     params |= {"frequency_penalty": asked.frequency_penalty, "presence_penalty": asked.presence_penalty}
     effort, user = params.pop("reasoning_effort", None), params.pop("user", None)
     params.pop("parallel_tool_calls", None)  # `_choice` says it
-    own = without_openais(params, "anthropic", own=("metadata",))
+    labels = params.get("metadata")
+    is_own = not isinstance(labels, Mapping) or "user_id" in labels  # OpenAI's are labels of the caller's
+    own = without_openais(params, "anthropic", own=("metadata",) if is_own else ())
     output = {**_format(asked), **_effort(effort), **(own.get("output_config") or {})}
     if output:
         own["output_config"] = output

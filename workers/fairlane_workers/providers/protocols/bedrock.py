@@ -33,6 +33,7 @@ LATE_STATUSES = {
     "modelnotreadyexception": 429,
     "modelstreamerrorexception": 424,
     "modeltimeoutexception": 408,
+    **dict.fromkeys(("requesttimeout", "requesttimeoutexception"), 408),
     "resourcenotfoundexception": 404,
     "servicequotaexceededexception": 400,
     "serviceunavailableexception": 503,
@@ -77,9 +78,9 @@ class Bedrock(Dialect):
         """See `Dialect.read`."""
         if "output" not in document and "__type" in document:
             kind = next(_names(document["__type"]), "")
-            answer.error = {"type": kind, "message": ErrorBody.of(document).message}
+            answer.error = _error(kind, document)
             return
-        _count(document.get("usage"), answer)
+        _note(document, answer)
         message = as_object(as_object(document.get("output"), "output").get("message"), "output.message")
         for block in as_list(message.get("content"), "output.message.content"):
             _take_block(as_object(block, "content[]"), answer)
@@ -98,10 +99,10 @@ class Bedrock(Dialect):
             case "messageStop":
                 _stop(document.get("stopReason"), answer)
             case "metadata":
-                _count(document.get("usage"), answer)
+                _note(document, answer)
                 answer.ended = True
             case name if name.startswith(ERROR):
-                answer.error = {"type": name.removeprefix(ERROR), "message": ErrorBody.of(document).message}
+                answer.error = _error(name.removeprefix(ERROR), document)
             case _:  # messageStart, contentBlockStop, and future events
                 pass
         return ""
@@ -165,7 +166,16 @@ def _stop(reason: object, answer: Answer) -> None:
     answer.finish(reason)
 
 
-def _count(usage: object, answer: Answer) -> None:
-    """Note the token counts. Bedrock counts cache reads and writes apart from the rest of the prompt."""
+def _error(kind: str, document: Mapping[str, Any]) -> dict[str, Any]:
+    """An error inside an answer, with its fields: the status of the model behind Bedrock is one."""
+    return {**document, "type": kind, "message": ErrorBody.of(document).message}
+
+
+def _note(document: Mapping[str, Any], answer: Answer) -> None:
+    """Note the token counts, and the model that a prompt router chose, where a trace names it.
+
+    Bedrock counts cache reads and writes apart from the rest of the prompt.
+    """
+    answer.name_model(within(document, "trace", "promptRouter", "invokedModelId"))
     names = ("inputTokens", "cacheReadInputTokens", "cacheWriteInputTokens", "outputTokens")
-    answer.count_beside_cache(usage, *names)
+    answer.count_beside_cache(document.get("usage"), *names)

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from fairlane_workers.providers.contract import Request
@@ -14,13 +15,16 @@ from fairlane_workers.providers.requests.messages import (
     NativePart,
     Part,
     Text,
+    fitting_id,
+    is_blank,
     read_messages,
     spoken,
 )
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
+from fairlane_workers.providers.requests.vocabulary import without_openais
 
-_EMPTY_TEXT = Text("", {"type": "text", "text": ""})
 _IMAGES = {each: each.removeprefix("image/") for each in IMAGES}
+_AUDIO = {f"audio/{each}": each for each in ("mp3", "wav", "aac", "flac", "ogg", "opus", "m4a", "webm")}
 _OFFICE = "application/vnd.openxmlformats-officedocument"
 _DOCUMENTS = {
     PDF: "pdf",
@@ -33,14 +37,16 @@ _DOCUMENTS = {
     f"{_OFFICE}.wordprocessingml.document": "docx",
     f"{_OFFICE}.spreadsheetml.sheet": "xlsx",
 }
-_NO_NAME = re.compile(r"[^\w\s()\[\]-]+|_")
-"""What the name of a document may not have: anything but letters, digits, spaces, hyphens and brackets."""
+_NO_NAME = re.compile(r"[^a-zA-Z0-9 ()\[\]-]+|(?<= ) +")
+"""What a document's name may not have: anything but letters, digits, single spaces, hyphens and brackets."""
+_LONGEST_NAME = 190
+_ID = re.compile(r"[a-zA-Z0-9_.:-]{1,64}")
 _FIXED = frozenset({"model", "modelId", "messages", "stream"})
 _OWN = frozenset(
     {
         *("additionalModelRequestFields", "additionalModelResponseFieldPaths", "guardrailConfig"),
-        *("inferenceConfig", "outputConfig", "performanceConfig", "promptVariables", "requestMetadata"),
-        *("serviceTier", "system", "toolConfig"),
+        *("inferenceConfig", "outputConfig", "performanceConfig", "projectIdentifier", "promptVariables"),
+        *("requestMetadata", "serviceTier", "system", "toolConfig"),
     }
 )
 _CHOICES: Mapping[ToolChoice | None, Mapping[str, Any]] = {"auto": {"auto": {}}, "required": {"any": {}}}
@@ -81,13 +87,30 @@ def _turns(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
         if not turns or turns[-1]["role"] != role:
             turns.append({"role": role, "content": []})
         turns[-1]["content"] += _blocks(message)
+    names = set[str]()
+    for turn in turns:
+        for block in turn["content"]:
+            match block:
+                case {"document": {"name": str(name), **document}}:
+                    block["document"] = {**document, "name": _unlike(names, name)}
+    match turns[-1]:  # Claude goes on with no text that ends in blanks
+        case {"role": "assistant", "content": [*_, {"text": str(text)} as last]}:
+            last["text"] = text.rstrip()
     return turns
 
 
+def _unlike(names: set[str], name: str) -> str:
+    """A document's name, numbered if it is among ``names``, and added to them: Bedrock rejects equal ones."""
+    numbered = (name if number == 1 else f"{name} ({number})" for number in count(1))
+    free = next(each for each in numbered if each not in names)
+    names.add(free)
+    return free
+
+
 def _blocks(message: ChatMessage) -> list[dict[str, Any]]:
-    said = [_block(part) for part in message.parts if not (message.calls and part == _EMPTY_TEXT)]
+    said = [_block(part) for part in message.parts if not is_blank(part)]
     if message.role == "tool":
-        return [{"toolResult": {"toolUseId": message.answers, "content": said}}]
+        return [{"toolResult": {"toolUseId": fitting_id(message.answers, _ID), "content": said}}]
     return [*said, *map(_call, message.calls)]
 
 
@@ -100,9 +123,9 @@ def _block(part: Part) -> dict[str, Any]:
         case Media(kind="image"):
             return {"image": {"format": _form(part, _IMAGES), "source": _source(part)}}
         case Media(kind="file"):
-            name = _NO_NAME.sub("-", part.name or "document")
+            name = _NO_NAME.sub("-", part.name or "document")[:_LONGEST_NAME]
             return {"document": {"format": _form(part, _DOCUMENTS), "name": name, "source": _source(part)}}
-    raise part.unmappable("bedrock", "takes no audio")
+    return {"audio": {"format": _form(part, _AUDIO), "source": _source(part)}}
 
 
 def _form(media: Media, forms: Mapping[str, str]) -> str:
@@ -123,14 +146,16 @@ def _source(media: Media) -> dict[str, Any]:
 
 
 def _call(call: Call) -> dict[str, Any]:
-    return {"toolUse": {"toolUseId": call.id, "name": call.name, "input": dict(call.arguments)}}
+    return {
+        "toolUse": {"toolUseId": fitting_id(call.id, _ID), "name": call.name, "input": dict(call.arguments)}
+    }
 
 
 def _system(given: object, messages: Sequence[ChatMessage]) -> list[Any]:
     """The system text of the parameters, followed by that of the messages."""
     first = given if isinstance(given, list) else [{"text": given}] if given else []
     lifted = [part for message in messages if message.role == "system" for part in message.parts]
-    return [*first, *(_block(part) for part in lifted if not isinstance(part, Text) or part.text)]
+    return [*first, *(_block(part) for part in lifted if not is_blank(part))]
 
 
 def _inference(asked: Parameters) -> dict[str, Any]:
@@ -155,7 +180,8 @@ def _tools(asked: Parameters) -> dict[str, Any]:
 
 def _tool_spec(tool: Tool) -> dict[str, Any]:
     described = {"description": tool.description} if tool.description else {}
-    return {"name": tool.name, **described, "inputSchema": {"json": tool.schema}}
+    strict = {"strict": True} if tool.strict else {}
+    return {"name": tool.name, **described, "inputSchema": {"json": tool.schema}, **strict}
 
 
 def _output(asked: Parameters) -> dict[str, Any]:
@@ -166,13 +192,15 @@ def _output(asked: Parameters) -> dict[str, Any]:
 
 
 def _further(asked: Parameters) -> dict[str, Any]:
-    return {
-        "top_k": asked.top_k,
-        "seed": asked.seed,
-        "presence_penalty": asked.presence_penalty,
-        "frequency_penalty": asked.frequency_penalty,
-        **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
-    }
+    return without_openais(
+        {
+            "top_k": asked.top_k,
+            "seed": asked.seed,
+            "presence_penalty": asked.presence_penalty,
+            "frequency_penalty": asked.frequency_penalty,
+            **{name: value for name, value in asked.rest.items() if name not in _OWN | _FIXED},
+        }
+    )
 
 
 def _merged(translated: Mapping[str, Any], given: object) -> object:

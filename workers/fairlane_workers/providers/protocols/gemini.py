@@ -14,7 +14,7 @@ from fairlane_workers.providers.answers.answer import (
     event_object,
     first_of,
     packed,
-    token_count,
+    sum_tokens,
     within,
 )
 from fairlane_workers.providers.contract import Request
@@ -228,15 +228,10 @@ def _after_colon(words: object) -> str:
 
 def _count(usage: object, answer: Answer) -> None:
     """Note the token counts, cumulative in a stream. The prompt includes cache reads; results of tools are
-    input, too. Thoughts are billed as output.
+    input, too. Thoughts are billed as output: the total shows whether the candidates' count has them.
     """
-    answer.count(
-        _sum(usage, "candidatesTokenCount", "thoughtsTokenCount"),
-        _sum(usage, "promptTokenCount", "toolUsePromptTokenCount"),
-        within(usage, "cachedContentTokenCount"),
-    )
-
-
-def _sum(usage: object, *names: str) -> int | None:
-    counts = [count for name in names if (count := token_count(within(usage, name))) is not None]
-    return sum(counts) if counts else None
+    written, thoughts = within(usage, "candidatesTokenCount"), within(usage, "thoughtsTokenCount")
+    asked = sum_tokens(within(usage, "promptTokenCount"), within(usage, "toolUsePromptTokenCount"))
+    has_thoughts = written and sum_tokens(asked, written) == within(usage, "totalTokenCount")
+    put_out = written if has_thoughts else sum_tokens(written, thoughts)
+    answer.count(put_out, asked, within(usage, "cachedContentTokenCount"))

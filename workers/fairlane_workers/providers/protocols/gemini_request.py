@@ -21,7 +21,6 @@ from fairlane_workers.providers.requests.messages import (
 from fairlane_workers.providers.requests.parameters import Parameters, Tool, ToolChoice
 from fairlane_workers.providers.requests.vocabulary import split_tools, without_openais
 
-_EMPTY_TEXT = Text("", {"type": "text", "text": ""})
 _LEVELS = EFFORTS["gemini"]
 _MODES: Mapping[ToolChoice, str] = {"auto": "AUTO", "none": "NONE", "required": "ANY"}
 _SCHEMAS = ("responseSchema", "responseJsonSchema")
@@ -39,7 +38,7 @@ def build_body(request: Request) -> dict[str, Any]:
     effort = params.pop("reasoning_effort", None)
     own = without_openais(params, "gemini", own=("store",))
     messages = read_messages(request.messages)
-    system = [_part(part) for each in messages if each.role == "system" for part in each.parts]
+    system = [part for each in messages if each.role == "system" for part in _parts(each)]
     fields: dict[str, Any] = {
         "contents": _contents(messages),
         "tools": [*_declared(asked.tools), *own_tools] or None,
@@ -72,9 +71,13 @@ def _contents(messages: Sequence[ChatMessage]) -> list[dict[str, Any]]:
             contents.append({"role": "user", "parts": [_result(each) for each in turn]})
             continue
         role = "model" if message.role == "assistant" else "user"
-        parts = [_part(part) for part in message.parts if not (message.calls and part == _EMPTY_TEXT)]
-        contents.append({"role": role, "parts": [*parts, *map(_call, message.calls)]})
+        contents.append({"role": role, "parts": [*_parts(message), *map(_call, message.calls)]})
     return contents
+
+
+def _parts(message: ChatMessage) -> list[dict[str, Any]]:
+    """Its parts without empty texts, which Google rejects."""
+    return [_part(part) for part in message.parts if not isinstance(part, Text) or part.text]
 
 
 def _part(part: Part) -> dict[str, Any]:
@@ -102,10 +105,13 @@ def _result(message: ChatMessage) -> dict[str, Any]:
             f"{message.place}.tool_call_id: {message.answers!r} is no call of an earlier message, so that "
             "nothing names its function"
         )
+    message.refuse_unknown("gemini")
     for media in message.media:
         raise media.unmappable("gemini", "takes texts alone as results of tools")
     response = json_or(message.text)
-    answer = response if isinstance(response, dict) else {"output": message.text}
+    # Google reads {"$ref": …} within an object as a pointer: github.com/BerriAI/litellm/issues/38223
+    plain = isinstance(response, dict) and "$ref" not in message.text
+    answer = response if plain else {"output": message.text}
     return {"functionResponse": {"name": message.tool, "response": answer}}
 
 

@@ -132,6 +132,7 @@ class Ollama(Dialect):
 
 def _message(message: ChatMessage) -> dict[str, Any]:
     """A message with its images next to the text, which is one. What is in Ollama's own form stays."""
+    message.refuse_unknown("ollama")
     given = message.given
     written: dict[str, Any] = {"role": message.role, "content": message.text}
     images = [*(given.get("images") or ()), *map(_image, message.media)]

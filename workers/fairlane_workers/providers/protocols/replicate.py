@@ -14,14 +14,13 @@ from fairlane_workers.providers.answers.answer import (
 )
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import Dialect, UnmappableError
+from fairlane_workers.providers.requests.messages import Text, read_messages
 from fairlane_workers.providers.requests.parameters import stop_words
 
 LOOK_AFTER_S = 0.5
 """In seconds: Replicate's own client polls twice a second."""
 
 _IN_PROGRESS = frozenset({"starting", "processing"})
-_SYSTEM_ROLES = frozenset({"system", "developer"})
-_SPEAKERS = {"user": "User", "assistant": "Assistant"}
 _SEGMENT = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_.-]{0,199}")
 _HANDLE = re.compile(r"[A-Za-z0-9_-]{1,100}")
 
@@ -134,14 +133,20 @@ def _with_stop(params: dict[str, Any]) -> dict[str, Any]:
 def _prompt(messages: list[dict[str, Any]]) -> dict[str, str]:
     """System messages, with an empty line between them, are the ``system_prompt``. A single user message is
     the ``prompt``; of several messages that is a transcript, each with its speaker, which the assistant goes
-    on with.
+    on with. Raises `UnmappableError` for what is no text.
     """
-    system = [message["content"] for message in messages if message["role"] in _SYSTEM_ROLES]
-    said = [message for message in messages if message["role"] not in _SYSTEM_ROLES]
+    read = read_messages(messages)
+    for message in read:
+        if message.calls or not all(isinstance(part, Text) for part in message.parts):
+            raise UnmappableError(
+                f"{message.place}: a prompt is text alone; give files as the model's own input, and no calls"
+            )
+    system = [message.text for message in read if message.role == "system"]
+    said = [message for message in read if message.role != "system"]
     found = {"system_prompt": "\n\n".join(system)} if system else {}
-    if len(said) == 1 and said[0]["role"] == "user":
-        return {**found, "prompt": said[0]["content"]}
-    lines = [f"{_SPEAKERS.get(message['role'], message['role'])}: {message['content']}" for message in said]
+    if len(said) == 1 and said[0].role == "user":
+        return {**found, "prompt": said[0].text}
+    lines = [f"{message.role.capitalize()}: {message.text}" for message in said]
     return {**found, "prompt": "\n\n".join([*lines, "Assistant:"] if said else [])}
 
 

@@ -1,13 +1,17 @@
 """Reads chats in OpenAI's form, for protocols with another form of images, calls of tools and results."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from hashlib import sha256
 from itertools import groupby
 from typing import Any, Literal, TypeAlias
 
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.media import Media, read_media, without_blanks
+
+_WITHOUT_BLANKS = ("anthropic", "bedrock")
 
 Role: TypeAlias = Literal["system", "user", "assistant", "tool"]
 
@@ -65,6 +69,13 @@ class ChatMessage:
         """Its texts, a line each."""
         return "\n".join(part.text for part in self.parts if isinstance(part, Text))
 
+    def refuse_unknown(self, protocol: str) -> None:
+        """Raise `UnmappableError` for a part that is neither text nor media: ``protocol`` has none."""
+        for number, part in enumerate(self.parts):
+            if isinstance(part, NativePart):
+                place, kind = f"{self.place}.content[{number}]", part.part.get("type")
+                raise UnmappableError(f'{place}: the protocol "{protocol}" has no part of the type {kind!r}')
+
     @property
     def media(self) -> list[Media]:
         """Its images, recordings and files."""
@@ -84,7 +95,7 @@ def read_messages(messages: Sequence[Mapping[str, Any]]) -> list[ChatMessage]:
             )
         calls = tuple(_calls(message.get("tool_calls"), f"{place}.tool_calls"))
         names |= {call.id: call.name for call in calls}
-        answers = message.get("tool_call_id") or ""
+        answers = str(message.get("tool_call_id") or "")
         parts = tuple(_parts(message.get("content"), f"{place}.content"))
         tool = names.get(answers) or message.get("name")
         found.append(ChatMessage(role, parts, message, calls, answers, tool, place))
@@ -170,7 +181,7 @@ def spoken(messages: Sequence[ChatMessage], protocol: str) -> list[ChatMessage]:
     An answer that was cut before its first text is such a message in a history. Raises `UnmappableError` if
     the user says nothing at all.
     """
-    said = [each for each in messages if each.role != "system" and not _is_empty(each)]
+    said = [each for each in messages if each.role != "system" and not _is_empty(each, protocol)]
     if not any(each.role in ("user", "tool") for each in said):
         raise UnmappableError(
             f'messages: no message of the role "user" has content, which the protocol "{protocol}" needs; '
@@ -179,7 +190,24 @@ def spoken(messages: Sequence[ChatMessage], protocol: str) -> list[ChatMessage]:
     return said
 
 
-def _is_empty(message: ChatMessage) -> bool:
+def _is_empty(message: ChatMessage, protocol: str) -> bool:
     if message.role == "tool" or message.calls:
         return False
+    if protocol in _WITHOUT_BLANKS:
+        return all(is_blank(part) for part in message.parts)
     return all(isinstance(part, Text) and not part.text for part in message.parts)
+
+
+def is_blank(part: Part) -> bool:
+    """Whether a part is a text without a visible sign: the protocols `_WITHOUT_BLANKS` reject it."""
+    return isinstance(part, Text) and not part.text.strip()
+
+
+def fitting_id(given: str, allowed: re.Pattern[str]) -> str:
+    """The id of a call, or another in its place if the protocol's pattern does not allow it.
+
+    Chats of other providers have ids such as ``functions.add:0``. A call and its result get the same one.
+    """
+    if not given or allowed.fullmatch(given):
+        return given
+    return f"call_{sha256(given.encode('utf-8', 'replace')).hexdigest()[:24]}"

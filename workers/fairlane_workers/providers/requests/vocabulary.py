@@ -28,19 +28,23 @@ _CHANGES_THE_ANSWER = frozenset(
 )
 
 
-def without_openais(params: Mapping[str, Any], protocol: str, own: Collection[str] = ()) -> dict[str, Any]:
+def without_openais(
+    params: Mapping[str, Any], protocol: str | None = None, own: Collection[str] = ()
+) -> dict[str, Any]:
     """``params`` without ``None``, and without OpenAI's own parameters that change no answer.
 
     The protocol has those in ``own``, too. An unknown parameter stays: it may be the protocol's own. Raises
-    `UnmappableError` for one that would have changed the answer: dropping it would hide that.
+    `UnmappableError` for one that would have changed the answer: dropping it would hide that. Without a
+    ``protocol`` it stays: the model may know it.
     """
     kept: dict[str, Any] = {}
     for name, value in params.items():
         if value is None or (name in _CHANGES_NO_ANSWER and name not in own):
             continue
-        if name in own or name not in _CHANGES_THE_ANSWER:
+        idle = name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]
+        if name in own or name not in _CHANGES_THE_ANSWER or (protocol is None and not idle):
             kept[name] = value
-        elif name not in _ASKS_FOR_NOTHING or value != _ASKS_FOR_NOTHING[name]:
+        elif not idle:
             raise UnmappableError(
                 f"params.{name}: the protocol {protocol!r} has no such parameter; leave it out for this model"
             )

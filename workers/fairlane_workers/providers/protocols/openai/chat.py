@@ -29,11 +29,11 @@ from fairlane_workers.providers.protocols.openai.errors import (
     read_error,
     unwrapped,
 )
+from fairlane_workers.providers.protocols.openai.mistral_request import mistral_body
 
 _TEXT_PARTS = ("text", "output_text", None)
 _THINKING_PARTS = ("thinking", "reasoning")
 _REASONING = ("reasoning_content", "reasoning", "reasoning_details")
-_MISTRALS_NAMES = {"max_completion_tokens": "max_tokens", "seed": "random_seed"}
 
 FOREIGN_TO_OPENAI = ("top_k", "min_p", "repetition_penalty", "stop_sequences", "max_output_tokens")
 """Parameters of other protocols and servers that chat completions of OpenAI and Azure do not have."""
@@ -137,10 +137,7 @@ class MistralChat(OpenAIChat):
         body = super().body(request)
         if "stream_options" not in request.params:
             body.pop("stream_options", None)
-        for name, theirs in _MISTRALS_NAMES.items():
-            if name in body:
-                body.setdefault(theirs, body.pop(name))
-        return body
+        return mistral_body(body)
 
 
 def _leads_to(connection: Connection, provider: str, domain: str) -> bool:
@@ -315,11 +312,27 @@ def _stop(reason: object, answer: Answer) -> None:
 
 
 def _count(usage: object, answer: Answer) -> None:
-    """Note the token counts; DeepSeek, Together and Moonshot have fields of their own for cached tokens."""
+    """Note the token counts.
+
+    DeepSeek, Together, Moonshot and Writer have fields of their own for cached tokens, and LiteLLM for those
+    written to the cache.
+    """
     details = within(usage, "prompt_tokens_details")
-    cached = within(details, "cached_tokens")
-    for place in ("prompt_cache_hit_tokens", "cached_tokens"):
-        cached = within(usage, place) if cached is None else cached
+    cached = _first_of(
+        within(details, "cached_tokens"),
+        within(usage, "prompt_cache_hit_tokens"),
+        within(usage, "cached_tokens"),
+        within(usage, "prompt_token_details", "cached_tokens"),
+    )
+    written = _first_of(
+        within(details, "cache_write_tokens"),
+        within(details, "cache_creation_tokens"),
+        within(usage, "cache_creation_input_tokens"),
+    )
     asked = within(usage, "prompt_tokens")
     answered = answer_tokens(within(usage, "completion_tokens"), asked, within(usage, "total_tokens"))
-    answer.count(answered, asked, cached, within(details, "cache_write_tokens"))
+    answer.count(answered, asked, cached, written)
+
+
+def _first_of(*values: object) -> object:
+    return next((value for value in values if value is not None), None)

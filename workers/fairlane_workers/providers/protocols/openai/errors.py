@@ -11,7 +11,7 @@ from fairlane_workers.providers.protocols.anthropic_messages import LATE_STATUSE
 # What a response fails with after its 200 has the status that the same code has by itself.
 _REJECTED = (
     *("context_length_exceeded", "content_policy_violation", "invalid_prompt"),
-    *("cyber_policy", "bio_policy", "data_residency_mismatch"),
+    *("cyber_policy", "bio_policy", "misalignment_policy_violation", "data_residency_mismatch"),
     # https://platform.openai.com/docs/api-reference/responses/object#responses/object-error
     *("invalid_image", "invalid_image_format", "invalid_image_mode", "invalid_image_url"),
     *("invalid_base64_image", "image_too_large", "image_too_small", "image_parse_error"),
@@ -52,6 +52,10 @@ def error_in(document: Mapping[str, Any]) -> object:
     error = document.get("error") or within(document, "x_groq", "error")  # Groq's, next to the choices
     if not error and document.get("object") == "error":
         error = document
+    if isinstance(error, str) and error:
+        return {**document, "error": error}  # text-generation-inference's type is beside it
+    if isinstance(error, dict) and "status_code" in document:  # Cerebras'
+        error = {"status_code": document["status_code"], **error}
     base = document.get("base_resp")  # MiniMax sends it with every answer; 0 is success
     if not error and isinstance(base, dict) and base.get("status_code") not in (None, 0, "0"):
         error = base

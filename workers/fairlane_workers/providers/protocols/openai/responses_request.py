@@ -92,8 +92,16 @@ def _tools(tools: object) -> object:
 
 
 def _flattened(value: object, **defaults: Any) -> object:
-    function = value.get("function") if isinstance(value, dict) else None
-    return {"type": "function", **defaults, **function} if isinstance(function, dict) else value
+    match value:
+        case {"function": Mapping() as function}:
+            return {"type": "function", **defaults, **function}
+        case {"type": "custom", "custom": {"format": {"grammar": Mapping() as grammar}, **rest}}:
+            return {"type": "custom", **rest, "format": {"type": "grammar", **grammar}}
+        case {"type": "custom", "custom": Mapping() as function}:
+            return {"type": "custom", **function}
+        case {"type": "allowed_tools", "allowed_tools": {"tools": list(tools), **allowed}}:
+            return {"type": "allowed_tools", **allowed, "tools": [_flattened(tool) for tool in tools]}
+    return value
 
 
 def _stream_options(params: Mapping[str, Any]) -> dict[str, Any]:
@@ -110,14 +118,18 @@ _OF_A_MESSAGE = frozenset({"type", "id", "status", "role", "content", "phase"})
 
 def input_items(messages: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
     """The items that say what ``messages`` say: texts, images, files, calls of tools and their results."""
-    return [item for message in messages for item in _items(message)]
+    custom = list[object]()
+    return [item for message in messages for item in _items(message, custom)]
 
 
-def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+def _items(message: Mapping[str, Any], custom: list[object]) -> Iterator[dict[str, Any]]:
+    """The items of one message. ``custom``: ids of the calls of custom tools so far."""
     role, content = message.get("role"), message.get("content")
     if role == "tool":
         output = content if isinstance(content, str) else _parts(content, "input_text")
-        yield {"type": "function_call_output", "call_id": message.get("tool_call_id"), "output": output}
+        key = message.get("tool_call_id")
+        kind = "custom_tool_call_output" if key in custom else "function_call_output"
+        yield {"type": kind, "call_id": key, "output": output}
         return
     if role is None:
         yield dict(message)
@@ -125,18 +137,16 @@ def _items(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     calls, refusal = message.get("tool_calls"), message.get("refusal")
     if content is None and isinstance(refusal, str):
         content = [{"type": "refusal", "refusal": refusal}]
-    if content is not None or not calls:
+    if content is not None:  # a message that says nothing is rejected
         kind = "output_text" if role == "assistant" else "input_text"
         kept = {name: value for name, value in message.items() if name in _OF_A_MESSAGE and value is not None}
         yield {**kept, "content": _parts(content, kind)}
     for call in calls if isinstance(calls, list) else ():
-        yield _call(call)
-
-
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    if isinstance(custom := call.get("custom"), Mapping):
-        return {"type": "custom_tool_call", "call_id": call.get("id"), **custom}
-    return {"type": "function_call", "call_id": call.get("id"), **(call.get("function") or {})}
+        if isinstance(given := call.get("custom"), Mapping):
+            custom.append(call.get("id"))
+            yield {"type": "custom_tool_call", "call_id": call.get("id"), **given}
+        else:
+            yield {"type": "function_call", "call_id": call.get("id"), **(call.get("function") or {})}
 
 
 def _parts(content: object, text_kind: str) -> Any:
