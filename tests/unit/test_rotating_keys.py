@@ -287,6 +287,7 @@ def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:
         ({"access_token": NEW, "expires_in": "40"}, 20, 20),
         ({"access_token": NEW, "expires_in": True}, 300, 300),
         ({"access_token": NEW, "expires_in": "soon"}, 300, 300),
+        ({"access_token": NEW, "expires_in": "3_6"}, 300, 300),
         ({"token": NEW}, 300, 300),
         ({"token": NEW, "expiration": "2026-01-01 10:00:00"}, 300, 300),
         (

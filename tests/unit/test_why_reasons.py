@@ -9,8 +9,9 @@ from typing import get_args
 import pytest
 
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, Hold
+from fairlane.why.queues import Cost, start_of
 from fairlane.why.reasons import reason_of
-from fairlane.why.waiting import Constraint
+from fairlane.why.waiting import Constraint, Eta
 from tests.support.constraints import LANE_CONSTRAINTS
 from tests.support.idle_lane import IDLE
 
@@ -45,3 +46,12 @@ def test_a_constraint_of_a_later_version_is_named() -> None:
     assert replace(IDLE, reason=LATER).hold(1) == Hold(LATER)
     assert LATER in sentence(LATER)
     assert replace(IDLE, reason="").hold(1) is None
+
+
+def test_a_day_whose_renewal_is_unknown_gives_no_time() -> None:
+    day = AxisView(allowed=100, level=0, full=100)
+    cost = Cost(0, 0)
+    found = start_of(1, replace(IDLE, axes={**IDLE.axes, "day": day}), cost, 9)
+    assert found == Eta(None, True)
+    renews = replace(IDLE, axes={**IDLE.axes, "day": day._replace(renews_ms=IDLE.now_ms + 7)})
+    assert start_of(1, renews, cost, 9).at_ms == IDLE.now_ms + 7

@@ -239,7 +239,7 @@ class Admission:
     def submit(self, ref: RunRef, moment: Moment) -> bool | None:
         """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: gone or decided.
 
-        Raises Redis' errors, and `RequestAwaited`: the caller tries again in a later tick.
+        Raises Redis' errors, ``MemoryError``, and `RequestAwaited`: the caller tries again in a later tick.
         """
         try:
             plan = self._checked(ref) if ref.team in self._checks else None
@@ -249,7 +249,7 @@ class Admission:
                     return None
                 self._limits.check_spec(ref, text)
                 plan = self._plan(ref, text)
-        except (RedisError, OSError, RequestAwaited):
+        except (RedisError, OSError, MemoryError, RequestAwaited):
             raise
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):

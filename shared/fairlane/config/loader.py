@@ -11,6 +11,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from fairlane.config.connections.checks import at_home
 from fairlane.config.environment import CONFIG_VARIABLE, process_environment, read_environment
 from fairlane.config.problems import (
     ConfigurationWarning,
@@ -98,7 +99,7 @@ def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     chosen, asked_by = (path, "--config") if path else (Path(named), CONFIG_VARIABLE) if named else (None, "")
     if chosen is None:
         return DEFAULT_FILE.absolute() if DEFAULT_FILE.is_file() else None
-    file = chosen.expanduser().absolute()
+    file = at_home(chosen).absolute()
     problem = unreadable(file)
     if problem == FORBIDDEN:
         remedy = "Let this user read the file and its folder."

@@ -127,7 +127,7 @@ def _of_requests(
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
     """Raises ``typer.BadParameter`` where files are one, ``OSError`` where one cannot be written."""
-    places = [path.expanduser().resolve() for path in (requests, output, errors) if path is not None]
+    places = [path.resolve() for path in (requests, output, errors) if path is not None]
     if len(set(places)) < len(places):
         raise typer.BadParameter("requests, output and errors must be different files")
     check_place(output)

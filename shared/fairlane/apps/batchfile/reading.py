@@ -102,7 +102,7 @@ def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, s
 
 def _opened(path: Path) -> BinaryIO:
     try:
-        return path.expanduser().open("rb")
+        return path.open("rb")
     except OSError as error:
         raise SubmissionError(
             "batch", str(path), f"cannot be read: {error.strerror}", "Check the path."

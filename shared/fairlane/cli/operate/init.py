@@ -8,6 +8,7 @@ import typer
 
 from fairlane.cli.operate.connection_views import snippet
 from fairlane.cli.output import print_line, say
+from fairlane.config.connections.checks import at_home
 from fairlane.config.connections.presets import PRESETS, Preset, all_presets
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE
@@ -65,7 +66,7 @@ def init(
     if output == STANDARD_OUTPUT:
         print_line(text.rstrip("\n"))
         return
-    target = output.expanduser()
+    target = at_home(output)
     if target.exists() and not force:
         remedy = "--force replaces it, --output - prints the text."
         raise ConfigurationError("--output", str(output), "exists already", remedy)

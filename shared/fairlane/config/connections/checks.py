@@ -107,14 +107,15 @@ def _holds_no_password(proxy: str) -> str:
 ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no_password)]
 
 
-def _at_home(path: Path) -> Path:
+def at_home(path: Path) -> Path:
+    """The path with ``~`` expanded."""
     try:
         return path.expanduser()
     except RuntimeError:  # "~nobody" has no home: opening the file reports it as missing
         return path
 
 
-UserPath = Annotated[Path, AfterValidator(_at_home)]
+UserPath = Annotated[Path, AfterValidator(at_home)]
 
 
 def _absolute(path: Path) -> Path:

@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_json, parse_yaml
+from fairlane.config.connections.checks import at_home
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
 from fairlane.datasets.lines import MalformedFile
@@ -125,7 +126,7 @@ class Place:
     def program(self, reference: str) -> tuple[Path, str | None] | None:
         """The file and the function that ``reference`` names, if it can be run here; else a problem."""
         name, function = split_reference(reference)
-        path = self.file.parent / Path(name).expanduser()
+        path = self.file.parent / at_home(Path(name))
         if not path.is_file():
             self.refuse(f"there is no file {name}")
         elif problem := self.programs.problem(path.suffix):
@@ -137,7 +138,8 @@ class Place:
     def matching(self, reference: str) -> list[Path]:
         """The files that a pattern such as ``prompts/*.txt`` names, sorted; a problem if there are none."""
         name = reference.removeprefix(FILE)
-        found = sorted(glob(str(self.file.parent / name), recursive=True))  # noqa: PTH207  it may be absolute
+        pattern = str(self.file.parent / at_home(Path(name)))
+        found = sorted(glob(pattern, recursive=True))  # noqa: PTH207  it may be absolute
         files = [Path(each).resolve() for each in found if Path(each).is_file()]
         if not files:
             self.refuse(f"no file matches {name}")
@@ -156,7 +158,7 @@ class Place:
     def find(self, reference: str) -> Path | None:
         """The file that ``reference`` names, if it exists and is not a program."""
         name = reference.removeprefix(FILE)
-        path = self.file.parent / Path(name).expanduser()
+        path = self.file.parent / at_home(Path(name))
         code = next((end for end in CODE if name.endswith(end) or f"{end}:" in name), None)
         if code:
             self.refuse(f"{name} is a program, and programs are not run here")
