@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -113,6 +114,31 @@ def test_a_refused_key_that_nobody_has_replaced_is_denied(tmp_path: Path) -> Non
     outcome = asyncio.run(scenario())
     assert isinstance(outcome, AccessDenied)
     assert OLD not in outcome.message
+
+
+def test_a_defect_of_a_source_is_a_missing_key_and_is_tried_again_later(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(KeyFile):
+        def __init__(self) -> None:
+            self.reads = 0
+
+        def read(self, *, anew: bool) -> ReadKey | None:
+            self.reads += 1
+            raise RuntimeError(f"secret {OLD}")
+
+    async def scenario() -> int:
+        source, clock = Broken(), ManualClock()
+        key = RotatingKey("c", source, "place", clock)
+        for _ in range(3):
+            with pytest.raises(CredentialError, match=r"^the key could not be read: RuntimeError$"):
+                await key.current()
+        assert not await key.refused(0)
+        return source.reads
+
+    assert asyncio.run(scenario()) == 2
+    gc.collect()
+    assert "never retrieved" not in caplog.text
 
 
 def test_new_keys_that_are_refused_one_after_the_other_are_denied_in_the_end() -> None:

@@ -179,10 +179,14 @@ class RotatingKey:
 
     async def _read(self, *, anew: bool) -> None:
         try:
-            found = await asyncio.to_thread(self._source.read, anew=anew)
+            await self._read_and_take(anew=anew)
         except CredentialError as problem:
             self._fail(problem)
-            return
+        except Exception as error:  # noqa: BLE001 - a defect, or no memory; its words may quote the key
+            self._fail(CredentialError(f"the key could not be read: {type(error).__name__}"))
+
+    async def _read_and_take(self, *, anew: bool) -> None:
+        found = await asyncio.to_thread(self._source.read, anew=anew)
         self._read_ms = self._now_ms
         good_s = None if found is None else found.good_s
         self._look_ms = self._read_ms + (LOOK_MS if good_s is None else max(round(good_s * 1000), LOOK_MS))
