@@ -70,6 +70,9 @@ class Model:
         books.check()
         assert {name: lease.get("worker") for name, lease in books.leased.items()} == self.holders
         for ref in self.plans:
+            limited = sum(spent.limited for (run, _), spent in self.spent.items() if run == ref)
+            if self.redis.exists(self.d.keys.state(ref)):
+                assert self.d.count(ref, "rate_limits") == limited
             for job, text in self.redis.hgetall(self.d.keys.jobs(ref)).items():
                 self._check_counts((ref, int(job)), *map(int, text.decode().split(":")[:3]))
 
