@@ -284,3 +284,8 @@ def test_a_name_as_long_as_a_file_system_takes_can_be_written(tmp_path: Path, na
         other.write("two")
     assert path.read_text() == "one"
     assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_digit_that_is_no_number_names_no_open_file() -> None:
+    with pytest.raises(OSError, match="²"):
+        check_place(Path("/dev/fd/²"))

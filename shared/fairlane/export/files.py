@@ -195,7 +195,7 @@ def _descriptor(path: Path) -> int | None:
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(at)
         found = _DESCRIPTORS.fullmatch(os.path.realpath(folder))
-        if found is not None and name.isdigit() and found["process"] in (None, str(os.getpid())):
+        if found is not None and name.isdecimal() and found["process"] in (None, str(os.getpid())):
             return int(name)
         try:
             at = os.path.join(folder, os.readlink(at))  # noqa: PTH115, PTH118 - a path as text
