@@ -116,29 +116,33 @@ def test_a_refused_key_that_nobody_has_replaced_is_denied(tmp_path: Path) -> Non
     assert OLD not in outcome.message
 
 
-def test_a_defect_of_a_source_is_a_missing_key_and_is_tried_again_later(
+def test_a_defect_of_a_source_leaves_the_key_in_force_and_is_retrieved(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    class Broken(KeyFile):
-        def __init__(self) -> None:
-            self.reads = 0
-
+    class Broken(Listed):
         def read(self, *, anew: bool) -> ReadKey | None:
-            self.reads += 1
-            raise RuntimeError(f"secret {OLD}")
+            if len(self.keys) == 1:
+                raise RuntimeError(f"secret {OLD}")
+            return super().read(anew=anew)
 
-    async def scenario() -> int:
-        source, clock = Broken(), ManualClock()
-        key = RotatingKey("c", source, "place", clock)
+    async def scenario() -> list[str]:
+        clock = ManualClock()
+        key = RotatingKey("c", Broken(OLD, NEW), "place", clock)
+        found = [await key.current()]
         for _ in range(3):
-            with pytest.raises(CredentialError, match=r"^the key could not be read: RuntimeError$"):
-                await key.current()
-        assert not await key.refused(0)
-        return source.reads
+            clock.advance(1.0)
+            looking = key.look_if_due()
+            assert looking is not None
+            found.append(await key.current())
+            await asyncio.wait({looking})
+        assert not await key.refused(1)
+        return found
 
-    assert asyncio.run(scenario()) == 2
+    with capture_logs() as logs:
+        assert asyncio.run(scenario()) == [OLD] * 4
     gc.collect()
     assert "never retrieved" not in caplog.text
+    assert {line["error"] for line in logs} == {"the key could not be read: RuntimeError"}
 
 
 def test_new_keys_that_are_refused_one_after_the_other_are_denied_in_the_end() -> None:

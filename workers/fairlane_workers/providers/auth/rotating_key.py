@@ -175,18 +175,24 @@ class RotatingKey:
     def _look_now(self, *, anew: bool) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._read(anew=anew))
+            self._looking.add_done_callback(self._retrieve)
         return self._looking
+
+    def _retrieve(self, ended: asyncio.Task[None]) -> None:
+        """Log what no call may wait for, without its words, which may quote the key."""
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            words = f"the key could not be read: {type(error).__name__}"
+            log.warning(Event.CREDENTIAL_UNREADABLE, connection=self._connection, error=words)
+            if self.latest:  # without a key, each call looks anew
+                self._look_ms = self._now_ms + LOOK_MS
 
     async def _read(self, *, anew: bool) -> None:
         try:
-            await self._read_and_take(anew=anew)
+            found = await asyncio.to_thread(self._source.read, anew=anew)
         except CredentialError as problem:
             self._fail(problem)
-        except Exception as error:  # noqa: BLE001 - a defect, or no memory; its words may quote the key
-            self._fail(CredentialError(f"the key could not be read: {type(error).__name__}"))
-
-    async def _read_and_take(self, *, anew: bool) -> None:
-        found = await asyncio.to_thread(self._source.read, anew=anew)
+            return
         self._read_ms = self._now_ms
         good_s = None if found is None else found.good_s
         self._look_ms = self._read_ms + (LOOK_MS if good_s is None else max(round(good_s * 1000), LOOK_MS))
