@@ -72,9 +72,10 @@ class Runner:
                 if is_full(error):
                     self._relieve()
                 self._recover()
-            except Exception:
+            except Exception as error:
                 # A bug. It may have corrupted the state in memory, which the next term reads again.
                 log.exception(Event.TICK_FAILED)
+                self._health.pass_failed(f"the tick fails: {type(error).__name__}, see the log")
                 self._recover()
         try:
             self._scheduler.resign()

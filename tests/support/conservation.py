@@ -102,6 +102,9 @@ class Books:
         assert int(state["items_done"]) == len(finished) < items
         leased = sum("leased" in where for where in places.values())
         assert int(state.get("in_flight", 0)) == leased
+        if "tasks_in_flight" in state:
+            own = (lease for lease in self.leased.values() if RunRef.parse(lease["ref"]) == ref)
+            assert int(state["tasks_in_flight"]) == sum(bool(lease.get("task")) for lease in own)
         assert not {int(job) for job in self._hash(self.keys.jobs(ref))} & done
         self._check_lanes(ref, state)
         assert str(ref) in self._set(self.keys.active)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, cast
@@ -35,9 +36,19 @@ class Sleep:
     window: int
 
 
+@dataclass
+class Spent:
+    """The least and the most attempts that a job has used, and its rate limits."""
+
+    least: int = 0
+    most: int = 0
+    limited: int = 0
+
+
 class Model:
     """``holders``: the expected lease holders; ``numbers``: dispatches by job; ``asleep``: lanes for which
-    the scheduler waits; ``handles``: by job, the asynchronous call that its provider still makes.
+    the scheduler waits; ``handles``: by job, the asynchronous call that its provider still makes; ``spent``:
+    by job, what its ended attempts have cost it.
     """
 
     def __init__(self, redis: Redis, lanes: Sequence[str]) -> None:
@@ -50,6 +61,7 @@ class Model:
         self.windows: dict[str, int] = {}
         self.old_epochs: list[int] = []
         self.handles: dict[tuple[RunRef, int], str] = {}
+        self.spent: dict[tuple[RunRef, int], Spent] = defaultdict(Spent)
         for lane in lanes:
             self.d.lane(lane, requests_per_minute=None)
 
@@ -57,6 +69,18 @@ class Model:
         books = Books(self.redis, self.d.keys)
         books.check()
         assert {name: lease.get("worker") for name, lease in books.leased.items()} == self.holders
+        for ref in self.plans:
+            limited = sum(spent.limited for (run, _), spent in self.spent.items() if run == ref)
+            if self.redis.exists(self.d.keys.state(ref)):
+                assert self.d.count(ref, "rate_limits") == limited
+            for job, text in self.redis.hgetall(self.d.keys.jobs(ref)).items():
+                self._check_counts((ref, int(job)), *map(int, text.decode().split(":")[:3]))
+
+    def _check_counts(self, job: tuple[RunRef, int], number: int, attempts: int, limited: int) -> None:
+        assert number == self.numbers[job], f"{job}: dispatches"
+        spent = self.spent[job]
+        assert spent.least <= attempts <= spent.most, f"{job}: attempts"
+        assert limited == spent.limited, f"{job}: rate limits"
 
     def running(self) -> list[RunRef]:
         return [ref for ref in self.plans if self.is_running(ref)]
@@ -187,6 +211,9 @@ class Model:
         assert (claim is not None) == free
         if claim is not None:
             assert claim.handle == self.handles.get(_job(attempt))
+            spent = self.spent[_job(attempt)]
+            assert spent.least <= claim.attempts <= spent.most
+            assert claim.rate_limits == spent.limited
             self.holders[attempt.id] = worker
         else:
             assert read_contents(self.redis) == before
@@ -224,8 +251,13 @@ class Model:
         before = read_contents(self.redis)
         reported = self.d.defer(attempt, who, reason="quota", **feedback)
         self._check_report(attempt, who, reported is not None, before)
-        if reported is not None and feedback.get("handle"):
-            self.handles[_job(attempt)] = feedback["handle"]
+        if reported is not None:
+            if feedback.get("handle"):
+                self.handles[_job(attempt)] = feedback["handle"]
+            spent, cost = self.spent[_job(attempt)], feedback.get("cost", "nothing")
+            spent.least += cost == "attempt"
+            spent.most += cost != "nothing"
+            spent.limited += feedback.get("rate_limited", False)
 
     def _holder(self, attempt: Attempt) -> str:
         """The holder of the lease; claims the attempt if nobody has."""
@@ -259,6 +291,7 @@ class Model:
             taken = self.d.recover(lease.attempt, dead, MAX_ATTEMPTS, follow)
             assert (taken > 0) == (lease.attempt.id in self.holders)
             self.holders.pop(lease.attempt.id, None)
+            self.spent[_job(lease.attempt)].most += 1
 
     def recover_too_early(self, attempt: Attempt, dead: str) -> None:
         deadline = self.redis.zscore(self.d.keys.leases, attempt.id)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.evaluators.assertions import AssertionsError, share_met, value_problem
+from fairlane.evaluators.assertions import AssertionsError, separated, share_met, value_problem
 from fairlane.evaluators.schema import conforms, schema_problem
 from fairlane.evaluators.scorers import score
 from fairlane.model.evaluators import Assertions
@@ -140,3 +140,21 @@ def test_numbers_of_any_size_are_scored_or_have_a_reason(
         return
     with pytest.raises(AssertionsError, match="weight"):
         share_met([*plain, other, other], json.dumps(output))
+
+
+@pytest.mark.parametrize(
+    ("text", "parts"),
+    [
+        ("a, b,,c ,", ["a", "b", "c"]),
+        ('"a, b", c', ["a, b", "c"]),
+        (r'"say ""x""" , "\"\\" ,"\n"', ['say "x"', '"\\', r"\n"]),
+        ('a"b, c"d', ['a"b', 'c"d']),
+        ('"", a', ["", "a"]),
+        ('"a', []),
+        ('"a" b', []),
+        ('a, "b""', []),
+        (" , ", []),
+    ],
+)
+def test_texts_between_commas_are_those_of_promptfoo(text: str, parts: list[str]) -> None:
+    assert separated(text) == parts

@@ -115,6 +115,9 @@ def test_what_no_record_keeps_and_what_is_replaced_is_refused_in_a_row(
     error = refused(stage, [{"r": {"messages": CHAT}}, {"r": {"messages": CHAT, **asked}}], request="r")
     assert (error.field, error.row) == (field, 2)
     assert "check=False" in error.remedy
+    rows = [{"r": {"messages": CHAT}}] * 130
+    assert refused(stage, [*rows, {"r": {"messages": CHAT, **asked}}], request="r").row == 131
+    submit(stage, [*rows, {"r": "no request"}], request="r")
     kept = {"messages": CHAT, "logprobs": False, "include": ["reasoning.encrypted_content"]}
     submit(stage, [{"r": kept}], request="r")
 

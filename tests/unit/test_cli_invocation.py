@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from fairlane.cli.invocation import ConfigOption, Invocation, RedisOption, TeamOption, with_settings
 from fairlane.cli.main import app as fairlane
+from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 
 Seen = list[tuple[Invocation, int]]
@@ -91,3 +93,54 @@ def test_an_unknown_variable_is_reported_once_and_the_command_goes_on() -> None:
     assert result.exit_code == 0, result.output
     assert result.stderr.count("warning: FAIRLANE_REDIS__URLL is ignored") == 1
     assert "did you mean 'FAIRLANE_REDIS__URL'?" in result.stderr
+
+
+@dataclass(frozen=True)
+class Files:
+    """Options."""
+
+    written: Annotated[Path | None, typer.Option()] = None
+    """A file."""
+
+
+def test_a_tilde_in_any_path_of_a_command_is_the_users_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    found = list[object]()
+    app = typer.Typer()
+
+    @app.command()
+    @with_settings
+    def show(
+        invocation: Invocation,
+        one: Annotated[Path, typer.Option()],
+        several: Annotated[list[Path], typer.Option()],
+        *,
+        files: Files,
+    ) -> None:
+        found.extend((invocation.environment()["FAIRLANE_CONFIG"], one, *several, files.written))
+
+    options = ("--config=~/f.toml", "--one=~/a", "--several=~/b", "--several=~nobody-here/c", "--written=~/d")
+    assert CliRunner().invoke(app, options).exit_code == 0
+    home = [tmp_path / "a", tmp_path / "b", Path("~nobody-here/c"), tmp_path / "d"]
+    assert found == [str(tmp_path / "f.toml"), *home]
+
+
+def test_a_file_that_must_exist_is_looked_for_at_home(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    (tmp_path / "wrong.toml").write_text("nothing = 1")
+    for path, shown in (("~/none.toml", "does not exist"), ("~/wrong.toml", "nothing")):
+        result = CliRunner().invoke(fairlane, ["simulate", f"--config={path}"])
+        assert result.exit_code == 2
+        assert shown in result.stderr
+
+
+def test_a_folder_of_datasets_may_be_at_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    settings = Settings.model_validate(
+        {"scheduler": {"datasets": ["~/data", "s3://bucket/~", "~nobody-here"]}}
+    )
+    assert settings.scheduler.datasets == (str(tmp_path / "data"), "s3://bucket/~", "~nobody-here")

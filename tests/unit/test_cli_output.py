@@ -9,7 +9,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from fairlane.cli.output import at_local_time, complain, iso, print_json, print_table, say
+from fairlane.cli.output import (
+    at_local_time,
+    complain,
+    iso,
+    print_fields,
+    print_json,
+    print_rows,
+    print_table,
+    say,
+)
 
 
 def test_news_and_complaints_leave_standard_output_alone(capsys: pytest.CaptureFixture[str]) -> None:
@@ -41,3 +50,11 @@ def test_a_table_shows_cells_as_they_are(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_time_that_no_calendar_has_is_shown_as_the_last(at_ms: int, hours: int) -> None:
     assert "1970-01-01T00:00:00.000Z" <= str(iso(at_ms)) <= "9999-12-31T00:00:00.000Z"
     assert at_local_time(at_ms, 0, timezone(timedelta(hours=hours)))
+
+
+def test_a_row_in_a_pipe_is_one_line_however_long(capsys: pytest.CaptureFixture[str]) -> None:
+    print_table(("name", ">count"), [("x" * 5_000, 1)])
+    print_fields([("name", "y " * 5_000 + "z")])
+    print_rows([("name", "v" * 5_000)])
+    lines = capsys.readouterr().out.splitlines()
+    assert [len(line) for line in lines] == [5_007, 5_007, 10_007, 5_006]

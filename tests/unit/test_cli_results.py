@@ -64,6 +64,9 @@ def test_results_go_into_a_pipe(cli: CommandLine, tmp_path: Path) -> None:
         (("-o", "out"), "--format"),
         (("--format", "excel"), "jsonl, csv, parquet"),
         (("--format", "parquet"), "written to a file"),
+        (("--raw",), "--raw is for tables"),
+        (("--raw", "--format", "jsonl"), "--raw is for tables"),
+        (("--raw", "--format", "inspect"), "leave out --raw"),
     ],
 )
 def test_a_format_that_cannot_be_is_a_misuse(cli: CommandLine, options: tuple[str, ...], why: str) -> None:

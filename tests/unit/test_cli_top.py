@@ -336,3 +336,8 @@ def test_every_key_is_described() -> None:
 
 def test_lanes_are_the_first_pane() -> None:
     assert PANES[0] is LANES
+
+
+@pytest.mark.parametrize("once", ["--once", "--json"])
+def test_an_interval_of_what_is_printed_once_is_refused(real_redis: Redis, once: str) -> None:
+    assert f"leave out {once}" in CommandLine(real_redis).refused("top", once, "-i", "5", code=2)

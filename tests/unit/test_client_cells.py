@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import fakeredis
@@ -255,3 +258,13 @@ def test_cells_without_a_deployment_or_with_a_route_to_none_are_refused(
 ) -> None:
     with pytest.raises(SubmissionError, match=r"no cell"):
         Cells(cells, routes=routes)
+
+
+def test_cells_share_the_rows_of_a_pipe(two: Two, tmp_path: Path) -> None:
+    pipe = tmp_path / "rows.jsonl"
+    os.mkfifo(pipe)
+    writer = threading.Thread(target=pipe.write_text, args=('{"n": 1}\n{"n": 2}\n',), daemon=True)
+    writer.start()
+    run = two.cells.submit(pipe, "{{ n }}", models=["far:a", "sim:b"])
+    writer.join(timeout=10)
+    assert {cell: part.status().items for cell, part in run.parts.items()} == {"west": 2, "east": 2}

@@ -246,7 +246,7 @@ def test_rows_before_a_broken_one_are_read(tmp_path: Path) -> None:
     ("dataset", "shown"),
     [
         ("missing.jsonl", "no such file"),
-        ("rows.xlsx", "ends in .xlsx"),
+        ("rows.xlsx", r"ends in .xlsx.*Save the sheet as .csv, or pass pandas.read_excel\(path\)"),
         ("What is 2 + 2?", "no path"),
         ("", "no path"),
         ("nul\0.jsonl", "cannot be read"),

@@ -110,3 +110,13 @@ def test_a_variable_reaches_into_the_description(tmp_path: Path) -> None:
     assert endpoint.path == "/v2/generate"
     assert endpoint.stream is not None
     assert endpoint.stream.delta == "delta"
+
+
+@pytest.mark.parametrize(("form", "sent"), [(True, "response_format"), ("tool", "tools")])
+def test_a_form_of_judges_needs_a_template_that_sends_it(form: bool | str, sent: str) -> None:
+    with pytest.raises(ConfigurationError, match=f"structured_output.*needs {sent}") as caught:
+        settings(LEAST, structured_output=form)
+    assert f"params.{sent}" in caught.value.remedy
+    for body in ({"asked": f"{{{{ params.{sent} }}}}"}, {"all": "{{ params }}"}):
+        assert settings({**LEAST, "body": body}, structured_output=form).connections["mine"].endpoint
+    assert not settings(LEAST, structured_output=False).connections["mine"].structured

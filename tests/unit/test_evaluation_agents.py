@@ -127,9 +127,12 @@ def test_an_opinion_is_read_from_json_fenced_or_after_reasoning(answer: str) -> 
     assert flaw(answer, CLARITY) is None
 
 
+TEXTS = [f'{{"score": "{text}"}}' for text in ("1_0", "0_4", "٤", "\uff14", "inf", "0x4", "")]
+
+
 @pytest.mark.parametrize(
     "answer",
-    ["", "4", "four", "null", '{"argument": "so"}', '{"score": 6}', '{"score": 0}', '{"score": NaN}'],
+    ["", "4", "four", "null", '{"argument": "so"}', '{"score": 6}', '{"score": 0}', '{"score": NaN}', *TEXTS],
 )
 def test_an_opinion_outside_its_scale_or_form_is_none(answer: str) -> None:
     with pytest.raises(ValueError, match=r"."):

@@ -273,3 +273,19 @@ def test_threads_that_write_one_file_at_once_leave_one_whole_version(tmp_path: P
         each.join(timeout=20)
     assert path.read_text() in [text * 1000 for text in versions]
     assert list(tmp_path.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("name", ["x" * 255, "é" * 127, "😀" * 63], ids=["ascii", "latin", "emoji"])
+def test_a_name_as_long_as_a_file_system_takes_can_be_written(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
+    check_place(path)
+    with whole_file(path) as out, whole_file(tmp_path / f"{name[:-1]}y") as other:
+        out.write("one")
+        other.write("two")
+    assert path.read_text() == "one"
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+def test_a_digit_that_is_no_number_names_no_open_file() -> None:
+    with pytest.raises(OSError, match="²"):
+        check_place(Path("/dev/fd/²"))

@@ -12,6 +12,7 @@ from fairlane.client.deployment import Deployment
 from fairlane.client.views.tally import summarise
 from fairlane.config.settings import Settings
 from fairlane.core.errors import LaneNotFound, RunNotFound, TargetNotFound
+from fairlane.flower.readings import team_board
 from fairlane.flower.readings.error_words import error_shown
 from fairlane.flower.readings.lane_board import chart
 from fairlane.flower.readings.readers import Readers
@@ -268,3 +269,21 @@ def test_calls_of_an_hour_without_a_look_are_not_of_the_last_minute() -> None:
 
     use.look({run: {FAST: 9_002}}, 3_605_000)
     assert use.of() == {(FAST, "search"): 2}
+
+
+def test_a_run_that_is_watched_later_than_it_began_counts_from_then_on(
+    real_redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(team_board, "WATCHED", 0)
+    cluster = Cluster(real_redis, lanes={FAST: {"requests_per_minute": 6000}})
+    cluster.submit(600)
+    cluster.run_for(2)
+    readers = readers_on(cluster)
+    readers.teams.all()
+    monkeypatch.setattr(team_board, "WATCHED", 1)
+    assert not readers.teams._use.of()
+    readers.teams.all()
+    assert not readers.teams._use.of()[FAST, "search"], "its calls of the last minute are not known"
+    cluster.run_for(1)
+    readers.teams.all()
+    assert readers.teams._use.of()[FAST, "search"] > 0

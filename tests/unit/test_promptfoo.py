@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any
 
@@ -143,8 +144,25 @@ def test_yaml_is_read_as_promptfoo_reads_it() -> None:
         **{"a": "yes", "b": "12:30:45", "c": "2024-01-02", "d": 10},
         **{"e": True, "f": 16, "g": 1000.0, "h": None},
     }
-    numbers = parse_yaml("[1_000, 0b101, -0x1f, +0o7, 1_0.5, 0xFF_FF, 1_, _1, 1.5_, 1_.5]")
-    assert numbers == [1000, 5, -31, 7, 10.5, 65535, "1_", "_1", "1.5_", 1.5]
+    numbers = parse_yaml("[0x1f, 0o7, +12, -010, 1., +.5, -.5e3, 1e-2, -.inf]")
+    assert numbers == [31, 7, 12, -10, 1, 0.5, -500, 0.01, -math.inf]
+    texts = [
+        "1_000",
+        "0b101",
+        "-0x1f",
+        "+0o7",
+        "1_0.5",
+        "0xFF_FF",
+        "1_",
+        "_1",
+        "1.5_",
+        "1_.5",
+        "+0x1",
+        "1_e5",
+        ".5_5",
+        "-.nan",
+    ]
+    assert parse_yaml(f"[{', '.join(texts)}]") == texts
 
 
 def test_a_key_that_stands_twice_is_refused_as_promptfoo_refuses_it(folder: Folder) -> None:

@@ -271,3 +271,14 @@ def test_a_tool_without_a_name_is_called_by_nobody() -> None:
     output = shaped(found, provider)
     subject = Subject(output, output, "", {}, found, provider)
     assert is_tool_call(subject) == Result(False, 0.0, "the provider has no function 'f'")
+
+
+REFUSALS = ("is-refusal", "not-is-refusal")
+
+
+@pytest.mark.parametrize("output", ["", " \n"])
+def test_an_empty_output_is_a_refusal_that_scores_nothing(
+    folder: Folder, programs: Programs, output: str
+) -> None:
+    found = [verdict(folder, programs, asserting({"type": kind}), output) for kind in REFUSALS]
+    assert [(each.outcome, each.score) for each in found] == [("passed", 0.0), ("failed", 0.0)]

@@ -197,7 +197,7 @@ CHATS_ALONE: list[dict[str, Any]] = [
         {"seed": 1},
         {"top_k": 5},
         {"n": 2},
-        {"logit_bias": {}},
+        {"logit_bias": {"5": 1}},
         {"background": True},
         *CHATS_ALONE,
     ],

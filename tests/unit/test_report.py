@@ -457,6 +457,17 @@ def test_the_command_and_the_handle_write_the_page(real_redis: Redis, tmp_path: 
     assert "<details>" not in (tmp_path / "again.html").read_text(encoding="utf-8")
 
 
+def test_a_page_may_be_written_at_home(
+    real_redis: Redis, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    cli = CommandLine(real_redis)
+    run = cli.completed(1)
+    cli.stage.client.run(run).report("~/page.html")
+    cli.out("report", run, "--html=~/other.html")
+    assert {path.name for path in tmp_path.glob("*.html")} == {"page.html", "other.html"}
+
+
 def test_a_run_is_compared_with_another_on_its_page(real_redis: Redis, tmp_path: Path) -> None:
     cli = CommandLine(real_redis)
     for name, right in (("before", 1), (EVIL, 3)):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import json
 import os
 import random
@@ -113,6 +114,35 @@ def test_a_refused_key_that_nobody_has_replaced_is_denied(tmp_path: Path) -> Non
     outcome = asyncio.run(scenario())
     assert isinstance(outcome, AccessDenied)
     assert OLD not in outcome.message
+
+
+def test_a_defect_of_a_source_leaves_the_key_in_force_and_is_retrieved(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Broken(Listed):
+        def read(self, *, anew: bool) -> ReadKey | None:
+            if len(self.keys) == 1:
+                raise RuntimeError(f"secret {OLD}")
+            return super().read(anew=anew)
+
+    async def scenario() -> list[str]:
+        clock = ManualClock()
+        key = RotatingKey("c", Broken(OLD, NEW), "place", clock)
+        found = [await key.current()]
+        for _ in range(3):
+            clock.advance(1.0)
+            looking = key.look_if_due()
+            assert looking is not None
+            found.append(await key.current())
+            await asyncio.wait({looking})
+        assert not await key.refused(1)
+        return found
+
+    with capture_logs() as logs:
+        assert asyncio.run(scenario()) == [OLD] * 4
+    gc.collect()
+    assert "never retrieved" not in caplog.text
+    assert {line["error"] for line in logs} == {"the key could not be read: RuntimeError"}
 
 
 def test_new_keys_that_are_refused_one_after_the_other_are_denied_in_the_end() -> None:
@@ -287,6 +317,7 @@ def test_a_command_prints_a_key_and_is_not_run_by_a_shell() -> None:
         ({"access_token": NEW, "expires_in": "40"}, 20, 20),
         ({"access_token": NEW, "expires_in": True}, 300, 300),
         ({"access_token": NEW, "expires_in": "soon"}, 300, 300),
+        ({"access_token": NEW, "expires_in": "3_6"}, 300, 300),
         ({"token": NEW}, 300, 300),
         ({"token": NEW, "expiration": "2026-01-01 10:00:00"}, 300, 300),
         (

@@ -313,6 +313,19 @@ def test_leases_without_a_deadline_get_one(parts: Parts) -> None:
     assert parts.runs.queued(run.ref, [LANE]) == {LANE: 3}
 
 
+def test_counts_of_two_runs_whose_sum_is_right_are_corrected_too(parts: Parts) -> None:
+    runs = [parts.admit(4).ref, parts.admit(4, run="r2").ref]
+    parts.feed_all()
+    for ref in runs:
+        start(parts, ref, 2)
+    for ref, wrong in zip(runs, (1, 3), strict=True):
+        parts.redis.hset(parts.keys.state(ref), "in_flight", wrong)
+    with capture_logs() as logs:
+        watch(parts).tick(parts.moment(), parts.registry.names)
+    assert [line["runs"] for line in logs if line["event"] == "runs_recounted"] == [2]
+    assert [parts.state(ref)["in_flight"] for ref in runs] == ["2", "2"]
+
+
 @pytest.mark.parametrize("lost", [1, 3])
 def test_a_runs_bounds_count_the_calls_that_hold_a_lease(parts: Parts, lost: int) -> None:
     """Else a run with lost calls in all of its places would stand for good."""

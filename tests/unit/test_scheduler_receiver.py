@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -176,16 +177,52 @@ def test_a_defect_while_reading_a_spec_refuses_that_run_alone(
 
     def broken(ref: RunRef, text: bytes) -> Any:
         if ref.run == "poison":
-            raise MemoryError
+            raise ZeroDivisionError
         return plan(ref, text)
 
     monkeypatch.setattr(parts.admission, "_plan", broken)
     with capture_logs() as logs:
         parts.receiver.tick(None, parts.moment())
 
-    assert reason(parts, RunRef("search", "poison")) == "MemoryError"
+    assert reason(parts, RunRef("search", "poison")) == "ZeroDivisionError"
     assert parts.backlog.get(good) is not None
     assert "spec_unreadable" in [line["event"] for line in logs if line["log_level"] == "error"]
+
+
+def _later(parts: Parts) -> None:
+    parts.clock.advance(admitting.SHORT_MS / 1000)
+    parts.leader.tick(parts.clock.monotonic_ms(), parts.now_ms)
+
+
+def test_a_scheduler_without_memory_tries_a_run_again_and_serves_other_teams_meanwhile(
+    parts: Parts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = parts.upload(parts.spec(1, run="large"), [{"q": 1}])
+    other = parts.upload(parts.spec(1, team="ads", run="other"), [{"q": 1}])
+    plan, failures = parts.admission._plan, iter([True, True, False])
+
+    def short(ref: RunRef, text: bytes) -> Any:
+        if ref == run and next(failures):
+            raise MemoryError
+        return plan(ref, text)
+
+    monkeypatch.setattr(parts.admission, "_plan", short)
+    parts.receiver.tick(None, parts.moment())
+    assert parts.backlog.get(other) is not None
+    for _ in range(2):
+        assert parts.backlog.get(run) is None
+        _later(parts)
+        parts.receiver.tick(None, parts.moment())
+    assert parts.backlog.get(run) is not None
+
+
+def test_a_run_that_never_finds_memory_is_refused(parts: Parts, monkeypatch: pytest.MonkeyPatch) -> None:
+    parts.upload(parts.spec(1), [{"q": 1}])
+    monkeypatch.setattr(parts.admission, "_plan", Mock(side_effect=MemoryError))
+    for _ in range(admitting.SHORT_TRIES):
+        parts.receiver.tick(None, parts.moment())
+        _later(parts)
+    assert reason(parts) == "MemoryError"
 
 
 @pytest.mark.parametrize(

@@ -159,6 +159,13 @@ def test_a_defect_is_reported_loudly_and_does_not_end_the_process(fake_redis: Re
     assert scheduler.came_back == 1
 
 
+def test_a_defect_is_why_a_scheduler_is_not_ready(fake_redis: Redis, monkeypatch: pytest.MonkeyPatch) -> None:
+    health = SchedulerHealth(SystemClock(), 1.0, lambda seconds: None)
+    monkeypatch.setattr("tests.unit.test_scheduler_runner.HEALTH", health)
+    drive(ScriptedScheduler(raises(ZeroDivisionError())), fake_redis)
+    assert health.unready() == "no pass has succeeded yet: the tick fails: ZeroDivisionError, see the log"
+
+
 def test_stopping_while_redis_is_away_ends_the_runner(fake_redis: Redis) -> None:
     scheduler = ScriptedScheduler(raises(RedisConnectionError("gone")))
 

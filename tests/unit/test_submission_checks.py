@@ -259,6 +259,18 @@ def publish(stage: Stage, **connection: Any) -> None:
     stage.redis.set(stage.keys.catalog, json.dumps({"connections": known}))
 
 
+OPENAIS: dict[str, list[Any]] = {
+    **{name: [0, 0.5] for name in ("frequency_penalty", "presence_penalty")},
+    **{name: [7] for name in ("seed", "top_k", "max_output_tokens")},
+    **{name: [{"a": 1}] for name in ("prediction", "audio", "web_search_options", "function_call")},
+    **{"logit_bias": [{}, {"5": 1}], "store": [False, True], "functions": [[{"name": "f"}]]},
+    **{"n": [1], "logprobs": [False], "top_logprobs": [0], "modalities": [["text"]]},
+    **{"stop": ["x"], "stop_sequences": [["x"]], "verbosity": ["low"], "min_p": [0.1]},
+    **{"repetition_penalty": [1.1], "user": ["u"], "response_format": [{"type": "json_object"}]},
+}
+"""Parameters that some protocols lack, with values that some of them need not send."""
+
+
 @pytest.mark.parametrize("protocol", HTTP_PROTOCOLS)
 @pytest.mark.parametrize(
     "params",
@@ -268,6 +280,7 @@ def publish(stage: Stage, **connection: Any) -> None:
             for effort in ("none", "minimal", "low", "high", "xhigh", "max", None)
         ),
         *({"parallel_tool_calls": each} for each in (True, False, None)),
+        *({name: value} for name, values in OPENAIS.items() for value in values),
     ],
     ids=str,
 )

@@ -324,3 +324,12 @@ def test_a_change_is_in_the_audit_log_and_a_restart_of_the_scheduler_is_not(real
 def test_the_end_of_a_month_is_found_in_any_year() -> None:
     leap = ManualClock(1_709_164_800_000)  # 29 February 2024
     assert period_of("month", leap.now_ms()) == ("2024-02", 1_709_251_200_000)
+
+
+def test_a_share_in_json_is_1_only_of_a_budget_that_is_used_up(real_redis: Redis) -> None:
+    command = CommandLine(real_redis)
+    command.out("budgets", "set", "search", "--per", "day", "--requests", "1,000,000")
+    period = command.json("budgets")[0]["period"]
+    for used, share in ((999_999, 0.999999), (1, 0.000001)):
+        real_redis.hset(command.stage.keys.budget("search"), f"used day {period} requests *", used)
+        assert command.json("budgets")[0]["share"] == share

@@ -21,6 +21,8 @@ from fairlane.config.settings import Settings, WorkerSecrets
 from fairlane.core.errors import ConfigurationError
 from fairlane.model.job import Attempt
 from fairlane_workers import process as process_module
+from fairlane_workers.engine import Engine
+from fairlane_workers.intake.lane_queues import LaneWorkerConsumer
 from fairlane_workers.intake.loop_pool import POOL, TaskPool
 from fairlane_workers.process import WorkerProcess
 
@@ -87,6 +89,22 @@ def test_the_engine_lives_from_the_workers_setup_to_its_shutdown(monkeypatch: py
     signals.worker_shutdown.send(sender="w")
 
     assert calls == ["start", "begin_stop", "close"]
+
+
+def test_a_consumer_that_fails_begins_the_stop_before_the_pool_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls = list[str]()
+    monkeypatch.setattr(Engine, "begin_stop", lambda engine: calls.append("begin_stop"))
+    monkeypatch.setattr(TaskPool, "on_stop", lambda pool: calls.append("pool"))
+
+    def fail(consumer: Any) -> None:
+        raise ZeroDivisionError
+
+    monkeypatch.setattr(LaneWorkerConsumer, "start", fail)
+    worker = process().app.WorkController(hostname="w", concurrency=1)  # type: ignore[attr-defined]
+    worker.start()
+
+    assert calls == ["begin_stop", "pool"]
+    assert worker.exitcode
 
 
 def test_a_shutdown_by_remote_command_is_one_by_signal(monkeypatch: pytest.MonkeyPatch) -> None:

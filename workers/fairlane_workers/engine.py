@@ -163,11 +163,11 @@ class Engine:
         self._starter.put_back()
 
     def begin_stop(self) -> None:
-        """Stop warmly: take no new calls, requeue those that have not finished within the grace period.
+        """Stop warmly, once: take no new calls, requeue those that have not finished within the grace period.
 
         If Redis is unreachable then, the engine waits a little longer; after that the leases lapse.
         """
-        if self._thread is None:
+        if self._thread is None or self._health.stopping:
             return
         log.info(Event.WORKER_STOPPING, busy=self._executor.busy, pending=self._executor.pending)
         self._health.stopping = True

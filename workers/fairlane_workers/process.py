@@ -25,7 +25,7 @@ from fairlane.model.job import Attempt
 from fairlane.telemetry.log_stream import drain_streams, install_log_streams
 from fairlane.telemetry.logs import configure_logging, get_logger
 from fairlane_workers.engine import Engine
-from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step
+from fairlane_workers.intake.lane_queues import CONSUMER, consumer_step, stopping_step
 from fairlane_workers.intake.loop_pool import POOL, TaskPool
 
 log = get_logger("worker")
@@ -105,6 +105,7 @@ class WorkerProcess:
         app.conf.worker_pool = POOL
         app.conf.worker_consumer = CONSUMER
         app.steps["consumer"].add(consumer_step(engine.queues))
+        app.steps["worker"].add(stopping_step(engine.begin_stop))
         made: Celery = app
         return made
 

@@ -42,6 +42,8 @@ SPEC_VALUES = 50_000
 REJECTED_KEPT = 1000  # rejected runs kept for a team; the oldest beyond them are deleted
 REASON_CHARS = 500
 
+SHORT_MS, SHORT_TRIES = 5_000, 12  # a scheduler that is short of memory tries a run for a minute
+
 _JSON_TEXT = re.compile(rb'"(?:[^"\\]++|\\.)*+("?)', re.DOTALL)
 """A JSON string, also one that the document's end cuts off. Its quantifiers are possessive, so that a hostile
 document is read once. With backtracking, 4 MiB of quotes would take hours."""
@@ -220,6 +222,9 @@ class Admission:
         self._prompt_chars = most_chars(row_bytes)
         self._judged_chars = most_chars(row_bytes, settings.worker.max_response_bytes)
         self._checks: dict[str, TemplateCheck] = {}  # by team: each compiles those of one run at a time
+        self._short: dict[
+            str, tuple[RunRef, int]
+        ] = {}  # by team: its latest run that lacked memory, and tries
         self._tooled = tuple(name for name, each in settings.connections.items() if each.tooled)
         self._unstructured = tuple(
             name for name, each in settings.connections.items() if not (each.structured or each.tooled)
@@ -239,7 +244,8 @@ class Admission:
     def submit(self, ref: RunRef, moment: Moment) -> bool | None:
         """Admit a submitted run, or reject it. Returns whether it is admitted; ``None``: gone or decided.
 
-        Raises Redis' errors, and `RequestAwaited`: the caller tries again in a later tick.
+        Raises Redis' errors, and `RequestAwaited`: the caller tries again in a later tick, also after
+        a ``MemoryError``, which the next run may not meet; `SHORT_TRIES` of one run reject it.
         """
         try:
             plan = self._checked(ref) if ref.team in self._checks else None
@@ -254,6 +260,8 @@ class Admission:
         except Exception as error:
             if not isinstance(error, (FairlaneError, ValueError)):
                 log.exception(Event.SPEC_UNREADABLE, run=ref.run, team=ref.team)
+            if isinstance(error, MemoryError) and self._is_short(ref):
+                raise RequestAwaited(SHORT_MS) from error
             return self._reject(ref, _readable(error), moment)
         for lane in (*plan.eval_lanes, *plan.session_lanes):
             self._lanes.ensure(lane)
@@ -265,6 +273,12 @@ class Admission:
             self._limits.count(ref)
             self._backlog.add_run(ActiveRun(ref, plan, started_ms=moment.server_ms))
         return True if admitted else None
+
+    def _is_short(self, ref: RunRef) -> bool:
+        """Count a run's failures in a row for want of memory; false at the last of them."""
+        short, tries = self._short.get(ref.team, (ref, 0))
+        self._short[ref.team] = ref, tries + 1 if short == ref else 1
+        return self._short[ref.team][1] < SHORT_TRIES
 
     def _reject(self, ref: RunRef, reason: str, moment: Moment) -> bool | None:
         if not self._runs.refuse(ref, reason, moment.server_ms, moment.epoch, moment.argument):

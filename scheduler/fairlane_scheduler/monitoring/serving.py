@@ -92,7 +92,7 @@ class SchedulerHealth:
         self._observe(seconds)
 
     def pass_failed(self, why: str) -> None:
-        """Note that a pass failed at Redis; ``why``: the error in words."""
+        """Note that a pass failed; ``why``: the error in words."""
         self._trouble = why
 
     def silent_s(self) -> float | None:

@@ -24,10 +24,23 @@ if TYPE_CHECKING:
 
 R = TypeVar("R")
 
+
+def expanded(value: Any) -> Any:
+    """Expand ``~`` in an option's path or paths; any other value stays."""
+    from fairlane.config.connections.checks import at_home
+
+    if isinstance(value, list):
+        return [expanded(each) for each in value]
+    return at_home(value) if isinstance(value, Path) else value
+
+
 ConfigOption = Annotated[
     Path | None,
     typer.Option(
-        "--config", metavar="FILE", help="Settings. Default: FAIRLANE_CONFIG, else ./fairlane.toml."
+        "--config",
+        metavar="FILE",
+        callback=expanded,
+        help="Settings. Default: FAIRLANE_CONFIG, else ./fairlane.toml.",
     ),
 ]
 RedisOption = Annotated[
@@ -141,6 +154,7 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     def run(
         ctx: typer.Context, config: Path | None, redis: str | None, team: str | None, **options: Any
     ) -> R | None:
+        options = {name: expanded(value) for name, value in options.items()}
         before = ctx.obj if isinstance(ctx.obj, Invocation) else Invocation()
         ctx.obj = invocation = Invocation(config, redis, team).or_else(before)
         for name, model in models.items():
@@ -158,6 +172,15 @@ def with_settings(command: Callable[..., R]) -> Callable[..., R | None]:
     run.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     run.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return run
+
+
+def existing_file(path: Path | None) -> Path | None:
+    """Expand an option's path. Raises ``typer.BadParameter`` where it leads to no file."""
+    file: Path | None = expanded(path)
+    if file is not None and not file.is_file():
+        problem = "is a directory" if file.exists() else "does not exist"
+        raise typer.BadParameter(f"File {str(path)!r} {problem}.")
+    return file
 
 
 def _model_of(parameter: inspect.Parameter) -> Any:

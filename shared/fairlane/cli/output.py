@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
-UNBOUNDED_WIDTH = 1000
+UNBOUNDED_WIDTH = 10**9
 """Columns of output that goes to no terminal: each row is one line."""
 
 _LAST_S = datetime(9999, 12, 31, tzinfo=UTC).timestamp()

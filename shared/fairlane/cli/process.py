@@ -9,7 +9,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from fairlane.cli.failures import MISUSED
-from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.invocation import Invocation, expanded, with_settings
 from fairlane.cli.output import complain
 from fairlane.config.environment import child_environment
 from fairlane.config.sections import MOST_SLOTS
@@ -21,7 +21,12 @@ app = typer.Typer()
 NameOption = Annotated[str | None, typer.Option("--name", help="Name of this process in lists of processes.")]
 ReadyFileOption = Annotated[
     Path | None,
-    typer.Option("--ready-file", metavar="FILE", help="File to write once the process is ready for work."),
+    typer.Option(
+        "--ready-file",
+        metavar="FILE",
+        callback=expanded,
+        help="File to write once the process is ready for work.",
+    ),
 ]
 
 

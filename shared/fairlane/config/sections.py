@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
+from fairlane.config.connections.checks import at_home
 from fairlane.config.server_url import checked_broker, checked_redis
 from fairlane.core.section import MOST_COUNT, MOST_KEPT_S, MOST_LEASE_S, Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
@@ -143,6 +145,10 @@ class PayloadLimits(Section):
     fail. A lane that is not used for a week is forgotten; where there are many, after an hour."""
 
 
+def _folder_at_home(place: str) -> str:
+    return str(at_home(Path(place))) if place.startswith("~") else place
+
+
 class SchedulerSettings(Section):
     """The scheduler: global bounds and intervals."""
 
@@ -150,7 +156,7 @@ class SchedulerSettings(Section):
     """Most calls in flight over all lanes while a run is active that was admitted under this limit. Default:
     only max_in_flight limits them."""
 
-    datasets: tuple[str, ...] = ()
+    datasets: tuple[Annotated[str, AfterValidator(_folder_at_home)], ...] = ()
     """Places of datasets that runs may name and the scheduler reads: folders, or prefixes of URLs."""
 
     max_in_flight: int = Field(default=1000, ge=1, le=MOST_COUNT)

@@ -1,6 +1,7 @@
 """Numbers in words, alike in every view: nothing is rounded to what it is not, as to all, none or 1."""
 
 import math
+import re
 
 PLAIN_FROM, PLAIN_TO = 1e-4, 1e15
 """Numbers within these bounds are written without an exponent."""
@@ -55,6 +56,18 @@ def whole(written: float | str) -> int | float:
     """A number as JavaScript has it, which writes 1.0 as 1."""
     value = float(written)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+_PLAIN = re.compile(r"\s*[-+]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\s*", re.ASCII)
+
+
+def plain_number(text: str) -> float:
+    """The number in a text, in ASCII digits. Raises ``ValueError``, also for what Python's ``float`` takes
+    beyond that: ``"1_0"``, ``"nan"``, other scripts' digits.
+    """
+    if not _PLAIN.fullmatch(text):
+        raise ValueError(f"{text!r} is no number")
+    return float(text)
 
 
 def counted(count: int, noun: str, several: str = "") -> str:

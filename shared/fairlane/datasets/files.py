@@ -18,6 +18,7 @@ _DATASET_REMEDY = (
 )
 
 _PACKED = {".gz": "gunzip", ".bz2": "bunzip2", ".xz": "unxz", ".zst": "unzstd", ".zip": "unzip"}
+_SHEETS = frozenset((".xlsx", ".xlsm", ".xls", ".ods"))
 
 READERS: Mapping[str, Reader] = {
     ".jsonl": read_lines,
@@ -39,8 +40,10 @@ def open_file(path: Path) -> tuple[BinaryIO, Reader]:
             f"it ends in {path.suffix}, which is not read" if path.suffix else "it is no path of a dataset"
         )
         remedy = _PACKED.get(path.suffix.lower())
-        unpacked = f"Unpack it first: {remedy} {path}. " if remedy else ""
-        raise SubmissionError(FIELD, str(path), problem, f"{unpacked}{_DATASET_REMEDY}")
+        first = f"Unpack it first: {remedy} {path}. " if remedy else ""
+        if path.suffix.lower() in _SHEETS:
+            first = "Save the sheet as .csv, or pass pandas.read_excel(path). "
+        raise SubmissionError(FIELD, str(path), problem, f"{first}{_DATASET_REMEDY}")
     try:
         file = at_home(path).open("rb")
     except FileNotFoundError:

@@ -8,16 +8,17 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, ValidationError
 
+from fairlane.core.figures import plain_number
 from fairlane.core.json_answers import json_in
 from fairlane.core.section import first_flaw
 from fairlane.model.evaluators import Criterion
 
 
 def _number(value: object) -> object:
-    """Reject truth values, which Pydantic would read as 1 or 0."""
+    """Reject what Pydantic would read as a number: truth values, and texts like ``"1_0"``."""
     if isinstance(value, bool):
         raise ValueError("a number was expected, got a truth value")  # noqa: TRY004  pydantic reports it
-    return value
+    return plain_number(value) if isinstance(value, str) else value
 
 
 def _words(value: object) -> object:

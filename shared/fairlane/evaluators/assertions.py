@@ -2,6 +2,7 @@
 
 import json
 import math
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -191,10 +192,28 @@ def _text(value: Any) -> str:
 def _texts(value: Any) -> list[str]:
     """A list of texts; one text with commas is split."""
     if isinstance(value, str):
-        return [text for part in value.split(",") if (text := part.strip())]
+        return separated(value)
     if isinstance(value, Sequence) and not any(isinstance(each, Mapping | list) for each in value):
         return [_text(each) for each in value]
     return []
+
+
+_FIELD = re.compile(
+    r'[\s,]*(?:"(?P<quoted>(?:\\["\\]|""|[^"\\]|\\(?!["\\]))*)"(?!")\s*(?=,|\Z)|(?P<plain>[^\s",][^,]*))'
+)
+_ESCAPED = re.compile(r'\\(["\\])|""')
+
+
+def separated(text: str) -> list[str]:
+    """The parts between commas, as promptfoo reads them: one in quotation marks may have commas of its own.
+
+    None where a quotation mark does not end, or text follows it.
+    """
+    parts, at = list[str](), 0
+    while found := _FIELD.match(text, at):
+        at, quoted, plain = found.end(), found["quoted"], found["plain"]
+        parts.append(plain.strip() if quoted is None else _ESCAPED.sub(lambda mark: mark[1] or '"', quoted))
+    return [] if text[at:].strip(" \t\r\n,") else parts
 
 
 def _whole(output: str) -> Iterator[Any]:

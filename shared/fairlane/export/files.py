@@ -9,13 +9,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from io import TextIOWrapper
 from pathlib import Path
-from threading import get_ident
 from typing import BinaryIO, TextIO
+from uuid import uuid4
 
 _DESCRIPTORS = re.compile(r"/dev/fd|/proc/(?P<process>\d+)(?:/task/\d+)?/fd")
 _NOT_MY_TERMINAL = getattr(os, "O_NOCTTY", 0)  # Windows has no controlling terminals
 _MOST_LINKS = 40
 """Links that a path may lead through, as Linux has it (path_resolution(7))."""
+
+_NAME_KEPT = 25
+"""Characters of a file's name in that of its partial file; each has up to four bytes."""
 
 _WHILE_WRITING = frozenset((errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO))
 """Errors of a disk. They do not name the file; others may be of the network that the content comes from."""
@@ -104,7 +107,7 @@ def check_place(path: Path) -> None:
     place = place_of(path)
     with naming(path):
         if not place.direct:
-            partial = _partial(place)
+            partial = partial_file(place.target)
             partial.open("wb").close()
             partial.unlink()
         elif place.descriptor is None and not os.access(path, os.W_OK):
@@ -130,7 +133,7 @@ def naming(path: Path) -> Iterator[None]:
 @contextmanager
 def _beside(path: Path, place: Place) -> Iterator[BinaryIO]:
     """Write a file beside the target, and move it there."""
-    partial = _partial(place)
+    partial = partial_file(place.target)
     with naming(path):
         out = partial.open("wb")
     try:
@@ -181,9 +184,9 @@ def _take_over(number: int, before: os.stat_result) -> None:
         os.fchmod(number, stat.S_IMODE(before.st_mode))
 
 
-def _partial(place: Place) -> Path:
-    """The file beside the target; two threads may write the same target at once."""
-    return place.target.with_name(f".{place.target.name}.{os.getpid()}-{get_ident()}.partial")
+def partial_file(target: Path) -> Path:
+    """A new name beside the target, at most 143 bytes long, which every file system takes."""
+    return target.with_name(f".{target.name[:_NAME_KEPT]}.{uuid4().hex}.partial")
 
 
 def _descriptor(path: Path) -> int | None:
@@ -192,7 +195,7 @@ def _descriptor(path: Path) -> int | None:
     for _ in range(_MOST_LINKS):
         folder, name = os.path.split(at)
         found = _DESCRIPTORS.fullmatch(os.path.realpath(folder))
-        if found is not None and name.isdigit() and found["process"] in (None, str(os.getpid())):
+        if found is not None and name.isdecimal() and found["process"] in (None, str(os.getpid())):
             return int(name)
         try:
             at = os.path.join(folder, os.readlink(at))  # noqa: PTH115, PTH118 - a path as text

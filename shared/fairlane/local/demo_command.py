@@ -12,6 +12,7 @@ import typer
 from rich.console import Console
 
 from fairlane.cli.failures import Interrupted, interruptible
+from fairlane.cli.invocation import expanded
 from fairlane.cli.output import say
 from fairlane.config.environment import process_environment
 from fairlane.config.keys import VARIABLE_PREFIX
@@ -38,9 +39,15 @@ def demo(
     ] = QUESTIONS,
     data_dir: Annotated[
         Path | None,
-        typer.Option(metavar="DIR", help="Keep Redis's data and the logs here. Default: nothing is kept."),
+        typer.Option(
+            metavar="DIR",
+            callback=expanded,
+            help="Keep Redis's data and the logs here. Default: nothing is kept.",
+        ),
     ] = None,
-    results: Annotated[Path, typer.Option(metavar="DIR", help="Directory for the results.")] = RESULTS,
+    results: Annotated[
+        Path, typer.Option(metavar="DIR", callback=expanded, help="Directory for the results.")
+    ] = RESULTS,
     workers: Annotated[int, typer.Option(min=1, max=32, help="Worker processes.")] = 2,
 ) -> None:
     """Show what Fairlane does, in about a minute: real processes, a simulated provider.

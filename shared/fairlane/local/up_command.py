@@ -14,7 +14,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 
 from fairlane.cli.failures import Interrupted, interruptible, written_below
-from fairlane.cli.invocation import Invocation, with_settings
+from fairlane.cli.invocation import Invocation, existing_file, with_settings
 from fairlane.cli.operate.connection_views import lacks_of
 from fairlane.cli.output import say
 from fairlane.config.loader import load_secrets
@@ -24,6 +24,7 @@ from fairlane.config.settings import Settings
 from fairlane.core.clock import SystemClock
 from fairlane.core.redaction import mask_text
 from fairlane.embedded.ports import FLOWER_PORT, is_free
+from fairlane.export.files import partial_file
 from fairlane.local.joining import require_unused
 from fairlane.local.keeper import Keeper
 from fairlane.local.plan import StackPlan
@@ -72,8 +73,7 @@ def up(
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
+            callback=existing_file,
             help="Configuration of the simulated provider; implies --simulate.",
         ),
     ] = None,
@@ -196,8 +196,7 @@ def document(stack: Stack) -> dict[str, Any]:
 
 def write_whole(path: Path, text: str) -> None:
     """Write a file atomically, readable by its owner only: a URL in it may have a password."""
-    partial = path.with_name(f"{path.name}.{os.getpid()}.partial")
-    partial.unlink(missing_ok=True)
+    partial = partial_file(path)
     number = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(number, "w", encoding="utf-8") as file:
         file.write(text)

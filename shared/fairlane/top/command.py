@@ -17,15 +17,24 @@ from fairlane.top.screen import Top
 
 app = typer.Typer()
 
+INTERVAL_S = 2.0
+
 
 @app.command()
 @with_settings
 def top(
     invocation: Invocation,
     interval: Annotated[
-        float,
-        typer.Option("--interval", "-i", metavar="S", min=0.2, max=3600, help="Seconds between updates."),
-    ] = 2.0,
+        float | None,
+        typer.Option(
+            *("--interval", "-i"),
+            metavar="S",
+            min=0.2,
+            max=3600,
+            help="Seconds between updates.",
+            show_default=f"{INTERVAL_S:g}",
+        ),
+    ] = None,
     once: Annotated[bool, typer.Option("--once", help="Print everything once, as tables.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print everything once, as JSON.")] = False,
 ) -> None:
@@ -33,13 +42,17 @@ def top(
 
     A lane's used/min covers the last minute; its 429 % covers the last 15 minutes.
     """
+    if interval is not None and (as_json or once):
+        raise typer.BadParameter(
+            f"--interval is for the live view: leave out {'--json' if as_json else '--once'}"
+        )
     with invocation.deployment() as deployment:
         if as_json or once:
             snapshot = Reader(deployment).read()
             emit(_document(snapshot), lambda: _print(snapshot), as_json=as_json)
         else:
             try:
-                Top(deployment, interval, Console(highlight=False)).run()
+                Top(deployment, interval or INTERVAL_S, Console(highlight=False)).run()
             except Interrupted as interruption:
                 if interruption.number != signal.SIGINT:
                     raise

@@ -146,7 +146,7 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     """When the ``jobs``-th job from now starts (1: the next) on a lane whose workers have ``slots``.
 
     The slowest axis decides, or the calls in flight (Little's law). The time is ``None`` if only an unknown
-    latency could give it, or if an operator must act first.
+    latency or renewal could give it, or if an operator must act first.
     """
     hold = view.hold(jobs)
     if slots == 0 or view.paused or view.parked is not None or (hold and hold.reason == "probing"):
@@ -154,7 +154,11 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     shut_until_ms = (view.shut.until_ms if view.shut else None) or view.now_ms
     gap_ms = view.limits.min_gap_ms
     times = [float(max(shut_until_ms, (view.started_ms or 0) + gap_ms) + (jobs - 1) * gap_ms)]
-    times += [_by_axis(name, axis, jobs, cost, shut_until_ms) for name, axis in view.axes.items()]
+    for name, axis in view.axes.items():
+        at_ms = _by_axis(name, axis, jobs, cost, shut_until_ms)
+        if at_ms is None:
+            return Eta(None, True)
+        times.append(at_ms)
     in_flight_ms = _by_concurrency(view, jobs, min(slots, view.places.most or slots))
     if in_flight_ms is not None:
         times.append(shut_until_ms + in_flight_ms)
@@ -164,7 +168,7 @@ def start_of(jobs: int, view: LaneView, cost: Cost, slots: int) -> Eta:
     return Eta(math.ceil(max(times)), at_least)
 
 
-def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> float:
+def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> float | None:
     if not axis.allowed:
         return from_ms
     # A job larger than the bucket starts when the bucket is full, and leaves a debt.
@@ -173,7 +177,7 @@ def _by_axis(name: str, axis: AxisView, jobs: int, cost: Cost, from_ms: int) -> 
     if missing <= 0:
         return from_ms
     if name == "day":
-        return (axis.renews_ms or from_ms) + math.ceil(missing / axis.allowed - 1) * DAY_MS
+        return axis.renews_ms and axis.renews_ms + math.ceil(missing / axis.allowed - 1) * DAY_MS
     return max(from_ms, axis.from_ms or 0) + missing / axis.allowed * MINUTE_MS
 
 

@@ -5,6 +5,7 @@ from typing import NamedTuple, cast
 
 from fairlane.core.clock import span, until
 from fairlane.core.figures import percent
+from fairlane.model.lane import FUNCTIONS
 from fairlane.model.run import Plan
 from fairlane.store.run_queries import RunFields
 from fairlane.store.write.lanes.lane_view import AXES, AxisView, HeldModels, Hold, LaneView
@@ -12,6 +13,11 @@ from fairlane.why.waiting import Constraint
 
 CAPACITY_CONSTRAINTS = frozenset((*AXES, "window", "slots", "gap"))
 """Constraints of a fully used lane: capacity that one team leaves goes to another."""
+
+RAISES_MANY, RAISES_OFTEN = 10, 0.8
+"""Rate limits of a function, and their number for each return, from which on they may be of its rows. A true
+limit costs a tenth of that (0178).
+"""
 
 UNITS = {
     "requests": "requests/min",
@@ -72,14 +78,15 @@ def reason_of(
     """
     lane, hold = view.lane, view.hold(queued)
     if hold is not None and hold.reason not in CAPACITY_CONSTRAINTS:
-        return Reason(cast(Constraint, hold.reason), _shut_in_words(view, hold), hold.until_ms)
+        words = _shut_in_words(view, hold) + _raised_in_words(view, hold)
+        return Reason(cast(Constraint, hold.reason), words, hold.until_ms)
     if not led and queued:
         return LEADERLESS
     if not slots and queued:
         return Reason("slots", f"no worker serves {lane}: {lacking or 'start one, or let one serve it'}")
     if hold is None:
         return None
-    words = used_up_in_words(view, hold.reason, slots)
+    words = used_up_in_words(view, hold.reason, slots) + _raised_in_words(view, hold)
     if share < 1:
         explained = (
             f"{lane} is used to the full ({words}); this team has {percent(share)}% of it beside others"
@@ -87,6 +94,18 @@ def reason_of(
         return Reason("fairness", explained, hold.until_ms)
     left = f"; it resumes {until(hold.until_ms, view.now_ms)}" if hold.until_ms is not None else ""
     return Reason(cast(Constraint, hold.reason), f"{lane} is used to the full: {words}{left}", hold.until_ms)
+
+
+def _raised_in_words(view: LaneView, hold: Hold) -> str:
+    """What to change about a function that raises rate limits as often as it returns; empty for others."""
+    if not view.lane.startswith(f"{FUNCTIONS}:") or hold.reason not in ("requests", "window", "blocked"):
+        return ""
+    if view.limited < max(RAISES_MANY, view.succeeded * RAISES_OFTEN):
+        return ""
+    return (
+        f"; its function raised {view.limited:,} rate limits and returned {view.succeeded:,} times: "
+        "where these are of single rows, let it wait itself, or raise a ConnectionError"
+    )
 
 
 def used_up_in_words(view: LaneView, reason: str, slots: int) -> str:

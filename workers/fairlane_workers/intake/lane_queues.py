@@ -228,6 +228,21 @@ def consumer_step(queues: LaneQueues) -> type:
     return LaneQueuesStep
 
 
+def stopping_step(begin_stop: Callable[[], None]) -> type:
+    """A bootstep that calls ``begin_stop`` before the pool waits, also if the consumer has failed."""
+
+    class StoppingStep(bootsteps.StartStopStep):  # type: ignore[misc]
+        requires = ("celery.worker.components:Pool",)
+
+        def start(self, parent: Any) -> None:
+            pass
+
+        def stop(self, parent: Any) -> None:
+            begin_stop()
+
+    return StoppingStep
+
+
 def attempts_of(message: Message) -> list[Message]:
     """A message for each attempt of a message; the message itself if its list of attempts is unreadable."""
     try:

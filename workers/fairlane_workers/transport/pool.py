@@ -19,6 +19,7 @@ import httpx
 from aiohttp.client_proto import ResponseHandler
 from yarl import URL
 
+from fairlane.core.figures import plain_number
 from fairlane_workers.transport.faults import broken_off, named, refused_by_proxy, through_proxy
 from fairlane_workers.transport.proxy import Proxy
 from fairlane_workers.transport.reply import Reply
@@ -234,7 +235,7 @@ def _keep_alive_s(keep_alive: str) -> float | None:
         name, _, value = part.strip().partition("=")
         if name.lower() == "timeout":
             with suppress(ValueError):
-                return float(int(value))
+                return plain_number(value)
     return None
 
 

@@ -107,7 +107,11 @@ def _opened(path: Path) -> BinaryIO:
         remedy = "Save it as a file: all lines are checked before the first is sent."
         raise SubmissionError("batch", str(path), "cannot be read twice", remedy)
     try:
+<<<<<<< HEAD
         return place.open("rb")
+=======
+        return path.open("rb")
+>>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
     except OSError as error:
         raise SubmissionError(
             "batch", str(path), f"cannot be read: {error.strerror}", "Check the path."

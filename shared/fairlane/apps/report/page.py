@@ -21,6 +21,7 @@ from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.views.comparison import Comparison
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
+from fairlane.config.connections.checks import at_home
 from fairlane.core.figures import counted, dollars, figure, latency, short, took
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
@@ -77,7 +78,7 @@ def write_report(path: str | PathLike[str], source: ReportSource, examples: int 
 
     Texts of prompts, rows and outputs are in it only with ``examples``, and only of so many items.
     """
-    with whole_file(Path(path)) as out:
+    with whole_file(at_home(Path(path))) as out:
         gathering = Gathering(
             examples=max(0, min(examples, MOST_EXAMPLES)), items_per_row=source.spec.cells_per_row
         )

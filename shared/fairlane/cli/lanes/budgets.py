@@ -77,8 +77,7 @@ def set_budget(
 
 def _document(each: Allowance) -> dict[str, Any]:
     return {
-        **fields_of(each, "team", "lane", "per", "unit", "most", "used"),
-        "share": round(each.share, 4),
+        **fields_of(each, "team", "lane", "per", "unit", "most", "used", "share"),
         "state": each.state,
         "period": each.period.name,
         "until_ms": each.period.end_ms,

@@ -115,4 +115,4 @@ def _check_memory(server: ServerView) -> Finding:
 
 
 def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())
+    return tuple(int(part) for part in version.split(".") if part.isdecimal())

@@ -12,7 +12,7 @@ from fairlane.cli.output import complain, say
 from fairlane.cli.runs.run_views import ending
 from fairlane.cli.runs.selection import RunCommand
 from fairlane.core.errors import SubmissionError
-from fairlane.core.figures import counted
+from fairlane.core.figures import counted, plain_number
 from fairlane.model.run import RunState
 from fairlane.model.run_status import RunStatus
 
@@ -23,7 +23,7 @@ def read_share(given: object) -> float:
     """``"0.05"`` or ``"5%"`` as 0.05. Raises ``typer.BadParameter``."""
     text = str(given).strip()
     try:
-        share = float(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
+        share = plain_number(text.removesuffix("%")) / (100 if text.endswith("%") else 1)
     except ValueError:
         share = -1.0
     if not 0 <= share <= 1:

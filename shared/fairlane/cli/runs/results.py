@@ -67,12 +67,15 @@ def results(
     if as_json and stated not in (None, "jsonl"):
         raise typer.BadParameter(f"--json is --format jsonl: leave out --json or --format {stated}")
     if stated is not None and stated not in FORMATS and stated in exporter_names():
-        if follow:
-            raise typer.BadParameter(f"{stated} gets all records at once: leave out --follow")
+        if follow or raw:
+            unused = "--follow" if follow else "--raw"
+            raise typer.BadParameter(f"{stated} gets all records at once, as they are: leave out {unused}")
         with invocation.deployment() as deployment:
             _send(find_run(deployment, run), stated, output)
         return
     chosen = _format(output, "jsonl" if as_json else stated)
+    if raw and chosen == "jsonl":
+        raise typer.BadParameter("--raw is for tables, and JSON lines quote nothing: leave it out")
     with invocation.deployment() as deployment:
         found = find_run(deployment, run)
         with fails_if_refused():

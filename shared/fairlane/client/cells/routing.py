@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from os import PathLike
+from pathlib import Path
 from typing import Any, Self, Unpack
 
 from fairlane.client.cells.handle import CellsRun
@@ -10,7 +11,12 @@ from fairlane.client.client import Client, Dataset
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.submitting.options import SubmitOptions
+<<<<<<< HEAD
 from fairlane.core.errors import StoreUnavailable, SubmissionError
+=======
+from fairlane.config.connections.checks import at_home
+from fairlane.core.errors import SubmissionError
+>>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import read_rows
 from fairlane.model.lane import FUNCTIONS
@@ -46,14 +52,14 @@ class Cells:
 
         Takes what `Client.submit` takes. Judges call from the cell of the item that they judge. Items are
         numbered as if the models stood in the order of their cells. Rows that several cells need are held in
-        memory, unless ``dataset`` is a file or a `Reference`.
+        memory, unless ``dataset`` is a regular file, which each cell reads, or a `Reference`.
 
         Raises `SubmissionError` if no cell has a model's connection or several have it, and what
         `Client.submit` raises; then no part of the run is left.
         """
         parts = self._split(options)
         shared = dataset
-        if len(parts) > 1 and not isinstance(dataset, str | PathLike | Reference):
+        if len(parts) > 1 and not isinstance(dataset, Reference) and not _is_file(dataset):
             shared = list(read_rows(dataset))
         runs = dict[str, Run]()
         try:
@@ -122,6 +128,11 @@ class Cells:
         problem = f"cells {' and '.join(having)} have a connection {connection!r}"
         remedy = f"Name one: Cells(…, routes={{{connection!r}: {having[0]!r}}})."
         raise SubmissionError(field, model, problem, remedy)
+
+
+def _is_file(dataset: object) -> bool:
+    """Whether it is the path of a file that can be read again, so no pipe."""
+    return isinstance(dataset, str | PathLike) and at_home(Path(dataset)).is_file()
 
 
 def _models(options: Mapping[str, Any]) -> list[tuple[str, str]]:

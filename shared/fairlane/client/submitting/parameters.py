@@ -5,11 +5,18 @@ first rows it also checks requests, chats in prompts, and names of fields.
 import json
 import re
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any
 
 from fairlane.client.submitting.arguments import is_constant
-from fairlane.config.connections.connection import EFFORTS, PARALLEL_TOOLS_ALONE
+from fairlane.config.connections.connection import (
+    ASKS_FOR_NOTHING,
+    EFFORTS,
+    LACKED,
+    PARALLEL_TOOLS_ALONE,
+    SCHEMAS_ALONE,
+)
 from fairlane.config.connections.endpoint import HttpEndpoint
 from fairlane.core.errors import SubmissionError
 from fairlane.model.choices import CONVERSATION, Message
@@ -157,6 +164,17 @@ def check_protocol(field: str, params: Mapping[str, Any], protocol: str) -> None
     if protocol in PARALLEL_TOOLS_ALONE and params.get("parallel_tool_calls") is False:
         problem = f"is nothing that connections of protocol {protocol!r} can ask for"
         raise SubmissionError(f"{field}['parallel_tool_calls']", False, problem, f"Leave it out. {_ANYWAY}")
+    asked = params.get("response_format")
+    if protocol in SCHEMAS_ALONE and isinstance(asked, Mapping) and asked.get("type") == "json_object":
+        problem = f"is nothing that connections of protocol {protocol!r} can ask for"
+        remedy = f'Give {{"type": "json_schema", …}}. {_ANYWAY}'
+        raise SubmissionError(f"{field}['response_format']", asked, problem, remedy)
+    for name in sorted(LACKED.get(protocol, frozenset()) & params.keys()):
+        value = params[name]
+        if value is not None and not (name in ASKS_FOR_NOTHING and value == ASKS_FOR_NOTHING[name]):
+            problem = f"is no parameter that connections of protocol {protocol!r} can send"
+            remedy = f"Leave it out, or submit a run for each protocol. {_ANYWAY}"
+            raise SubmissionError(f"{field}[{name!r}]", value, problem, remedy)
 
 
 def check_sent(field: str, params: Mapping[str, Any], connection: str, endpoint: HttpEndpoint | None) -> None:
@@ -242,12 +260,11 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
     ``named`` names the rows in a message that ends with ``anyway``. A function takes rows as they are.
     """
     field, failed = str(spec.request_field), dict[int, MalformedRequest]()
-    if all(model.startswith(f"{FUNCTIONS}:") for model in spec.models):
+    if not _asks(spec):
         return
     for number, row in enumerate(rows, start=1):
         given = row.get(field)
         try:
-            body = body_of(given)
             # Only the scheduler knows whether the connection takes Responses requests.
             read_request(row.get(URL_FIELD), given, as_responses=True)
         except MalformedRequest as malformed:
@@ -258,12 +275,30 @@ def check_requests(spec: RunSpec, rows: Rows, named: str, anyway: str) -> None:
             problem = f"would leave out {', '.join(beside)}, which the row has beside it"
             remedy = f'Submit rows {{"body": row}} with request="body". {_ANYWAY}'
             raise SubmissionError("request", field, problem, remedy, row=number)
-        _check_roles(field, body, number)
-        check_answer(field, body, number)
-        check_repetitions(spec.repetitions, field, body, number)
+        check_request(spec, row, number)
     if len(failed) == len(rows):
         problem = f"names a field that holds a request in none of {named}: {failed[1]}"
         raise SubmissionError("request", field, problem, f"{_FORMS} {anyway}")
+
+
+def check_request(spec: RunSpec, row: Mapping[str, Any], number: int) -> None:
+    """Raise `SubmissionError` for a row's request that names another tool's role or pays for what is dropped.
+
+    A request that cannot be sent is none of them.
+    """
+    field = spec.request_field
+    if field is None or not _asks(spec):
+        return
+    with suppress(MalformedRequest):
+        body = body_of(row.get(field))
+        _check_roles(field, body, number)
+        check_answer(field, body, number)
+        check_repetitions(spec.repetitions, field, body, number)
+
+
+def _asks(spec: RunSpec) -> bool:
+    """Whether a model gets the rows' requests: functions take rows as they are."""
+    return not all(model.startswith(f"{FUNCTIONS}:") for model in spec.models)
 
 
 def _check_roles(field: str, body: Mapping[str, Any], row: int) -> None:

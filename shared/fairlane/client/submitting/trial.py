@@ -18,6 +18,7 @@ from fairlane.client.submitting.parameters import (
     check_chats,
     check_names_of_fields,
     check_protocol,
+    check_request,
     check_requests,
     check_sent,
     check_shown,
@@ -62,10 +63,19 @@ def checked_rows(
     source: object,
     more: Callable[[Sequence[str]], None] = lambda models: None,
 ) -> Iterator[dict[str, Any]]:
-    """``rows`` as they are, once the first of them suit the run: see `check_rows`."""
+    """``rows`` as they are, once the first of them suit the run: see `check_rows`.
+
+    Raises `SubmissionError` also at a later row whose request no answer can fulfil.
+    """
     first = list(islice(rows, FIRST_ROWS))
     check_rows(spec, first, settings, source, more)
-    return chain(first, rows)
+    return chain(first, _answerable(spec, rows))
+
+
+def _answerable(spec: RunSpec, later: Iterator[dict[str, Any]]) -> Iterator[dict[str, Any]]:
+    for number, row in enumerate(later, start=FIRST_ROWS + 1):
+        check_request(spec, row, number)
+        yield row
 
 
 def check_rows(

@@ -74,6 +74,42 @@ EFFORTS: Mapping[str, tuple[str, ...]] = {
 PARALLEL_TOOLS_ALONE = frozenset({"gemini", "vertex", "ollama"})
 """Protocols without ``parallel_tool_calls = false``."""
 
+SCHEMAS_ALONE = frozenset({"anthropic", "bedrock"})
+"""Protocols that hold answers to a JSON schema, but not to JSON of any form."""
+
+ASKS_FOR_NOTHING: Mapping[str, object] = {
+    "n": 1,
+    "logprobs": False,
+    "top_logprobs": 0,
+    "logit_bias": {},
+    "frequency_penalty": 0,
+    "presence_penalty": 0,
+    "parallel_tool_calls": True,
+    "store": False,
+    "modalities": ["text"],
+}
+"""Values of parameters that change no answer, so that a protocol without these parameters ignores them."""
+
+_CHATS_ALONE = frozenset(
+    {
+        *("audio", "function_call", "functions", "logit_bias", "modalities", "n", "prediction"),
+        "web_search_options",
+    }
+)
+_GOOGLES = _CHATS_ALONE | {"logprobs", "top_logprobs", "verbosity"}
+LACKED: Mapping[str, frozenset[str]] = {
+    "anthropic": _GOOGLES | {"frequency_penalty", "presence_penalty", "seed", "store"},
+    "azure_openai": frozenset(
+        {"max_output_tokens", "min_p", "repetition_penalty", "stop_sequences", "top_k"}
+    ),
+    "gemini": _GOOGLES,
+    "ollama": _CHATS_ALONE | {"store", "verbosity"},
+    "openai_responses": _CHATS_ALONE
+    | {"frequency_penalty", "logprobs", "presence_penalty", "seed", "stop", "top_k"},
+    "vertex": _GOOGLES,
+}
+"""Parameters with which each call over a protocol fails: they would change the answer, and it lacks them."""
+
 AMBIENT = frozenset({"sigv4", "google"})
 """Schemes whose credentials come from the workers' environment: one for all connections."""
 
@@ -219,6 +255,11 @@ class Connection(Section):
             problem = 'needs one lane for all models, and lane_scope is "model"'
             remedy = 'Leave lane_scope out, or write lane_scope = "connection".'
             wrong.append(Mistake(("models_at_once",), problem, remedy, self.models_at_once))
+        needed = {True: "response_format", "tool": "tools"}.get(self.structured_output or "")
+        if self.endpoint is not None and needed is not None and self.endpoint.unsent({needed: needed}):
+            problem = f"needs {needed}, and no template of the endpoint sends it"
+            remedy = f'Leave it out, or write "{{{{ params.{needed} }}}}" into endpoint.body.'
+            wrong.append(Mistake(("structured_output",), problem, remedy, self.structured_output))
         if wrong := wrong or list(misplaced_keys(given, self.scheme, self.protocol)):
             raise validation_error(type(self), *wrong)
         return self

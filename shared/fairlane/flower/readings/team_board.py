@@ -23,6 +23,7 @@ class Use:
 
     def __init__(self) -> None:
         self._before: dict[RunRef, Mapping[str, int]] | None = None
+        self._unwatched = frozenset[RunRef]()
         self._ended: deque[tuple[int, Counter[tuple[str, str]]]] = deque()
 
     @property
@@ -30,16 +31,22 @@ class Use:
         """The runs of the last `look`."""
         return set(self._before or ())
 
-    def look(self, ended: Mapping[RunRef, Mapping[str, int]], now_ms: int) -> None:
-        """Record how many jobs of each run have ended by now, by lane."""
+    def look(
+        self,
+        ended: Mapping[RunRef, Mapping[str, int]],
+        now_ms: int,
+        active: Iterable[RunRef] = (),
+    ) -> None:
+        """Record how many jobs of each run have ended by now, by lane. ``active``: all runs, also others."""
         if self._ended and now_ms - self._ended[-1][0] > USE_MS:
             self._before = None
         counts = Counter[tuple[str, str]]()
         for ref, lanes in ended.items():
-            before = lanes if self._before is None else self._before.get(ref, {})
+            unknown = self._before is None or ref in self._unwatched
+            before = lanes if unknown else (self._before or {}).get(ref, {})
             for lane, count in lanes.items():
                 counts[lane, ref.team] += max(0, count - before.get(lane, 0))
-        self._before = dict(ended)
+        self._before, self._unwatched = dict(ended), frozenset(active).difference(ended)
         self._ended.append((now_ms, counts))
         while self._ended and self._ended[0][0] <= now_ms - USE_MS:
             self._ended.popleft()
@@ -63,7 +70,8 @@ class TeamBoard:
         progress = here.run_states.of(sorted(active, key=str)[:WATCHED])
         waiting, in_flight = reader.queued_by_team(), reader.in_flight(lanes)
         with self._lock:
-            self._use.look(reader.ended(sorted({*progress, *self._use.watched}, key=str)), now_ms)
+            watched = sorted({*progress, *self._use.watched}, key=str)
+            self._use.look(reader.ended(watched), now_ms, active)
             use = self._use.of()
         budgeted = here.budgets.teams()
         named = {*reader.teams(), *here.settings.teams, *budgeted, *(ref.team for ref in active)}

@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 import typer
 from pydantic import ValidationError
 
-from fairlane.cli.invocation import Invocation, JsonOption, with_settings
+from fairlane.cli.invocation import Invocation, JsonOption, existing_file, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say
 from fairlane.cli.runs.submitting.inputs import TaskOptions, open_dataset, prompt_option
 from fairlane.client.submitting.submission import build_spec
@@ -93,8 +93,7 @@ def rehearse(
         Path | None,
         _provider_option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
+            callback=existing_file,
             help="TOML as for simulate: a \\[models.NAME] table for each model.",
         ),
     ] = None,

@@ -5,6 +5,7 @@ from typing import Annotated
 
 import typer
 
+from fairlane.cli.invocation import existing_file
 from fairlane.cli.output import say
 from fairlane.cli.process import ReadyFileOption
 from fairlane.embedded.ports import LOOPBACK
@@ -29,8 +30,7 @@ def simulate(
         Path | None,
         typer.Option(
             metavar="FILE",
-            exists=True,
-            dir_okay=False,
+            callback=existing_file,
             help="TOML with a \\[models.NAME] table for each model; left out: fast and judge.",
         ),
     ] = None,

@@ -211,7 +211,7 @@ class Users:
             text = str(self._redis.info("server").get("redis_version", "0"))
         except ResponseError:
             return LEAST_VERSION  # unknown; SETUSER fails on an earlier one
-        return tuple(int(part) for part in text.split(".")[:2] if part.isdigit())
+        return tuple(int(part) for part in text.split(".")[:2] if part.isdecimal())
 
 
 def _hash(password: str) -> str:

@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from fairlane.core.figures import plain_number
 from fairlane.core.json_answers import json_or
 from fairlane_workers.providers.auth.authorizer import CredentialError, fits_header
 
@@ -167,7 +168,7 @@ def _left_s(fields: Mapping[str, Any]) -> float | None:
 
 
 def _finite(value: object) -> float:
-    number = float(str(value))
+    number = plain_number(str(value))
     if not 0 <= number < 10**12:
         raise ValueError(value)
     return number

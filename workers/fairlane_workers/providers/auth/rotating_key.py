@@ -175,7 +175,17 @@ class RotatingKey:
     def _look_now(self, *, anew: bool) -> asyncio.Task[None]:
         if self._looking is None or self._looking.done():
             self._looking = asyncio.create_task(self._read(anew=anew))
+            self._looking.add_done_callback(self._retrieve)
         return self._looking
+
+    def _retrieve(self, ended: asyncio.Task[None]) -> None:
+        """Log what no call may wait for, without its words, which may quote the key."""
+        error = None if ended.cancelled() else ended.exception()
+        if error is not None:
+            words = f"the key could not be read: {type(error).__name__}"
+            log.warning(Event.CREDENTIAL_UNREADABLE, connection=self._connection, error=words)
+            if self.latest:  # without a key, each call looks anew
+                self._look_ms = self._now_ms + LOOK_MS
 
     async def _read(self, *, anew: bool) -> None:
         try:

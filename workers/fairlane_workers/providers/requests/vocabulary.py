@@ -3,25 +3,15 @@
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from fairlane.config.connections.connection import ASKS_FOR_NOTHING
 from fairlane_workers.providers.dialect import UnmappableError
 
 _CHANGES_NO_ANSWER = frozenset(
     {"stream_options", "user", "metadata", "safety_identifier", "prompt_cache_key", "prompt_cache_retention"}
 )
-_ASKS_FOR_NOTHING: Mapping[str, object] = {
-    "n": 1,
-    "logprobs": False,
-    "top_logprobs": 0,
-    "logit_bias": {},
-    "frequency_penalty": 0,
-    "presence_penalty": 0,
-    "parallel_tool_calls": True,
-    "store": False,
-    "modalities": ["text"],
-}
 _CHANGES_THE_ANSWER = frozenset(
     {
-        *_ASKS_FOR_NOTHING,
+        *ASKS_FOR_NOTHING,
         *("top_k", "seed", "reasoning_effort", "verbosity", "prediction", "audio", "web_search_options"),
         *("functions", "function_call"),
     }
@@ -41,7 +31,7 @@ def without_openais(
     for name, value in params.items():
         if value is None or (name in _CHANGES_NO_ANSWER and name not in own):
             continue
-        idle = name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]
+        idle = name in ASKS_FOR_NOTHING and value == ASKS_FOR_NOTHING[name]
         if name in own or name not in _CHANGES_THE_ANSWER or (protocol is None and not idle):
             kept[name] = value
         elif not idle:

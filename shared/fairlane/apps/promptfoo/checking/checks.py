@@ -114,6 +114,8 @@ def outcome(each: Check, subject: Subject, programs: Programs) -> Result | Grade
         except AssertionsError as error:
             raise CheckError(str(error)) from None
         return met(found[0].met, "not met")
+    if name == "is-refusal" and not (isinstance(subject.output, str) and subject.output.strip()):
+        return Result(not inverse, 0.0, "the output is empty, which is a refusal" if inverse else "")
     result = LOCAL[name](each, subject)
     return _inverted(result) if inverse else result
 

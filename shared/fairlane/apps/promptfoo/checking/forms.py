@@ -39,10 +39,8 @@ _HTML = re.compile(
 
 
 def is_refusal(subject: Subject) -> Result:
-    """Whether an output is empty, is marked as a refusal, or begins like one, or has words of one."""
+    """Whether an output, a text, is marked as a refusal, or begins like one, or has words of one."""
     if ending_of(subject.record.finish_reason) is Ending.CONTENT_FILTER:
-        return met(True)
-    if not isinstance(subject.output, str) or not subject.output.strip():
         return met(True)
     text = _APOSTROPHES.sub("'", subject.output.strip().lower())
     return met(bool(_OPENS.match(text) or _SAYS.search(text)), "it reads like no refusal")

@@ -1,13 +1,14 @@
 """Assertions that compare texts: distances, overlaps, lengths."""
 
 import math
+from array import array
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from fairlane.apps.promptfoo.checking.treebank import words_of
 from fairlane.apps.promptfoo.subjects import CheckError, Result, met
-from fairlane.core.figures import figure
+from fairlane.core.figures import figure, plain_number
 
 CLOSE, MOST_CHARS = 5, 100_000
 """The distance that ``levenshtein`` allows where none is given, and the characters of a text it compares."""
@@ -18,7 +19,7 @@ _SMALL = 1e-7  # replaces 0 under a logarithm
 
 
 def levenshtein(text: str, value: Any, threshold: float | None) -> Result:
-    """Whether at most ``threshold`` characters differ. Needs the extra ``promptfoo``."""
+    """Whether at most ``threshold`` UTF-16 units differ, as in JavaScript. Needs the extra ``promptfoo``."""
     try:
         from rapidfuzz.distance import Levenshtein
     except ImportError:
@@ -27,8 +28,12 @@ def levenshtein(text: str, value: Any, threshold: float | None) -> Result:
     if max(len(text), len(str(value))) > MOST_CHARS:
         raise CheckError(f"levenshtein compares texts of at most {MOST_CHARS:,} characters")
     most = CLOSE if threshold is None else threshold
-    distance = Levenshtein.distance(text, str(value))
+    distance = Levenshtein.distance(_units(text), _units(str(value)))
     return met(distance <= most, f"{distance} characters differ, at most {most:g} may")
+
+
+def _units(text: str) -> "array[int]":
+    return array("H", text.encode("utf-16-le", "surrogatepass"))
 
 
 def rouge(text: str, value: Any, threshold: float | None) -> Result:
@@ -88,6 +93,6 @@ def word_count(text: str, value: Any) -> Result:
 
 def _number(value: Any, wanted: str) -> float:
     try:
-        return float(value)
+        return plain_number(value) if isinstance(value, str) else float(value)
     except (TypeError, ValueError):
         raise CheckError(f"its value is not {wanted}") from None

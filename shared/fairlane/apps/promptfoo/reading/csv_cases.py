@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from fairlane.apps.promptfoo.reading.places import Place, names
+from fairlane.core.figures import plain_number
+from fairlane.evaluators.assertions import separated
 
 _EXPECTED, _METADATA = "__expected", "__metadata:"
 _TYPED = re.compile(r"(?P<type>[a-z][a-z0-9-]*)(?:\((?P<threshold>\d+(?:\.\d+)?)\))?(?::(?P<value>[\s\S]*))?")
@@ -54,7 +56,7 @@ def assertion_of(text: str) -> dict[str, Any]:
     kind, value = found["type"], found["value"]
     assertion: dict[str, Any] = {"type": kind}
     if kind.removeprefix("not-") in _LISTS:
-        assertion["value"] = [part.strip() for part in (value or "").split(",")]
+        assertion["value"] = separated(value or "")
     elif value:
         assertion["value"] = value
     if found["threshold"]:
@@ -97,7 +99,7 @@ def _test(row: Mapping[str, str | None], place: Place) -> Mapping[str, Any]:
 
 def _number(text: str, place: Place) -> float | None:
     try:
-        return float(text)
+        return plain_number(text)
     except ValueError:
         place.refuse(f"the threshold {text!r} is no number")
         return None

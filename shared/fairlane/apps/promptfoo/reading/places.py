@@ -15,6 +15,7 @@ from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_json, parse_yaml
+from fairlane.config.connections.checks import at_home
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
 from fairlane.core.paths import at_home
@@ -138,7 +139,8 @@ class Place:
     def matching(self, reference: str) -> list[Path]:
         """The files that a pattern such as ``prompts/*.txt`` names, sorted; a problem if there are none."""
         name = reference.removeprefix(FILE)
-        found = sorted(glob(str(self.file.parent / name), recursive=True))  # noqa: PTH207  it may be absolute
+        pattern = str(self.file.parent / at_home(Path(name)))
+        found = sorted(glob(pattern, recursive=True))  # noqa: PTH207  it may be absolute
         files = [Path(each).resolve() for each in found if Path(each).is_file()]
         if not files:
             self.refuse(f"no file matches {name}")

@@ -31,14 +31,10 @@ def _resolver(name: str, pattern: str, first: str) -> None:
 
 
 _resolver("bool", r"true|True|TRUE|false|False|FALSE", "tTfF")
-_resolver(
-    "int",
-    r"[-+]?(?:[0-9](?:[0-9_]*[0-9])?|0b[01_]*[01]|0o[0-7_]*[0-7]|0x[0-9a-fA-F_]*[0-9a-fA-F])",
-    "-+0123456789",
-)
+_resolver("int", r"[-+]?[0-9]+|0o[0-7]+|0x[0-9a-fA-F]+", "-+0123456789")
 _resolver(
     "float",
-    r"[-+]?(?:\.[0-9]+|[0-9][0-9_]*(?:\.(?:[0-9_]*[0-9])?)?)(?:[eE][-+]?[0-9]+)?(?<!_)|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
+    r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)",
     "-+.0123456789",
 )
 _resolver("merge", r"<<", "<")

@@ -9,6 +9,7 @@ from typing import Any
 from fairlane.client.submitting.options import SubmitOptions
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import SubmissionError
+from fairlane.core.figures import plain_number
 from fairlane.evaluators import builders
 from fairlane.model.evaluators import EVALUATORS, Agent, EvaluatorSpec, Judge
 
@@ -153,7 +154,7 @@ def _truth(given: str, text: str) -> bool:
 
 def _number(given: str, text: str) -> float:
     try:
-        return float(text)
+        return plain_number(text)
     except ValueError:
         raise SubmissionError(EVALUATOR, given, f"{text!r} is no number", "Write one, like 0.01.") from None
 

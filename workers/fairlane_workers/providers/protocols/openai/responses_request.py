@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
+from fairlane.config.connections.connection import ASKS_FOR_NOTHING
 from fairlane_workers.providers.contract import Request
 from fairlane_workers.providers.dialect import UnmappableError
 from fairlane_workers.providers.requests.parameters import Parameters
@@ -13,13 +14,6 @@ _UNKNOWN = (
 )
 """Parameters of chat completions that ``CreateResponse`` lacks."""
 
-_ASKS_FOR_NOTHING: Mapping[str, Any] = {
-    "n": 1,
-    "presence_penalty": 0,
-    "frequency_penalty": 0,
-    "logprobs": False,
-    "modalities": ["text"],
-}
 _MOVED = frozenset(
     {*_UNKNOWN, "messages", "tools", "tool_choice", "reasoning_effort", "verbosity", "stream_options"}
 )
@@ -56,7 +50,7 @@ def request_body(request: Request) -> dict[str, Any]:
 def _reject_unsupported(params: Mapping[str, Any]) -> None:
     for name in _UNKNOWN:
         value = params.get(name)
-        if value is not None and not (name in _ASKS_FOR_NOTHING and value == _ASKS_FOR_NOTHING[name]):
+        if value is not None and not (name in ASKS_FOR_NOTHING and value == ASKS_FOR_NOTHING[name]):
             raise UnmappableError(
                 f'params.{name}: responses do not know it; leave it out, or use protocol "openai"'
             )
