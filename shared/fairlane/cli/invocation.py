@@ -27,7 +27,7 @@ R = TypeVar("R")
 
 def expanded(value: Any) -> Any:
     """Expand ``~`` in an option's path or paths; any other value stays."""
-    from fairlane.config.connections.checks import at_home
+    from fairlane.core.paths import at_home
 
     if isinstance(value, list):
         return [expanded(each) for each in value]

@@ -12,7 +12,6 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from fairlane.config.connections.checks import at_home
 from fairlane.config.environment import CONFIG_VARIABLE, process_environment, read_environment
 from fairlane.config.problems import (
     ConfigurationWarning,
@@ -100,11 +99,8 @@ def _find_file(path: Path | None, environ: Mapping[str, str]) -> Path | None:
     chosen, asked_by = (path, "--config") if path else (Path(named), CONFIG_VARIABLE) if named else (None, "")
     if chosen is None and (DEFAULT_FILE.is_file() or not os.path.lexists(DEFAULT_FILE)):
         return DEFAULT_FILE.absolute() if DEFAULT_FILE.is_file() else None
-<<<<<<< HEAD
     # A folder of that name is what containers make of a missing file.
     chosen, asked_by = chosen or DEFAULT_FILE, asked_by or DEFAULT_FILE.name
-=======
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
     file = at_home(chosen).absolute()
     problem = unreadable(file)
     if problem == FORBIDDEN:

@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
 
-from fairlane.config.connections.checks import at_home
 from fairlane.config.server_url import checked_broker, checked_redis
+from fairlane.core.paths import at_home
 from fairlane.core.section import MOST_COUNT, MOST_KEPT_S, MOST_LEASE_S, Section
 from fairlane.model.lane import ENDPOINT_CONCURRENCY
 

@@ -21,7 +21,6 @@ from fairlane.client.client import Client
 from fairlane.client.deployment import Deployment
 from fairlane.client.outputs import Run
 from fairlane.core.figures import be, counted
-from fairlane.core.paths import at_home
 from fairlane.export.files import check_place, place_of
 from fairlane.model.run import RunState
 
@@ -129,11 +128,7 @@ def _of_requests(
 
 def _check_files(requests: Path | None, output: Path, errors: Path) -> None:
     """Raises ``typer.BadParameter`` where files are one, ``OSError`` where one cannot be written."""
-<<<<<<< HEAD
-    places = [at_home(path).resolve() for path in (requests, output, errors) if path is not None]
-=======
     places = [path.resolve() for path in (requests, output, errors) if path is not None]
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
     if len(set(places)) < len(places):
         raise typer.BadParameter("requests, output and errors must be different files")
     check_place(output)

@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, BinaryIO
 
 from fairlane.core.errors import BatchFileError, SubmissionError
-from fairlane.core.paths import at_home
 from fairlane.datasets.lines import MalformedFile, numbered_lines, unique_keys
 from fairlane.datasets.row_json import check_row
 from fairlane.datasets.rows import MAX_ROW_BYTES
@@ -102,16 +101,11 @@ def _lines(path: Path, problems: list[tuple[int, str]]) -> Iterator[tuple[int, s
 
 
 def _opened(path: Path) -> BinaryIO:
-    place = at_home(path)
-    if place.is_fifo() or place.is_char_device():
+    if path.is_fifo() or path.is_char_device():
         remedy = "Save it as a file: all lines are checked before the first is sent."
         raise SubmissionError("batch", str(path), "cannot be read twice", remedy)
     try:
-<<<<<<< HEAD
-        return place.open("rb")
-=======
         return path.open("rb")
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
     except OSError as error:
         raise SubmissionError(
             "batch", str(path), f"cannot be read: {error.strerror}", "Check the path."

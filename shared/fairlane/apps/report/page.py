@@ -21,8 +21,8 @@ from fairlane.apps.report.gathering import CellSums, Gathering
 from fairlane.client.views.comparison import Comparison
 from fairlane.client.views.summary import Summary
 from fairlane.client.views.tally import summarise
-from fairlane.config.connections.checks import at_home
 from fairlane.core.figures import counted, dollars, figure, latency, short, took
+from fairlane.core.paths import at_home
 from fairlane.core.terminal_text import visible
 from fairlane.core.version import __version__
 from fairlane.export.files import whole_file

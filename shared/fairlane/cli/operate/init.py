@@ -8,7 +8,6 @@ import typer
 
 from fairlane.cli.operate.connection_views import snippet
 from fairlane.cli.output import print_line, say
-from fairlane.config.connections.checks import at_home
 from fairlane.config.connections.presets import PRESETS, Preset, all_presets
 from fairlane.config.environment import process_environment
 from fairlane.config.loader import DEFAULT_FILE

@@ -11,12 +11,8 @@ from fairlane.client.client import Client, Dataset
 from fairlane.client.outputs import Run
 from fairlane.client.submitting.arguments import is_constant
 from fairlane.client.submitting.options import SubmitOptions
-<<<<<<< HEAD
 from fairlane.core.errors import StoreUnavailable, SubmissionError
-=======
-from fairlane.config.connections.checks import at_home
-from fairlane.core.errors import SubmissionError
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
+from fairlane.core.paths import at_home
 from fairlane.datasets.references import Reference
 from fairlane.datasets.rows import read_rows
 from fairlane.model.lane import FUNCTIONS

@@ -108,17 +108,6 @@ def _holds_no_password(proxy: str) -> str:
 ProxyUrl = Annotated[str, Field(pattern=r"^https?://"), AfterValidator(_holds_no_password)]
 
 
-<<<<<<< HEAD
-=======
-def at_home(path: Path) -> Path:
-    """The path with ``~`` expanded."""
-    try:
-        return path.expanduser()
-    except RuntimeError:  # "~nobody" has no home: opening the file reports it as missing
-        return path
-
-
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
 UserPath = Annotated[Path, AfterValidator(at_home)]
 
 

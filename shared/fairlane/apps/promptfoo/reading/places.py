@@ -15,7 +15,6 @@ from typing import Any, TypeGuard
 
 from fairlane.apps.promptfoo.programs.programs import Programs, split_reference
 from fairlane.apps.promptfoo.reading.yaml12 import YamlError, line_of, parse_json, parse_yaml
-from fairlane.config.connections.checks import at_home
 from fairlane.config.problems import did_you_mean
 from fairlane.core.errors import UnsupportedError
 from fairlane.core.paths import at_home

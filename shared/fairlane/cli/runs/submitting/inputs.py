@@ -14,7 +14,6 @@ import typer
 
 from fairlane.cli.runs.submitting.assignments import read_params
 from fairlane.client.submitting.arguments import Messages
-from fairlane.config.connections.checks import at_home
 from fairlane.core.errors import SubmissionError
 from fairlane.core.paths import at_home
 from fairlane.datasets.rows import read_file, read_rows
@@ -29,11 +28,7 @@ Dataset = Path | Iterator[dict[str, Any]]
 def read_text(option: str, path: Path) -> str:
     """A file's text as it is. Raises `SubmissionError`."""
     try:
-<<<<<<< HEAD
-        return at_home(path).read_text(encoding="utf-8-sig")
-=======
         return path.read_text(encoding="utf-8-sig")
->>>>>>> a3d881f6c802e3ee584f408954297fcab742daf1
     except OSError as error:
         raise SubmissionError(
             option, str(path), f"cannot be read: {error.strerror}", "Check the path."
