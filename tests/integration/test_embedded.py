@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,11 +13,9 @@ from fairlane.core.errors import LocalStackError
 from fairlane.embedded import locks, ports
 from fairlane.embedded.reaper import is_running
 from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
-from fairlane.embedded.servers import FAKE_SERVER, Server, ServerKind, find_server
+from fairlane.embedded.servers import Server, find_server
 from fairlane.embedded.writers import writer_of
 from tests.support.wait import wait_until
-
-FAKE = Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
 
 
 @pytest.fixture
@@ -183,29 +180,12 @@ def test_a_socket_file_in_a_deep_directory_is_put_where_its_path_is_short_enough
 
 def test_a_server_that_does_not_come_up_reports_the_end_of_its_log(tmp_path: Path) -> None:
     found = find_server()
-    broken = Server(found.kind, (*found.command, "--no-such-option", "1"), found.version)
+    broken = Server((*found.command, "--no-such-option", "1"), found.version)
     with pytest.raises(LocalStackError, match="no-such-option") as caught:
         start_embedded(tmp_path, server=broken)
     assert caught.value.log == str(tmp_path / "logs" / "redis.log")
     with start_embedded(tmp_path) as server:
         assert ping(server.url) is None
-
-
-def test_fakeredis_serves_scripts_and_warns_that_it_is_for_trying_out(tmp_path: Path) -> None:
-    news: list[str] = []
-    with start_embedded(tmp_path, server=FAKE, report=news.append) as server, client_of(server) as client:
-        client.set("answer", "42")
-        assert client.eval("return redis.call('get', KEYS[1])", 1, "answer") == "42"
-        address = server.url
-        server.kill()
-        server.restart()
-        assert (server.url, client.get("answer")) == (address, None)
-    assert "for trying out only" in news[0]
-
-
-def test_using_fakeredis_logs_a_warning(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="for trying out only"):
-        start_embedded(tmp_path, server=FAKE).stop()
 
 
 def test_a_url_of_no_redis_scheme_is_refused() -> None:

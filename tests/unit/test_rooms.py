@@ -21,7 +21,6 @@ REASONS = {
     "workers/fairlane_workers/transport/pause.py": SHARED,
     "shared/fairlane/core/startup.py": SHARED,
     "shared/fairlane/core/version.py": SHARED,
-    "shared/fairlane/embedded/fake_server.py": PROCESS,
     "shared/fairlane/embedded/private.py": SHARED,
     "shared/fairlane/export/extras.py": SHARED,
     "shared/fairlane/config/reachable.py": SHARED,

@@ -163,7 +163,6 @@ class Stack:
                 self.plan.data_dir,
                 preferred_port=self.plan.redis_port,
                 guard=self._guard,
-                report=self._report,
                 checkpoint=self._checkpoint,
             )
             self._report(f"redis: {self.redis.program} at {self.redis.url}")

@@ -9,8 +9,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from fairlane.lab.rehearsal.recording import record
-from fairlane.lab.rehearsal.virtual.backend import backend, quiet
+from fairlane.lab.rehearsal.recording import backend, quiet, record
 from tests.benchmarks.control.figures import Figures, Trial, figures
 from tests.benchmarks.control.picture import Curves, curves
 

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from multiprocessing.util import Finalize
 
-from fairlane.lab.rehearsal.virtual.backend import backend, quiet
+from fairlane.lab.rehearsal.recording import backend, quiet
 from fairlane.store.connection.connect import RedisClient
 from tests.benchmarks.control.player import leave_interrupts_to_the_parent
 from tests.benchmarks.zoo.generator import FULL, Size, generate

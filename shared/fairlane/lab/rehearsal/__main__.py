@@ -9,9 +9,8 @@ from pydantic import ValidationError
 from fairlane.core.errors import ConfigurationError, FairlaneError
 from fairlane.core.section import first_flaw
 from fairlane.lab.rehearsal.figures.measure import measure
-from fairlane.lab.rehearsal.recording import record
+from fairlane.lab.rehearsal.recording import backend, quiet, record
 from fairlane.lab.rehearsal.scenario import Scenario
-from fairlane.lab.rehearsal.virtual.backend import backend, quiet
 
 FAILED, MISUSED, INTERRUPTED = 1, 2, 128 + signal.SIGINT
 
