@@ -6,7 +6,7 @@ import json
 import os
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from itertools import chain, islice
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -356,40 +356,26 @@ def _inflated(blob: bytes) -> tuple[bytes, int]:
 def _rows(text: bytes, values: int) -> list[dict[str, Any]]:
     """The rows of a page of at most ``values``; stops at too many rows."""
     try:
-        if values <= _FEW_VALUES:
-            rows, checked = _few_values(text)
-        else:
-            checked = False
-            rows = list(islice(elements_of(text.decode()), MAX_PAGE_ROWS + 1))
+        few = values <= _FEW_VALUES
+        rows = _few_values(text) if few else list(islice(elements_of(text.decode()), MAX_PAGE_ROWS + 1))
     except (ValueError, RecursionError) as error:
         raise BrokenPage(f"a page of rows cannot be read: {error}") from error
     if not isinstance(rows, list):
         raise BrokenPage("a page of rows is no list of objects")
     if len(rows) > MAX_PAGE_ROWS:
         raise BrokenPage(f"a page of rows holds more than {MAX_PAGE_ROWS:,} rows")
-    if checked:
-        return rows
     try:
-        return [check_row(row, number) for number, row in enumerate(rows, start=1)]
+        return [
+            row if type(row) is dict and is_simple(row) else check_row(row, number)
+            for number, row in enumerate(rows, start=1)
+        ]
     except SubmissionError as error:
         raise BrokenPage(f"a page of rows holds what is no row: {error}") from error
 
 
-def _few_values(text: bytes) -> tuple[Any, bool]:
-    """The JSON of a page, and whether it is certainly a list of valid rows, like nearly all pages. pydantic's
-    parser is faster, but takes only valid Unicode; Python's parser reads the rest.
-    """
+def _few_values(text: bytes) -> Any:
+    """The JSON of a page. pydantic's parser is faster, but takes only valid Unicode; Python's takes all."""
     try:
-        rows = from_json(text)
+        return from_json(text)
     except ValueError:
-        return json.loads(text), False
-    if not isinstance(rows, list) or set(map(type, rows)) != {dict}:
-        return rows, False
-    values = list(chain.from_iterable(map(dict.values, rows)))
-    kinds = set(map(type, values)) - {str, bool, type(None)}
-    sound = kinds <= {int, float} and all(
-        -SHORT_INT < each < SHORT_INT and each - each == 0  # and finite
-        for each in values
-        if each.__class__ is int or each.__class__ is float
-    )
-    return rows, sound
+        return json.loads(text)
