@@ -9,7 +9,7 @@ import fakeredis
 import pytest
 from redis import Redis
 
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.verbs import load_all
 
 # Keys that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
@@ -25,7 +25,7 @@ PERMANENT = re.compile(
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     """A client of a real server that the session shares and that writes nothing to disk."""
     with (
-        start_embedded(tmp_path_factory.mktemp("redis"), unix_socket=True) as embedded,
+        EmbeddedRedis(tmp_path_factory.mktemp("redis"), unix_socket=True) as embedded,
         Redis.from_url(embedded.url) as client,
     ):
         client.config_set("appendonly", "no")

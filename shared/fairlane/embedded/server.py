@@ -9,6 +9,7 @@ import time
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
+from typing import Self
 
 import redis
 from redis.backoff import NoBackoff
@@ -34,34 +35,6 @@ PORT_PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # sockaddr_un holds 108 bytes on Linux, 104 on macOS
 
 
-def start_embedded(
-    data_dir: Path,
-    *,
-    port: int | None = None,
-    preferred_port: int | None = None,
-    unix_socket: bool = False,
-    guard: Guard | None = None,
-    server: Server | None = None,
-    checkpoint: Checkpoint = no_checkpoint,
-    timeout: float = START_TIMEOUT_S,
-) -> EmbeddedRedis:
-    """Start the best available server; returns once it has loaded ``data_dir`` and answers. ``port`` ``None``
-    or 0 takes a free one of the loopback address, ``preferred_port`` if possible. With ``unix_socket`` it
-    listens only on a socket file. It ends with this process, even after kill -9. Raises `LocalStackError`.
-    """
-    embedded = EmbeddedRedis(
-        data_dir,
-        server or find_server(writer_of(data_dir)),
-        port=port,
-        preferred_port=preferred_port,
-        unix_socket=unix_socket,
-        guard=guard,
-        checkpoint=checkpoint,
-    )
-    embedded.start(timeout)
-    return embedded
-
-
 def ping(url: str, timeout: float = 1.0) -> str | None:
     """``None`` if a Redis answers at ``url``, else why not. Raises ``ValueError`` if it is no Redis URL.
 
@@ -78,24 +51,26 @@ def ping(url: str, timeout: float = 1.0) -> str | None:
 
 
 class EmbeddedRedis:
-    """An embedded server. ``url`` and the data survive `restart`; ``pid`` does not. `start_embedded` makes
-    it; as a context manager it stops after the block.
+    """The best server that is installed, or ``server``, on ``data_dir``. ``port`` ``None`` or 0 takes a free
+    one of the loopback address, ``preferred_port`` if possible; with ``unix_socket`` it listens only on a
+    socket file. ``url`` and the data survive `restart`; ``pid`` does not. It ends with this process, even
+    after kill -9; as a context manager it is up inside the block. Raises `LocalStackError` if there is none.
     """
 
     def __init__(
         self,
         data_dir: Path,
-        server: Server,
         *,
-        port: int | None,
-        preferred_port: int | None,
-        unix_socket: bool,
-        guard: Guard | None,
-        checkpoint: Checkpoint,
+        port: int | None = None,
+        preferred_port: int | None = None,
+        unix_socket: bool = False,
+        guard: Guard | None = None,
+        server: Server | None = None,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         self.data_dir = data_dir
         self.log = data_dir / "logs" / "redis.log"
-        self._server = server
+        self._server = server or find_server(writer_of(data_dir))
         self._guard = guard or Guard()
         self._owns_guard = guard is None
         self._checkpoint = checkpoint
@@ -138,16 +113,17 @@ class EmbeddedRedis:
         """Whether the server was started and has not ended."""
         return self._process is not None and self._process.is_running
 
-    def start(self, timeout: float = START_TIMEOUT_S) -> None:
+    def start(self, timeout: float = START_TIMEOUT_S) -> Self:
         """Start unless it runs; returns once it has loaded its data and answers. Raises `LocalStackError`."""
         if self.is_running:
-            return
+            return self
         self._lock.acquire()
         try:
             self._listen(time.monotonic() + timeout)
         except BaseException:
             self.stop()
             raise
+        return self
 
     def stop(self, timeout: float = STOP_TIMEOUT_S) -> None:
         """Stop it: SIGTERM, which makes it write its data; SIGKILL after ``timeout`` seconds."""
@@ -170,8 +146,8 @@ class EmbeddedRedis:
         self.process.stop()
         self.start(timeout)
 
-    def __enter__(self) -> EmbeddedRedis:
-        return self
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()

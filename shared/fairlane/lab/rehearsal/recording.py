@@ -10,7 +10,7 @@ from pathlib import Path
 import structlog
 from redis import Redis
 
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.lab.rehearsal.scenario import CONNECTION, Load, Scenario, lane_of
 from fairlane.lab.rehearsal.virtual.cluster import Cluster
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
@@ -155,7 +155,7 @@ def backend() -> Iterator[RedisClient]:
     """An empty embedded server, stopped after the block. Raises `LocalStackError`."""
     with (
         tempfile.TemporaryDirectory(prefix="fairlane-rehearsal-") as folder,
-        start_embedded(Path(folder), unix_socket=True) as embedded,
+        EmbeddedRedis(Path(folder), unix_socket=True) as embedded,
         Redis.from_url(embedded.url, protocol=2, single_connection_client=True) as redis,
     ):
         redis.config_set("appendonly", "no")
