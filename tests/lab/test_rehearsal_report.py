@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
+from fairlane.config.environment import child_environment
+from fairlane.embedded.processes import wait_until
 from tests.benchmarks.control.__main__ import main
 from tests.benchmarks.control.catalogue import CATALOGUE, scenarios
 from tests.benchmarks.control.figures import Figures, LaneFigures, Recovery, Trial
@@ -190,3 +196,20 @@ def test_options_of_the_other_kind_of_work_are_refused(arguments: tuple[str, ...
     refused = rehearse(*arguments, "--rpm", "600")
     assert refused.exit_code == 2
     assert "leave out" in refused.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_rehearsal_with_its_server(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "fairlane.cli", "rehearse", "--jobs", "200000", "--rpm", "6000"]
+    env = child_environment({"TMPDIR": str(tmp_path)})
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
+        assert wait_until(lambda: any(tmp_path.glob("fairlane-rehearsal-*/logs/redis.log")), 30)
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rehearsal_leaves_logging_as_it_was() -> None:
+    before = structlog.get_config()
+    assert rehearse("--jobs", "1", "--rpm", "600").exit_code == 0
+    assert structlog.get_config() == before

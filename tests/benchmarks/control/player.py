@@ -27,8 +27,7 @@ class Played:
 
 def play(scenario: Trial) -> Played:
     """One scenario. Raises `LocalStackError` where no Redis can be had."""
-    quiet()
-    with backend() as redis:
+    with quiet(), backend() as redis:
         recording = record(scenario, redis)
     courses = tuple(curves(recording, lane, scenario.about) for lane in recording.lanes.values())
     return Played(scenario, figures(recording), courses)

@@ -65,7 +65,7 @@ def close() -> None:
 def _own_redis() -> RedisClient:
     """This process' Redis server. Its worlds use it one after another."""
     if not _redis:
-        quiet()
+        _server.enter_context(quiet())
         _redis.append(_server.enter_context(backend()))
         Finalize(None, close, exitpriority=1)  # a pool's process runs no ``atexit`` functions
     return _redis[0]

@@ -163,6 +163,12 @@ def backend() -> Iterator[RedisClient]:
         yield redis
 
 
-def quiet() -> None:
-    """Log only errors: otherwise a rehearsal writes a line or more for every call."""
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log only errors inside the block: otherwise a rehearsal writes a line or more for every call."""
+    before = structlog.get_config()
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)
