@@ -25,7 +25,6 @@ REASONS = {
     "shared/fairlane/export/extras.py": SHARED,
     "shared/fairlane/config/reachable.py": SHARED,
     "shared/fairlane/flower/readings/error_words.py": SHARED,
-    "shared/fairlane/lab/simulator/process.py": PROCESS,
     "shared/fairlane/local/demo/questions.py": SHARED,
     "shared/fairlane/local/joining.py": ALONE,
     "shared/fairlane/testing/fixtures.py": PROCESS,
