@@ -14,7 +14,7 @@ from redis import Redis
 from fairlane.config.environment import process_environment
 from fairlane.config.sections import LogSettings, SandboxSettings
 from fairlane.core.clock import SystemClock
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.model.choices import Message
 from fairlane.sandbox.pool import Pool, open_pool
 from fairlane.store.verbs import load_all
@@ -43,7 +43,7 @@ def _feed(template: str) -> tuple[float, float]:
     gc.collect()
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_embedded(Path(folder), unix_socket=True) as server,
+        EmbeddedRedis(Path(folder), unix_socket=True) as server,
         Redis.from_url(server.url) as redis,
     ):
         load_all(redis)

@@ -12,7 +12,7 @@ from statistics import median
 from redis import Redis
 
 from fairlane.config.sections import LogSettings
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.model.choices import Message
 from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState
@@ -56,7 +56,7 @@ def _decide(teams: int, slots_scarce: bool) -> tuple[float, float]:
     gc.freeze()  # as the scheduler's process does
     with (
         tempfile.TemporaryDirectory() as folder,
-        start_embedded(Path(folder), unix_socket=True) as server,
+        EmbeddedRedis(Path(folder), unix_socket=True) as server,
         Redis.from_url(server.url) as redis,
     ):
         redis.config_set("appendonly", "no")

@@ -16,7 +16,7 @@ from kombu import Producer
 from fairlane import Client
 from fairlane.broker.app import make_app
 from fairlane.config.loader import load_settings
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from tests.benchmarks.bare_worker import DONE, QUEUE, TASK
 from tests.benchmarks.bench_stack import wait_for
 from tests.benchmarks.report import Finding
@@ -28,7 +28,7 @@ def overhead() -> Iterator[Finding]:
     """One worker process, one scheduler, one Redis; the median of alternating rounds."""
     with tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder:
         directory = Path(folder)
-        redis = start_embedded(directory / "redis")
+        redis = EmbeddedRedis(directory / "redis").start()
         try:
             yield from _compare(directory, redis.url)
         finally:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from tests.support.cluster import cluster
 from tests.support.strict_lane import start_strict_run
 from tests.support.wait import wait_until
@@ -15,7 +15,7 @@ pytestmark = pytest.mark.chaos
 
 
 def test_a_run_completes_although_its_separate_broker_is_killed(tmp_path: Path) -> None:
-    with start_embedded(tmp_path / "broker") as broker:
+    with EmbeddedRedis(tmp_path / "broker") as broker:
         config = f'[celery]\nbroker_url = "{broker.broker_url}"\n'
         with cluster(tmp_path, config=config, workers=1) as deployment:
             strict = start_strict_run(deployment, 120)

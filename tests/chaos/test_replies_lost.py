@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pytest
 
 from fairlane import JobState, RetryPolicy
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.evaluators.builders import llm_judge
 from fairlane.store.verbs import script
 from fairlane.testing import SimulatedModel
@@ -42,7 +42,7 @@ def lossy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lossy]:
         "judge": SimulatedModel(latency_ms=20, output="fixed", fixed_text="yes"),
     }
     with (
-        start_embedded(directory / "server") as server,
+        EmbeddedRedis(directory / "server") as server,
         lossy_proxy(server.url) as proxy,
         cluster(directory, models, redis_url=proxy.url, slots=10) as deployment,
     ):

@@ -16,7 +16,7 @@ import redis
 
 from fairlane.core.errors import FairlaneError
 from fairlane.embedded.guard import Guard
-from fairlane.embedded.server import EmbeddedRedis, start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.embedded.servers import find_server
 from tests.faults.proxy import Proxies
 from tests.support.redis_fleet import Fleet, watched_by_sentinels
@@ -107,9 +107,9 @@ class OneServer:
         found = find_server()
         # A write past RLIMIT_FSIZE then fails, as one on a full disk does, and ends nobody.
         patient = ("/bin/sh", "-c", 'trap "" XFSZ; exec "$0" "$@"', *found.command)
-        return start_embedded(
+        return EmbeddedRedis(
             self._directory / name, guard=self._guard, server=replace(found, command=patient)
-        )
+        ).start()
 
     def log_bytes(self) -> int:
         """The size of the append-only file that Redis writes to."""

@@ -8,7 +8,7 @@ from contextlib import ExitStack
 import pytest
 
 from fairlane.core.events import Event
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.testing import SimulatedModel
 from tests.support.cluster import Cluster, all_succeeded, cluster, numbered, whole
 from tests.support.wait import wait_until
@@ -20,7 +20,7 @@ MODELS = {"same": SimulatedModel(latency_ms=50), "long": SimulatedModel(latency_
 @pytest.fixture(scope="module")
 def neighbours(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Cluster]]:
     with ExitStack() as stack:
-        server = stack.enter_context(start_embedded(tmp_path_factory.mktemp("server")))
+        server = stack.enter_context(EmbeddedRedis(tmp_path_factory.mktemp("server")))
         yield [
             stack.enter_context(
                 cluster(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,17 +12,15 @@ import redis
 from fairlane.core.errors import LocalStackError
 from fairlane.embedded import locks, ports
 from fairlane.embedded.reaper import is_running
-from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
-from fairlane.embedded.servers import FAKE_SERVER, Server, ServerKind, find_server
+from fairlane.embedded.server import EmbeddedRedis, ping
+from fairlane.embedded.servers import Server, find_server
 from fairlane.embedded.writers import writer_of
 from tests.support.wait import wait_until
-
-FAKE = Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
 
 
 @pytest.fixture
 def embedded(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    with start_embedded(tmp_path / "data") as server:
+    with EmbeddedRedis(tmp_path / "data") as server:
         yield server
 
 
@@ -58,25 +55,25 @@ def test_the_url_is_on_a_loopback_port_below_the_ephemeral_ones(embedded: Embedd
 
 
 def test_data_that_cannot_be_read_are_kept_and_no_repair_is_advised(tmp_path: Path) -> None:
-    with start_embedded(tmp_path) as server, client_of(server) as client:
+    with EmbeddedRedis(tmp_path) as server, client_of(server) as client:
         client.set("answer", "42")
     (base,) = tmp_path.glob("appendonlydir/*.base.rdb")
     whole = base.read_bytes()
     base.write_bytes(b"REDIS9999" + whole[9:])
 
     with pytest.raises(LocalStackError, match="cannot read the data in") as refused:
-        start_embedded(tmp_path)
+        EmbeddedRedis(tmp_path).start()
 
     assert "--fix" not in str(refused.value)
     base.write_bytes(whole)
-    with start_embedded(tmp_path) as server, client_of(server) as client:
+    with EmbeddedRedis(tmp_path) as server, client_of(server) as client:
         assert (client.get("answer"), writer_of(tmp_path)) == ("42", find_server().writer)
 
 
 def test_data_survives_a_stop_and_a_start_elsewhere(tmp_path: Path) -> None:
-    with start_embedded(tmp_path) as server, client_of(server) as client:
+    with EmbeddedRedis(tmp_path) as server, client_of(server) as client:
         client.set("answer", "42")
-    with start_embedded(tmp_path) as server, client_of(server) as client:
+    with EmbeddedRedis(tmp_path) as server, client_of(server) as client:
         assert client.get("answer") == "42"
 
 
@@ -118,7 +115,7 @@ def test_a_paused_server_goes_on_after_sigcont(embedded: EmbeddedRedis) -> None:
 
 
 def test_after_a_stop_nothing_answers_and_nothing_runs(tmp_path: Path) -> None:
-    with start_embedded(tmp_path) as server:
+    with EmbeddedRedis(tmp_path) as server:
         address, pid = server.url, server.pid
     assert ping(address) is not None
     assert not is_running(pid)
@@ -127,7 +124,7 @@ def test_after_a_stop_nothing_answers_and_nothing_runs(tmp_path: Path) -> None:
 
 def test_a_configured_port_is_used(tmp_path: Path) -> None:
     port = next(ports.free_ports())
-    with start_embedded(tmp_path, port=port) as server:
+    with EmbeddedRedis(tmp_path, port=port) as server:
         assert server.url == f"redis://127.0.0.1:{port}/0"
 
 
@@ -137,7 +134,7 @@ def test_a_configured_port_of_another_server_is_an_error(
     monkeypatch.setattr("fairlane.embedded.server.PORT_PATIENCE_S", 0.0)
     taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
     with pytest.raises(LocalStackError, match=r"(?i)address already in use"):
-        start_embedded(tmp_path / "other", port=taken)
+        EmbeddedRedis(tmp_path / "other", port=taken).start()
 
 
 def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
@@ -145,13 +142,13 @@ def test_a_port_that_is_lost_to_another_server_is_given_up_for_the_next(
 ) -> None:
     taken, free = int(embedded.url.rpartition(":")[2].removesuffix("/0")), next(ports.free_ports())
     monkeypatch.setattr("fairlane.embedded.server.preferred_or_free", lambda _: iter([taken, taken, free]))
-    with start_embedded(tmp_path / "other") as server:
+    with EmbeddedRedis(tmp_path / "other") as server:
         assert server.url == f"redis://127.0.0.1:{free}/0"
 
 
 def test_a_preferred_port_that_is_taken_is_replaced(embedded: EmbeddedRedis, tmp_path: Path) -> None:
     taken = int(embedded.url.rpartition(":")[2].removesuffix("/0"))
-    with start_embedded(tmp_path / "other", preferred_port=taken) as server:
+    with EmbeddedRedis(tmp_path / "other", preferred_port=taken) as server:
         assert server.url != embedded.url
         assert ping(server.url) is None
 
@@ -161,12 +158,12 @@ def test_two_servers_never_share_a_data_directory(
 ) -> None:
     monkeypatch.setattr(locks, "PATIENCE_S", 0.0)
     with pytest.raises(LocalStackError, match="in use by another local stack"):
-        start_embedded(embedded.data_dir)
+        EmbeddedRedis(embedded.data_dir).start()
     assert ping(embedded.url) is None
 
 
 def test_it_listens_only_on_a_socket_file(tmp_path: Path) -> None:
-    with start_embedded(tmp_path, unix_socket=True) as server, client_of(server) as client:
+    with EmbeddedRedis(tmp_path, unix_socket=True) as server, client_of(server) as client:
         assert server.url.startswith("unix:///")
         assert client.config_get("port") == {"port": "0"}
         client.set("answer", "42")
@@ -175,7 +172,7 @@ def test_it_listens_only_on_a_socket_file(tmp_path: Path) -> None:
 
 
 def test_a_socket_file_in_a_deep_directory_is_put_where_its_path_is_short_enough(tmp_path: Path) -> None:
-    with start_embedded(tmp_path / ("deep" * 30), unix_socket=True) as server:
+    with EmbeddedRedis(tmp_path / ("deep" * 30), unix_socket=True) as server:
         socket = Path(server.url.removeprefix("unix://").removesuffix("?db=0"))
         assert ping(server.url) is None
     assert not socket.parent.exists()
@@ -183,29 +180,12 @@ def test_a_socket_file_in_a_deep_directory_is_put_where_its_path_is_short_enough
 
 def test_a_server_that_does_not_come_up_reports_the_end_of_its_log(tmp_path: Path) -> None:
     found = find_server()
-    broken = Server(found.kind, (*found.command, "--no-such-option", "1"), found.version)
+    broken = Server((*found.command, "--no-such-option", "1"), found.version)
     with pytest.raises(LocalStackError, match="no-such-option") as caught:
-        start_embedded(tmp_path, server=broken)
+        EmbeddedRedis(tmp_path, server=broken).start()
     assert caught.value.log == str(tmp_path / "logs" / "redis.log")
-    with start_embedded(tmp_path) as server:
+    with EmbeddedRedis(tmp_path) as server:
         assert ping(server.url) is None
-
-
-def test_fakeredis_serves_scripts_and_warns_that_it_is_for_trying_out(tmp_path: Path) -> None:
-    news: list[str] = []
-    with start_embedded(tmp_path, server=FAKE, report=news.append) as server, client_of(server) as client:
-        client.set("answer", "42")
-        assert client.eval("return redis.call('get', KEYS[1])", 1, "answer") == "42"
-        address = server.url
-        server.kill()
-        server.restart()
-        assert (server.url, client.get("answer")) == (address, None)
-    assert "for trying out only" in news[0]
-
-
-def test_using_fakeredis_logs_a_warning(tmp_path: Path) -> None:
-    with pytest.warns(UserWarning, match="for trying out only"):
-        start_embedded(tmp_path, server=FAKE).stop()
 
 
 def test_a_url_of_no_redis_scheme_is_refused() -> None:

@@ -18,7 +18,7 @@ from typer.testing import CliRunner
 
 from fairlane.cli.main import app
 from fairlane.core.events import Event
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.connection.connect import open_redis
 from fairlane.store.connection.primary_pool import async_primary_pool
 from tests.support.cluster import Cluster, cluster
@@ -75,7 +75,7 @@ def _there(server: Redis, name: str, write: Callable[[], object]) -> bool:
 
 
 def test_a_run_goes_on_when_its_slot_moves_and_when_its_node_dies(tmp_path: Path) -> None:
-    with start_embedded(tmp_path / "broker") as broker:
+    with EmbeddedRedis(tmp_path / "broker") as broker:
         config = f'[celery]\nbroker_url = "{broker.broker_url}"\n'
         with deployed(tmp_path, clustered, config) as (fleet, deployment):
             strict = start_strict_run(deployment, JOBS)

@@ -25,7 +25,7 @@ from fairlane.core.errors import StoreUnavailable
 from fairlane.embedded.guard import Guard
 from fairlane.embedded.ports import LOOPBACK, preferred_or_free
 from fairlane.embedded.processes import Process
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.local.plan import FAIRLANE
 from fairlane.model.run import RunRef
 from fairlane.store.connection.connect import open_redis, require, require_trust
@@ -223,7 +223,7 @@ def test_a_server_that_does_not_speak_tls_is_distinguished(
 
 
 def test_a_server_without_tls_is_distinguished(tmp_path: Path) -> None:
-    with start_embedded(tmp_path) as plain:
+    with EmbeddedRedis(tmp_path) as plain:
         url = plain.url.replace("redis://", "rediss://")
         impatient = Redis.from_url(url, socket_timeout=0.2, retry=Retry(NoBackoff(), 0))
         with (

@@ -14,6 +14,7 @@ from fairlane.lab.rehearsal.scenario import Load, Network, Scenario
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, Arrival
 from fairlane.lab.simulator.config import SimulatedModel
 from fairlane.model.lane import LaneLimits
+from tests.benchmarks.control.figures import figures as all_figures
 
 QUICK = {"requests_per_minute": 300.0, "latency_ms": 1000.0, "latency_sigma": 0.5, "windows_from": "start"}
 
@@ -37,7 +38,7 @@ def arrivals(recording: Recording) -> list[Arrival]:
 
 def figures(recording: Recording) -> dict[str, Any]:
     """What was measured; a real server's ``cjson`` writes fourteen digits of the pace, fakeredis' all."""
-    found = measure(recording).model_dump()
+    found = all_figures(recording).model_dump()
     for lane in found["lanes"]:
         lane["last_pace"] = f"{lane['last_pace']:.12g}"
     return found

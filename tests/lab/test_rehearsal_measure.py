@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from fairlane.lab.rehearsal.figures.measure import Measure, measure
 from fairlane.lab.rehearsal.recording import Lane, Recording
-from fairlane.lab.rehearsal.scenario import Bar, Load, Scenario
+from fairlane.lab.rehearsal.scenario import Load
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, Arrival, ProviderLog
 from fairlane.lab.simulator.config import SimulatedModel
+from tests.benchmarks.control.figures import Bar, Figures, Trial, figures
 
 
 def every(
@@ -20,7 +20,7 @@ def every(
     return [Arrival(at_ms, team, verdict, 100, 50) for at_ms in times]
 
 
-def measured(arrivals: list[Arrival], limits: dict[str, Any], **more: Any) -> Measure:
+def measured(arrivals: list[Arrival], limits: dict[str, Any], **more: Any) -> Figures:
     """The measure of ten minutes, of which the first is not counted."""
     usual: dict[str, Any] = {
         "name": "test",
@@ -31,8 +31,8 @@ def measured(arrivals: list[Arrival], limits: dict[str, Any], **more: Any) -> Me
     foreign = more.pop("foreign_admitted", [])
     served = more.pop("served", [])
     lane = Lane("model", ProviderLog(sorted(arrivals), served), foreign=foreign)
-    scenario = Scenario.model_validate(usual | more)
-    return measure(Recording(scenario, 0, 600_000, {"sim:model": lane}, complete=False))
+    scenario = Trial.model_validate(usual | more)
+    return figures(Recording(scenario, 0, 600_000, {"sim:model": lane}, complete=False))
 
 
 def test_use_is_counted_after_the_warm_up() -> None:

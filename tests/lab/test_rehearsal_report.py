@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import io
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import structlog
 from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from fairlane.cli.main import app
-from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure, Recovery
-from fairlane.lab.rehearsal.scenario import Scenario
+from fairlane.config.environment import child_environment
+from fairlane.embedded.processes import wait_until
 from tests.benchmarks.control.__main__ import main
 from tests.benchmarks.control.catalogue import CATALOGUE, scenarios
+from tests.benchmarks.control.figures import Figures, LaneFigures, Recovery, Trial
 from tests.benchmarks.control.picture import Curves, draw
 from tests.benchmarks.control.report import table, write
 
 COURSE = Curves("a lane", (0.0, 0.5), (600.0, 300.0), (600.0, 600.0), (0.2,), (500.0,), (0.1, 0.4))
 
 
-def numbers(seed: int, used: float, took_s: float | None, *, met: bool) -> Measure:
-    lane = LaneMeasure(
+def numbers(seed: int, used: float, took_s: float | None, *, met: bool) -> Figures:
+    lane = LaneFigures(
         model="model",
         utilisation=used,
         rejected_share=0.002,
@@ -36,7 +41,7 @@ def numbers(seed: int, used: float, took_s: float | None, *, met: bool) -> Measu
         most_in_flight=50,
         last_pace=290.0,
     )
-    return Measure(
+    return Figures(
         scenario="limit-halves",
         workers=4,
         seed=seed,
@@ -53,7 +58,7 @@ def numbers(seed: int, used: float, took_s: float | None, *, met: bool) -> Measu
     )
 
 
-def shown(*measures: Measure) -> str:
+def shown(*measures: Figures) -> str:
     console = Console(file=io.StringIO(), width=200)
     with console.capture() as captured:
         console.print(table(measures))
@@ -77,7 +82,7 @@ def test_the_page_and_the_document_hold_every_result(tmp_path: Path) -> None:
 
     document = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert (document["minutes"], document["seeds"]) == (55, 2)
-    assert [Measure.model_validate(each).seed for each in document["results"]] == [0, 1]
+    assert [Figures.model_validate(each).seed for each in document["results"]] == [0, 1]
     page = (tmp_path / "README.md").read_text(encoding="utf-8")
     assert "| limit-halves | 4 | 90.0% |" in page
     assert "(limit-halves.png)" in page
@@ -95,7 +100,7 @@ def test_every_scenario_of_the_catalogue_can_be_made(name: str, minutes: float) 
     made = CATALOGUE[name](minutes)
 
     assert made.name == name
-    assert Scenario.model_validate_json(made.model_dump_json()) == made
+    assert Trial.model_validate_json(made.model_dump_json()) == made
     assert all(made.jobs_of(load) >= 60 for load in made.loads)
 
 
@@ -191,3 +196,20 @@ def test_options_of_the_other_kind_of_work_are_refused(arguments: tuple[str, ...
     refused = rehearse(*arguments, "--rpm", "600")
     assert refused.exit_code == 2
     assert "leave out" in refused.output
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_a_rehearsal_with_its_server(tmp_path: Path, number: signal.Signals) -> None:
+    command = [sys.executable, "-m", "fairlane.cli", "rehearse", "--jobs", "200000", "--rpm", "6000"]
+    env = child_environment({"TMPDIR": str(tmp_path)})
+    with subprocess.Popen(command, env=env, stderr=subprocess.PIPE) as process:
+        assert wait_until(lambda: any(tmp_path.glob("fairlane-rehearsal-*/logs/redis.log")), 30)
+        process.send_signal(number)
+        assert process.wait(30) == 128 + number
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_rehearsal_leaves_logging_as_it_was() -> None:
+    before = structlog.get_config()
+    assert rehearse("--jobs", "1", "--rpm", "600").exit_code == 0
+    assert structlog.get_config() == before

@@ -11,12 +11,12 @@ from fairlane import Run, RunState
 from fairlane.apps.archive.mover import RunMover
 from fairlane.apps.archive.opening import Archive
 from fairlane.client.archive import Moved
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef
 from fairlane.model.tokens import Usage
 from fairlane_scheduler.upkeep.janitor import EVERY_MS
 from tests.support.archives import sqlite_url
+from tests.support.direct import DirectRedis
 from tests.support.whole import Whole, deployed
 
 HOUR_MS = 3_600_000

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from redis import Redis
 
-from fairlane.lab.rehearsal.figures.measure import measure
 from fairlane.lab.rehearsal.recording import record
 from fairlane.lab.rehearsal.scenario import Load, Scenario
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
 from fairlane.lab.simulator.config import SimulatedModel
+from tests.benchmarks.control.figures import figures
 
 JOBS = 120
 USUAL = {"requests_per_minute": 600, "latency_ms": 1000, "latency_sigma": 0.5, "windows_from": "start"}
@@ -38,7 +38,7 @@ def scenario(limits: dict[str, Any], **more: Any) -> Scenario:
 def test_every_job_is_answered_once_whatever_the_limits_do(real_redis: Redis, disturbance: str) -> None:
     recording = record(scenario(DISTURBANCES[disturbance]), real_redis)
 
-    found = measure(recording)
+    found = figures(recording)
     assert (found.complete, found.succeeded) == (True, JOBS)
     verdicts = [a.verdict for a in recording.lanes["sim:model"].log.arrivals]
     assert verdicts.count(ADMITTED) == JOBS
@@ -47,7 +47,7 @@ def test_every_job_is_answered_once_whatever_the_limits_do(real_redis: Redis, di
 def test_calls_that_are_shed_are_made_again(real_redis: Redis) -> None:
     recording = record(scenario({}, sheds=((6, 10),)), real_redis)
 
-    found = measure(recording)
+    found = figures(recording)
     shed = len(recording.lanes["sim:model"].log.sheds)
     assert 1 <= shed <= 10
     assert (found.complete, found.succeeded) == (True, JOBS)
@@ -57,7 +57,7 @@ def test_calls_that_are_shed_are_made_again(real_redis: Redis) -> None:
 def test_few_calls_go_into_an_outage(real_redis: Redis) -> None:
     recording = record(scenario({"outages": ((25, 60),)}, loads=(Load(jobs=600),)), real_redis)
 
-    found = measure(recording)
+    found = figures(recording)
     verdicts = [a.verdict for a in recording.lanes["sim:model"].log.arrivals]
     assert found.complete
     assert verdicts.count(OUTAGE) == found.lanes[0].calls_in_outages

@@ -13,7 +13,6 @@ import pytest
 from redis import exceptions as errors
 
 from fairlane import RunState, llm_judge
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.model.job import JobState
 from fairlane.model.outcome import Outcome, RateLimited, Success
 from fairlane.model.tokens import Usage
@@ -21,6 +20,7 @@ from fairlane_scheduler.service import Scheduler
 from fairlane_workers.providers.contract import Request
 from tests.support import whole as wholes
 from tests.support.conservation import Books
+from tests.support.direct import DirectRedis
 from tests.support.whole import Whole, WorkerProcess, deployed
 
 JUDGE = llm_judge("sim:judge", "J {{ output }}", {"yes": 1.0, "no": 0.0}, name="j")

@@ -27,7 +27,6 @@ from fairlane import Run, RunState, llm_judge
 from fairlane.cli.main import app
 from fairlane.client.submitting.row_writer import RowWriter
 from fairlane.core.errors import FairlaneError
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.model import outcome as ends
 from fairlane.model.job import JobState
 from fairlane.model.tokens import Usage
@@ -36,6 +35,7 @@ from fairlane.store.write.lanes.lanes import Lanes
 from fairlane.store.write.registry import Registry, TeamRecord
 from fairlane_workers.providers.contract import Request
 from tests.support.conservation import Books
+from tests.support.direct import DirectRedis
 from tests.support.redis import emptied, leaked_keys
 from tests.support.whole import SETTINGS, WorkerProcess, deployed
 

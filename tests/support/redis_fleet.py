@@ -216,7 +216,7 @@ def _ports(count: int) -> list[int]:
 def _server(directory: Path, port: int, guard: Guard, *further: str) -> Process:
     home = directory / str(port)
     home.mkdir()
-    command = find_server().command_line(home, port=port, socket=None, ready_file=home / "ready")
+    command = find_server().command_line(home, port=port, socket=None)
     return Process(
         f"redis-{port}", [*command, *_SYNC_AT_ONCE, *further], log=home / "server.log", guard=guard
     )

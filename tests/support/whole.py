@@ -20,7 +20,6 @@ from fairlane.client.deployment import SystemWaiter
 from fairlane.config.connections.lane_identity import server_digests
 from fairlane.config.settings import Settings
 from fairlane.core.clock import ManualClock
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.lab.rehearsal.virtual.simulated import CollectingPublisher
 from fairlane.model.job import Attempt
 from fairlane.model.outcome import Outcome
@@ -41,6 +40,7 @@ from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.providers.contract import OnChunk, Request
 from fairlane_workers.transport.pause import sleep
 from fairlane_workers.upkeep.heartbeat import Drain, Heartbeat, OtherWorkers, ServedLanes
+from tests.support.direct import DirectRedis
 
 Answer = Callable[["WorkerProcess", Request], tuple[float, Outcome]]
 """A provider: the seconds that a call takes, and its outcome."""

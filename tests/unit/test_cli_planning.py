@@ -12,7 +12,7 @@ from fairlane.cli.invocation import Invocation
 from fairlane.config.settings import Settings
 from fairlane.core.errors import ConfigurationError
 from fairlane.embedded.ports import free_ports
-from fairlane.embedded.server import EmbeddedRedis, start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.local.plan import StackPlan
 from fairlane.local.planning import (
     REDIS_PORT,
@@ -37,7 +37,7 @@ def _no_file_in_the_working_directory(tmp_path: Path, monkeypatch: pytest.Monkey
 
 @pytest.fixture
 def given(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    with start_embedded(tmp_path / "given") as server:
+    with EmbeddedRedis(tmp_path / "given") as server:
         yield server
 
 

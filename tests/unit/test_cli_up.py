@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from fairlane.embedded.reaper import is_running
-from fairlane.embedded.server import ping, start_embedded
+from fairlane.embedded.server import EmbeddedRedis, ping
 from tests.support.processes import processes_below
 from tests.support.wait import wait_until
 
@@ -138,7 +138,7 @@ def test_a_child_that_dies_is_reported_and_started_again(up: Up, tmp_path: Path)
 
 
 def test_a_given_redis_is_left_running(up: Up, tmp_path: Path) -> None:
-    with start_embedded(tmp_path / "given") as given:
+    with EmbeddedRedis(tmp_path / "given") as given:
         process = up("--redis", given.url)
         document = ready_document(tmp_path)
         assert (document["redis_url"], document["pids"]) == (given.url, {})

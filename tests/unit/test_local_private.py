@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.embedded.private import make_private
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.local.planning import hide_data_dir
 from tests.support.full_disk import full_disk
 
@@ -84,7 +84,7 @@ def test_an_empty_directory_that_another_user_owns_can_be_used_again(
 
 def test_nobody_else_reads_what_redis_writes(tmp_path: Path) -> None:
     data = tmp_path / "data"
-    with start_embedded(data, unix_socket=True) as redis:
+    with EmbeddedRedis(data, unix_socket=True) as redis:
         assert redis.data_dir.is_dir()
     written = [path for path in data.rglob("*") if not path.is_symlink()]
     assert any("appendonly" in path.name for path in written)

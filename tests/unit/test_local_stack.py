@@ -15,7 +15,7 @@ import pytest
 from fairlane.core.errors import ConfigurationError, LocalStackError, StoreRefuses
 from fairlane.embedded.ports import LOOPBACK
 from fairlane.embedded.reaper import is_running
-from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
+from fairlane.embedded.server import EmbeddedRedis, ping
 from fairlane.local.plan import StackPlan
 from fairlane.local.stack import Stack
 from tests.support.wait import wait_until
@@ -67,7 +67,7 @@ def stack(tmp_path: Path) -> Iterator[Stack]:
 
 @pytest.fixture
 def given(tmp_path: Path) -> Iterator[EmbeddedRedis]:
-    with start_embedded(tmp_path / "given") as server:
+    with EmbeddedRedis(tmp_path / "given") as server:
         yield server
 
 
@@ -160,7 +160,7 @@ def test_a_given_redis_that_does_not_answer_is_an_error_at_once(tmp_path: Path) 
 
 
 def test_a_given_redis_that_refuses_the_password_is_not_one_that_does_not_answer(tmp_path: Path) -> None:
-    with start_embedded(tmp_path / "given") as given:
+    with EmbeddedRedis(tmp_path / "given") as given:
         stack = Stack(
             StandInPlan(data_dir=tmp_path, redis_url=given.url.replace("://", "://nobody:hunter2@"))
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from fairlane import RunLost, SubmissionError
 from fairlane.client.submitting import submission
 from fairlane.client.submitting.continuation import Origins
 from fairlane.datasets import rows as paging
+from fairlane.datasets.references import Reference, SourcePages
 from fairlane.datasets.rows import MAX_PAGE_BYTES, MAX_PAGE_VALUES, Paging, decode_page
 from fairlane.model.run import RunRef, RunSpec
 from fairlane.model.sessions import decode_memberships, memberships_field
@@ -116,6 +118,17 @@ def test_a_row_that_no_page_can_hold_is_refused_by_its_number(monkeypatch: pytes
     with pytest.raises(SubmissionError, match="Shorten it") as caught:
         list(Paging([{"t": ""}, {"t": "x" * 400}], FULL))
     assert caught.value.row == 2
+
+
+def test_a_page_of_a_reference_that_no_reader_would_take_is_refused_by_its_row(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound(monkeypatch, MAX_PAGE_BYTES, 3000)
+    path = tmp_path / "rows.jsonl"
+    path.write_text((json.dumps({"v": list(range(600))}) + "\n") * 12)
+    with pytest.raises(SubmissionError, match="3,000 values as JSON") as caught:
+        SourcePages(Reference(path).source, FULL, lambda _: None).page(0)
+    assert caught.value.row == 5
 
 
 @given(st.lists(st.integers(0, 5), max_size=30), st.lists(st.integers(0, 5), max_size=30), st.integers(1, 9))

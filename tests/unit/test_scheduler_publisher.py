@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 
 from fairlane.broker.app import TASK_NAME, queue_of
 from fairlane.config.settings import Settings
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.model.job import Attempt
 from fairlane.model.lane import queue_name
 from fairlane_scheduler.dispatch.publisher import Publisher
@@ -211,7 +211,7 @@ def test_of_several_nodes_the_next_is_taken_where_one_does_not_answer(
 
 @pytest.mark.slow(seconds=4)
 def test_a_server_that_falls_silent_is_left_before_the_leader_loses_its_lease(tmp_path: Path) -> None:
-    with start_embedded(tmp_path) as server, lossy_proxy(server.url) as proxy:
+    with EmbeddedRedis(tmp_path) as server, lossy_proxy(server.url) as proxy:
         settings = Settings.model_validate({"redis": {"url": proxy.url}})
         publisher = Publisher(settings)
         publisher.publish(attempt(1))

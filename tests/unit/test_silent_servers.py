@@ -11,7 +11,7 @@ import pytest
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from fairlane.config.settings import Settings
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.connection.connect import open_store
 from fairlane_workers.engine import _open_redis
 from tests.support.lossy_proxy import LossyProxy, lossy_proxy
@@ -19,7 +19,7 @@ from tests.support.lossy_proxy import LossyProxy, lossy_proxy
 
 @pytest.fixture
 def proxy(tmp_path: Path) -> Iterator[LossyProxy]:
-    with start_embedded(tmp_path) as server, lossy_proxy(server.url) as between:
+    with EmbeddedRedis(tmp_path) as server, lossy_proxy(server.url) as between:
         yield between
 
 

@@ -16,7 +16,6 @@ from fairlane.core.startup import lasting_imports
 PROCESSES = (
     "fairlane.cli.__main__",
     "fairlane.flower.__main__",
-    "fairlane.lab.simulator.__main__",
     "fairlane.sandbox.__main__",
     "fairlane_scheduler.__main__",
     "fairlane_workers.__main__",

@@ -13,7 +13,7 @@ from redis import Redis
 from redis.asyncio import Redis as AsyncRedis
 from redis.exceptions import ReadOnlyError
 
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.store.connection import primary_pool
 from fairlane.store.connection.connect import open_redis
 from fairlane.store.connection.server_states import REPLICA, refusing_state
@@ -38,7 +38,7 @@ class Failover(NamedTuple):
 @pytest.fixture
 def failover(tmp_path: Path) -> Iterator[Failover]:
     with ExitStack() as stack:
-        first, second = (stack.enter_context(start_embedded(tmp_path / name)) for name in ("a", "b"))
+        first, second = (stack.enter_context(EmbeddedRedis(tmp_path / name)) for name in ("a", "b"))
         old, new = (stack.enter_context(Redis.from_url(server.url)) for server in (first, second))
         address = stack.enter_context(lossy_proxy(first.url))
         old.set("whose", "old")

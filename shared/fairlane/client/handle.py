@@ -30,7 +30,6 @@ from fairlane.client.following.standstill import HeldDetector, Standstill
 from fairlane.client.handles import Unsent, check_timeout
 from fairlane.core.errors import FairlaneError, RunTimeout
 from fairlane.evaluators.client_side import ClientScorer, check_client_scorers
-from fairlane.export.stored_lines import StoredRecords
 from fairlane.model.record import Record
 from fairlane.model.run import RunRef, RunSpec, RunState
 from fairlane.model.run_status import RunStatus
@@ -300,11 +299,6 @@ class RunHandle(Unsent):
             return self._ended()
         spec, records = self._readable(status), self._records(status)
         return Ended(status, spec, records, Blocking(records.steps_by_now(), self._deployment.waiter))
-
-    def _stored_records(self) -> StoredRecords:
-        if self._scorers:
-            return StoredRecords([self.results()])
-        return StoredRecords(Blocking(self._after_end(Records.portion_steps), self._deployment.waiter))
 
     def _records(self, status: RunStatus) -> Records:
         return Records(self._deployment, self._readable(status), self._closer)

@@ -15,7 +15,6 @@ from fairlane.client.views.summary import Summary
 from fairlane.core.errors import FairlaneError, TemplateError
 from fairlane.export.formats import Format, export_records
 from fairlane.export.parsed import Parsed, parse_outputs
-from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.tables import to_frame, to_polars_frame
 from fairlane.export.trackers.exported import Exported, ExportedRun, Exporter, find_exporter
 from fairlane.model.lane import FUNCTIONS
@@ -40,7 +39,7 @@ class Run(RunHandle):
         partial file. In a table, a text that a spreadsheet would run as a formula begins with ``'``, unless
         ``raw``. Raises `UnknownFormat`, `MissingExtra` (Parquet needs pyarrow) and ``OSError`` at once.
         """
-        return export_records(self._stored_records(), path, format, raw=raw)
+        return export_records(self.results(), path, format, raw=raw)
 
     def export_to(self, exporter: str, target: str = "") -> Exported:
         """Send every record to another tool, once the run is over; returns how many, and where they are.
@@ -117,11 +116,6 @@ class Run(RunHandle):
             self._deployment, spec, status, items, sessions, path, examples, compared
         )
         return written
-
-
-def stored_records(run: Run) -> StoredRecords:
-    """The records of a run for a file: most become JSON lines without a `Record`."""
-    return run._stored_records()
 
 
 def send_records(

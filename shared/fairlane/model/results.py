@@ -180,12 +180,6 @@ class Portion:
     missing: JobState
     why: str | None = None
 
-    def part(self, first: int, end: int) -> Portion:
-        """The items from one place to another, the latter excluded."""
-        steps = self.spec.steps
-        stored = self.stored[first * steps : end * steps]
-        return Portion(self.spec, self.items[first:end], self.rows[first:end], stored, self.missing, self.why)
-
     def __iter__(self) -> Iterator[Record]:
         """Make the records.
 

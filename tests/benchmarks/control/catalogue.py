@@ -3,8 +3,9 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Literal
 
-from fairlane.lab.rehearsal.scenario import Bar, Load, Scenario
+from fairlane.lab.rehearsal.scenario import Load
 from fairlane.lab.simulator.config import SimulatedModel
+from tests.benchmarks.control.figures import Bar, Trial
 
 Headers = Literal["none", "retry_after", "ratelimit"]
 
@@ -14,7 +15,7 @@ BAR, BAR_WITH_HEADERS = Bar(utilisation=0.95, rejected=0.01), Bar(utilisation=0.
 WARM_UP = 5.0
 USUAL_WORKERS = 4
 
-Make = Callable[[float], Scenario]
+Make = Callable[[float], Trial]
 """Makes a scenario that is measured for this many minutes."""
 
 
@@ -29,9 +30,9 @@ def _model(**changes: Any) -> SimulatedModel:
     return SimulatedModel.model_validate(usual | changes)
 
 
-def _one(name: str, about: str, measured: float, model: SimulatedModel, **more: Any) -> Scenario:
+def _one(name: str, about: str, measured: float, model: SimulatedModel, **more: Any) -> Trial:
     bar = BAR_WITH_HEADERS if model.headers in ("ratelimit", "full") else BAR
-    return Scenario.model_validate(
+    return Trial.model_validate(
         {
             "name": name,
             "about": about,
@@ -54,62 +55,62 @@ def _steady(shape: str, headers: Headers) -> Make:
         "second": "windows of 1 s",
     }[shape]
 
-    def make(minutes: float) -> Scenario:
+    def make(minutes: float) -> Trial:
         about = f"{PER_MINUTE:g} a minute as {kind}; {hint}."
         return _one(f"{shape}-{headers}", about, minutes, _model(shape=shape, headers=headers))
 
     return make
 
 
-def _halves(minutes: float) -> Scenario:
+def _halves(minutes: float) -> Trial:
     model = _model(limit_changes=((_middle(minutes), PER_MINUTE / 2),))
     return _one("limit-halves", "The limit halves after half of the time; no hint.", minutes, model)
 
 
-def _doubles(minutes: float) -> Scenario:
+def _doubles(minutes: float) -> Trial:
     model = _model(limit_changes=((_middle(minutes), PER_MINUTE * 2),))
     return _one("limit-doubles", "The limit doubles after half of the time; no hint.", minutes, model)
 
 
-def _tokens(minutes: float) -> Scenario:
+def _tokens(minutes: float) -> Trial:
     model = _model(tokens_per_minute=120_000.0, output_tokens=200.0, output_tokens_stddev=60.0)
     load = Load(input_tokens=100, max_tokens=1000)
     about = "600 requests and 120,000 tokens a minute, 300 tokens a call, 1,000 reserved; no hint."
     return _one("requests-and-tokens", about, minutes, model, loads=(load,))
 
 
-def _others(minutes: float) -> Scenario:
+def _others(minutes: float) -> Trial:
     model = _model(foreign=((_middle(minutes), min(600.0, minutes * 20), PER_MINUTE / 2),))
     return _one("others-take-half", "Others use half of the limit for 10 minutes; no hint.", minutes, model)
 
 
-def _outage(minutes: float) -> Scenario:
+def _outage(minutes: float) -> Trial:
     model = _model(outages=((_middle(minutes), 120.0),))
     return _one("outage", "Every connection is reset for 2 minutes; no hint.", minutes, model)
 
 
-def _shed(minutes: float) -> Scenario:
+def _shed(minutes: float) -> Trial:
     about = "50 calls in flight get a 429 at the same moment; no hint."
     return _one("shed-50", about, minutes, _model(), sheds=((_middle(minutes), 50),))
 
 
-def _teams(minutes: float) -> Scenario:
+def _teams(minutes: float) -> Trial:
     loads = (Load(team="one"), Load(team="two"))
     return _one("two-teams", "Two equal teams share the lane; no hint.", minutes, _model(), loads=loads)
 
 
-def _five_a_minute(minutes: float) -> Scenario:
+def _five_a_minute(minutes: float) -> Trial:
     model = _model(requests_per_minute=5.0)
     more = {"loads": (Load(jobs=60),), "minutes": None, "warm_up_minutes": 0.0, "bar": None}
     return _one("five-a-minute", "60 jobs on a lane of 5 a minute; no hint.", minutes, model, **more)
 
 
-def _places(minutes: float) -> Scenario:
+def _places(minutes: float) -> Trial:
     model = _model(requests_per_minute=None, max_concurrency=50)
     return _one("concurrency-429", "50 concurrent calls, a 429 for more; no hint.", minutes, model)
 
 
-def _places_and_a_queue(minutes: float) -> Scenario:
+def _places_and_a_queue(minutes: float) -> Trial:
     model = _model(requests_per_minute=None, max_concurrency=50, queue=100_000)
     about = "50 concurrent calls, others wait at the provider; no hint."
     return _one("concurrency-queue", about, minutes, model)
@@ -150,7 +151,7 @@ MINUTES, SIZES = 55.0, (1, 4, 16)
 
 def scenarios(
     names: Sequence[str] = (), seeds: int = 1, workers: Sequence[int] = (), minutes: float = MINUTES
-) -> list[Scenario]:
+) -> list[Trial]:
     """The named scenarios (default: all), one for each number of workers and each seed from 0.
 
     Raises ``KeyError`` for an unknown name.

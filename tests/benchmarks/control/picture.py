@@ -4,9 +4,10 @@ from bisect import bisect_left
 from dataclasses import dataclass
 from pathlib import Path
 
-from fairlane.lab.rehearsal.figures.true_limits import counted_tokens, rate_at
+from fairlane.lab.rehearsal.figures.true_limits import counted_tokens
 from fairlane.lab.rehearsal.recording import Lane, Recording
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE
+from tests.benchmarks.control.figures import rate_at
 
 BIN_S = 10.0
 MOST_MARKS = 2000
@@ -26,8 +27,8 @@ class Curves:
     refusals: tuple[float, ...]
 
 
-def curves(recording: Recording, lane: Lane) -> Curves:
-    """The curves of one lane."""
+def curves(recording: Recording, lane: Lane, about: str) -> Curves:
+    """The curves of one lane; ``about`` is in their title."""
     scenario, began_ms = recording.scenario, recording.began_ms
     model = scenario.models[lane.model]
     ours = [a for a in lane.log.arrivals if a.verdict == ADMITTED]
@@ -42,7 +43,7 @@ def curves(recording: Recording, lane: Lane) -> Curves:
     refused += [(at_ms - began_ms) / 60_000 for at_ms in lane.log.sheds]
     known = [(at_ms, pace) for at_ms, pace in lane.paces if pace is not None]
     return Curves(
-        title=f"{scenario.name}, {scenario.workers} workers, seed {scenario.seed}: {scenario.about}",
+        title=f"{scenario.name}, {scenario.workers} workers, seed {scenario.seed}: {about}",
         minutes=tuple(edge / 60 for edge in edges[:-1]),
         admitted=tuple(count * 60 / BIN_S for count in counts),
         allowed=tuple(allowed),

@@ -9,10 +9,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from types import FrameType
 
-from fairlane.lab.rehearsal.figures.measure import Measure, measure
-from fairlane.lab.rehearsal.recording import record
-from fairlane.lab.rehearsal.scenario import Scenario
-from fairlane.lab.rehearsal.virtual.backend import backend, quiet
+from fairlane.lab.rehearsal.recording import backend, quiet, record
+from tests.benchmarks.control.figures import Figures, Trial, figures
 from tests.benchmarks.control.picture import Curves, curves
 
 TERMINATED = 128 + signal.SIGTERM
@@ -22,21 +20,20 @@ TERMINATED = 128 + signal.SIGTERM
 class Played:
     """The results of a rehearsal: its figures, and the curves of each lane."""
 
-    scenario: Scenario
-    measure: Measure
+    scenario: Trial
+    measure: Figures
     courses: tuple[Curves, ...]
 
 
-def play(scenario: Scenario) -> Played:
+def play(scenario: Trial) -> Played:
     """One scenario. Raises `LocalStackError` where no Redis can be had."""
-    quiet()
-    with backend() as redis:
+    with quiet(), backend() as redis:
         recording = record(scenario, redis)
-    courses = tuple(curves(recording, lane) for lane in recording.lanes.values())
-    return Played(scenario, measure(recording), courses)
+    courses = tuple(curves(recording, lane, scenario.about) for lane in recording.lanes.values())
+    return Played(scenario, figures(recording), courses)
 
 
-def play_all(scenarios: Sequence[Scenario], processes: int) -> Iterator[Played]:
+def play_all(scenarios: Sequence[Trial], processes: int) -> Iterator[Played]:
     """Play all, and yield each as it finishes; ending the iteration early ends the processes too."""
     if processes == 1:
         yield from map(play, scenarios)

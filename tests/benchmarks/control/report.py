@@ -9,8 +9,8 @@ from statistics import fmean
 from rich.table import Table
 from rich.text import Text
 
-from fairlane.lab.rehearsal.figures.measure import LaneMeasure, Measure
 from tests.benchmarks.control.catalogue import CATALOGUE, MINUTES
+from tests.benchmarks.control.figures import Figures, LaneFigures
 
 COLUMNS = ("scenario", "workers", "used", "429s", "cuts", "recovered after", "fairness", "took", "bar")
 
@@ -43,13 +43,13 @@ class _Row:
     met: bool | None
 
 
-def in_order(measures: Sequence[Measure]) -> list[Measure]:
+def in_order(measures: Sequence[Figures]) -> list[Figures]:
     """By the catalogue, then by workers and seed."""
     places = {name: place for place, name in enumerate(CATALOGUE)}
     return sorted(measures, key=lambda m: (places.get(m.scenario, len(places)), m.workers, m.seed))
 
 
-def table(measures: Sequence[Measure]) -> Table:
+def table(measures: Sequence[Figures]) -> Table:
     """For a terminal."""
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for number, column in enumerate(COLUMNS):
@@ -61,7 +61,7 @@ def table(measures: Sequence[Measure]) -> Table:
 
 
 def write(
-    measures: Sequence[Measure], minutes: float, seeds: int, pictures: Sequence[str], folder: Path
+    measures: Sequence[Figures], minutes: float, seeds: int, pictures: Sequence[str], folder: Path
 ) -> None:
     """``results.json`` and ``README.md``; ``pictures`` are the files in the folder that it shows."""
     folder.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def write(
     (folder / "README.md").write_text(_page(ordered, minutes, seeds, pictures), encoding="utf-8")
 
 
-def _page(measures: Sequence[Measure], minutes: float, seeds: int, pictures: Sequence[str]) -> str:
+def _page(measures: Sequence[Figures], minutes: float, seeds: int, pictures: Sequence[str]) -> str:
     lines = [INTRODUCTION]
     lines.append(
         f"Measured over {minutes:g} minutes (usually {MINUTES:g}), {seeds} seed{'s' * (seeds > 1)} each.\n"
@@ -87,14 +87,14 @@ def _page(measures: Sequence[Measure], minutes: float, seeds: int, pictures: Seq
     return "\n".join(lines) + "\n"
 
 
-def _rows(measures: Sequence[Measure]) -> list[_Row]:
-    groups: dict[tuple[str, int], list[Measure]] = {}
+def _rows(measures: Sequence[Figures]) -> list[_Row]:
+    groups: dict[tuple[str, int], list[Figures]] = {}
     for each in in_order(measures):
         groups.setdefault((each.scenario, each.workers), []).append(each)
     return [_row(name, workers, group) for (name, workers), group in groups.items()]
 
 
-def _row(name: str, workers: int, group: Sequence[Measure]) -> _Row:
+def _row(name: str, workers: int, group: Sequence[Figures]) -> _Row:
     lanes = [lane for each in group for lane in each.lanes]
     used = [lane.utilisation for lane in lanes if lane.utilisation is not None]
     fair = [lane.fairness for lane in lanes if lane.fairness is not None]
@@ -114,7 +114,7 @@ def _row(name: str, workers: int, group: Sequence[Measure]) -> _Row:
     return _Row(name, cells, met)
 
 
-def _recovered_after(lanes: Sequence[LaneMeasure]) -> str:
+def _recovered_after(lanes: Sequence[LaneFigures]) -> str:
     """The slowest recovery from each change, in order."""
     by_change = zip(*(lane.recoveries for lane in lanes), strict=True)
     slowest = []

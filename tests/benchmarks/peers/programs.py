@@ -20,7 +20,7 @@ from redis import Redis
 
 from fairlane.broker.app import make_app
 from fairlane.config.loader import load_settings
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from tests.benchmarks.bench_stack import bench_stack, wait_for
 from tests.benchmarks.peers.celery_worker import DONE, QUEUE, TASK
 from tests.benchmarks.processes import cpu_of
@@ -73,7 +73,7 @@ def bare_celery(work: Work) -> Did:
     """The producer paces the tasks at the limit: Celery's own ``rate_limit`` holds for each worker alone."""
     with tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder:
         directory = Path(folder)
-        server = start_embedded(directory / "redis")
+        server = EmbeddedRedis(directory / "redis").start()
         try:
             config = directory / "fairlane.toml"
             config.write_text(f'[redis]\nurl = "{server.url}"\n[log]\nlevel = "warning"\n')

@@ -11,7 +11,7 @@ from pathlib import Path
 from redis import Redis
 
 from fairlane import Client, Run
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.model.job import JobState
 from fairlane.model.results import TaskResult
 from fairlane.model.run import RunRef
@@ -28,7 +28,7 @@ NAME = "500,000 records"
 def record_reading() -> Iterator[Finding]:
     """A finished run of 500,000 short records, as workers would have written it; no worker runs."""
     with tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder:
-        server = start_embedded(Path(folder) / "redis")
+        server = EmbeddedRedis(Path(folder) / "redis").start()
         try:
             with Client(server.url, team="bench") as client, Redis.from_url(server.url) as redis:
                 run = _finished(client, redis)

@@ -14,7 +14,7 @@ from typing import Any
 from redis import Redis
 
 from fairlane import Client
-from fairlane.embedded.server import start_embedded
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.model.run import RunRef
 from fairlane.store.keys import Keys
 from tests.benchmarks.report import Finding
@@ -111,7 +111,7 @@ def _calls(http: list[ladder.Climb]) -> Iterator[Finding]:
 def _waiting_bytes() -> float:
     """Redis memory of a short row that waits."""
     with tempfile.TemporaryDirectory(prefix="fairlane-bench-") as folder:
-        server = start_embedded(Path(folder))
+        server = EmbeddedRedis(Path(folder)).start()
         try:
             redis = Redis.from_url(server.url)
             with Client(server.url, team="bench") as client:

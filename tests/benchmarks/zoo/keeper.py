@@ -8,7 +8,7 @@ from contextlib import ExitStack
 from functools import partial
 from multiprocessing.util import Finalize
 
-from fairlane.lab.rehearsal.virtual.backend import backend, quiet
+from fairlane.lab.rehearsal.recording import backend, quiet
 from fairlane.store.connection.connect import RedisClient
 from tests.benchmarks.control.player import leave_interrupts_to_the_parent
 from tests.benchmarks.zoo.generator import FULL, Size, generate
@@ -65,7 +65,7 @@ def close() -> None:
 def _own_redis() -> RedisClient:
     """This process' Redis server. Its worlds use it one after another."""
     if not _redis:
-        quiet()
+        _server.enter_context(quiet())
         _redis.append(_server.enter_context(backend()))
         Finalize(None, close, exitpriority=1)  # a pool's process runs no ``atexit`` functions
     return _redis[0]

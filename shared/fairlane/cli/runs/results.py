@@ -13,12 +13,11 @@ from fairlane.cli.invocation import Invocation, with_settings
 from fairlane.cli.output import bytes_out, lines_out, say
 from fairlane.cli.runs.conclusion import fails_if_refused
 from fairlane.cli.runs.selection import LATEST, RunArgument, RunCommand, await_end, find_run
-from fairlane.client.outputs import Run, stored_records
+from fairlane.client.outputs import Run
 from fairlane.core.errors import UnknownFormat
 from fairlane.core.figures import be, counted
 from fairlane.export.formats import FORMATS, Format, export_records, format_of, write_records
 from fairlane.export.lines import written
-from fairlane.export.stored_lines import StoredRecords
 from fairlane.export.trackers.exported import exporter_names
 from fairlane.model.record import Record
 
@@ -114,14 +113,10 @@ def _write(run: Run, output: Path, chosen: Format, *, follow: bool, raw: bool) -
     return write_records(records, bytes_out(), chosen, raw=raw)
 
 
-def _at_the_end(run: Run) -> StoredRecords:
+def _at_the_end(run: Run) -> Iterator[Record]:
     """Records in item order. Reading the first waits for the run's end, and shows progress."""
-
-    def portions() -> Iterator[Iterable[Record]]:
-        await_end(run)
-        yield from stored_records(run).portions
-
-    return StoredRecords(portions())
+    await_end(run)
+    yield from run.results()
 
 
 def _print_lines(records: Iterable[Record], *, at_once: bool) -> int:

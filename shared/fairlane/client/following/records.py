@@ -51,11 +51,6 @@ class Records:
                 at.next = step.item + 1
             yield step
 
-    def portion_steps(self) -> Iterator[Iterable[Record] | Wait]:
-        """The same records in portions."""
-        count = yield from self._items()
-        yield from self._portions(range(count))
-
     def finish_steps(self, place: Place | None = None) -> Iterator[Record | Wait]:
         """The steps of `as_they_finish` from ``place`` on; they advance it."""
         at, pace = place or Place(), Pace()

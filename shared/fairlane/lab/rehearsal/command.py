@@ -10,7 +10,10 @@ from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import ValidationError
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
 
+from fairlane.cli.failures import terminable
 from fairlane.cli.invocation import Invocation, JsonOption, existing_file, with_settings
 from fairlane.cli.output import emit, print_fields, print_table, say
 from fairlane.cli.runs.submitting.inputs import TaskOptions, open_dataset, prompt_option
@@ -21,7 +24,9 @@ from fairlane.core.errors import ConfigurationError, TemplateError
 from fairlane.core.figures import percent, took
 from fairlane.core.section import first_flaw
 from fairlane.datasets.rows import read_rows
-from fairlane.lab.rehearsal.process import rehearse_apart
+from fairlane.lab.rehearsal.figures.measure import measure
+from fairlane.lab.rehearsal.recording import backend, quiet, record
+from fairlane.lab.rehearsal.scenario import Scenario
 from fairlane.lab.simulator.config import MOST_COUNT, MOST_SEED, MOST_TOKENS, SimulatedModel, SimulatorConfig
 from fairlane.model.run import RunSpec
 from fairlane.model.tokens import DEFAULT_OUTPUT_TOKENS, estimate_call
@@ -181,8 +186,8 @@ def rehearse(
         "warm_up_minutes": 0,
         "seed": seed,
     }
-    measure = rehearse_apart(scenario, show=not as_json)
-    emit(measure, lambda: _print(measure, work), as_json=as_json)
+    figures = _play(scenario, show=not as_json)
+    emit(figures, lambda: _print(figures, work), as_json=as_json)
 
 
 def _work_of_dataset(
@@ -302,30 +307,53 @@ def _known_limits(settings: Settings, models: list[str]) -> dict[str, Any]:
     return known
 
 
-def _print(measure: Mapping[str, Any], work: list[Work]) -> None:
-    print_fields(_summary(measure))
+def _play(given: Mapping[str, Any], *, show: bool) -> dict[str, Any]:
+    """The figures of a scenario. ``show`` draws a bar on standard error while it plays.
+
+    Raises `ConfigurationError`, and `LocalStackError` where no Redis can be had.
+    """
+    try:
+        scenario = Scenario.model_validate(given)
+    except ValidationError as error:
+        field, value, problem = first_flaw(error)
+        raise ConfigurationError(field or "scenario", value, problem) from None
+    columns = (BarColumn(), MofNCompleteColumn(), TextColumn("{task.description}"))
+    console = Console(stderr=True, quiet=not show)
+    shown = Progress(*columns, console=console, transient=True, disable=not (show and console.is_terminal))
+    with terminable(), quiet(), backend() as redis, shown as bar:
+        task = bar.add_task("", total=None)
+
+        def tell(seconds: float, done: int, jobs: int) -> None:
+            passed = took(seconds * 1000)
+            bar.update(task, total=jobs, completed=done, description=f"{passed} rehearsed")
+
+        return measure(record(scenario, redis, tell)).model_dump(mode="json")
+
+
+def _print(figures: Mapping[str, Any], work: list[Work]) -> None:
+    print_fields(_summary(figures))
     if len(work) > 1:
-        print_table(("model", ">jobs", ">calls", ">429", ">of the limit"), _lanes(measure, work))
-    if not measure["complete"]:
+        print_table(("model", ">jobs", ">calls", ">429", ">of the limit"), _lanes(figures, work))
+    if not figures["complete"]:
         say("it was not over by then: the provider allows too little for so many jobs")
-    elif lost := sum(each.jobs for each in work) - measure["succeeded"]:
+    elif lost := sum(each.jobs for each in work) - figures["succeeded"]:
         say(f"{lost:,} jobs end without an answer: the provider rejects them, or their prompts are too long")
 
 
-def _summary(measure: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
-    yield "duration", took(measure["duration_s"] * 1000) + ("" if measure["complete"] else ", and not over")
-    yield "answers", f"{measure['succeeded']:,}"
-    yield "calls", f"{measure['calls']:,}"
-    yield "of them 429", f"{measure['rejected']:,}"
-    yield "input tokens", f"{measure['input_tokens']:,}"
-    yield "output tokens", f"{measure['output_tokens']:,}"
-    if len(measure["lanes"]) == 1 and (used := measure["lanes"][0]["utilisation"]) is not None:
+def _summary(figures: Mapping[str, Any]) -> Iterator[tuple[str, object]]:
+    yield "duration", took(figures["duration_s"] * 1000) + ("" if figures["complete"] else ", and not over")
+    yield "answers", f"{figures['succeeded']:,}"
+    yield "calls", f"{figures['calls']:,}"
+    yield "of them 429", f"{figures['rejected']:,}"
+    yield "input tokens", f"{figures['input_tokens']:,}"
+    yield "output tokens", f"{figures['output_tokens']:,}"
+    if len(figures["lanes"]) == 1 and (used := figures["lanes"][0]["utilisation"]) is not None:
         yield "of the limit", f"{percent(used, places=1)}%"
 
 
-def _lanes(measure: Mapping[str, Any], work: list[Work]) -> Iterator[tuple[object, ...]]:
+def _lanes(figures: Mapping[str, Any], work: list[Work]) -> Iterator[tuple[object, ...]]:
     jobs = {each.model: each.jobs for each in work}
-    for lane in measure["lanes"]:
+    for lane in figures["lanes"]:
         used = lane["utilisation"]
         share = "" if used is None else f"{percent(used, places=1)}%"
         yield lane["model"], f"{jobs[lane['model']]:,}", f"{lane['calls']:,}", f"{lane['rejected']:,}", share

@@ -1,8 +1,16 @@
-"""Plays a scenario from start to end, and records what `measure` needs."""
+"""Plays a scenario from start to end, on a server of its own, and records what `measure` needs."""
 
-from collections.abc import Callable
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 
+import structlog
+from redis import Redis
+
+from fairlane.embedded.server import EmbeddedRedis
 from fairlane.lab.rehearsal.scenario import CONNECTION, Load, Scenario, lane_of
 from fairlane.lab.rehearsal.virtual.cluster import Cluster
 from fairlane.lab.rehearsal.virtual.simulated import SimulatedWorker
@@ -140,3 +148,27 @@ class _Player:
 def _divisor(jobs: int) -> int:
     """The largest number of repetitions that makes exactly so many jobs."""
     return next(count for count in range(min(MOST_REPETITIONS, jobs), 0, -1) if jobs % count == 0)
+
+
+@contextmanager
+def backend() -> Iterator[RedisClient]:
+    """An empty embedded server, stopped after the block. Raises `LocalStackError`."""
+    with (
+        tempfile.TemporaryDirectory(prefix="fairlane-rehearsal-") as folder,
+        EmbeddedRedis(Path(folder), unix_socket=True) as embedded,
+        Redis.from_url(embedded.url, protocol=2, single_connection_client=True) as redis,
+    ):
+        redis.config_set("appendonly", "no")
+        redis.config_set("save", "")
+        yield redis
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Log only errors inside the block: otherwise a rehearsal writes a line or more for every call."""
+    before = structlog.get_config()
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.ERROR))
+    try:
+        yield
+    finally:
+        structlog.configure(**before)

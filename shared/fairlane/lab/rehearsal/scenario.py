@@ -51,18 +51,10 @@ class Load(_Table):
     """The longest answer that calls ask for; none: they set no limit."""
 
 
-class Bar(_Table):
-    """The bar of a scenario: the least used share of the limit, and the largest rejected share of calls."""
-
-    utilisation: float = Field(ge=0, le=10)
-    rejected: float = Field(ge=0, le=1)
-
-
 class Scenario(_Table):
     """Everything that a rehearsal depends on: the same scenario always gives the same events."""
 
     name: str
-    about: str = ""
     models: dict[str, SimulatedModel] = Field(min_length=1)
     loads: tuple[Load, ...] = Field(default=(Load(),), min_length=1)
     lanes: dict[str, LaneLimits] = Field(default_factory=dict)
@@ -89,7 +81,6 @@ class Scenario(_Table):
     """Not measured."""
 
     seed: int = Field(default=0, ge=-MOST_SEED, le=MOST_SEED)
-    bar: Bar | None = None
 
     @model_validator(mode="after")
     def _check_models_exist(self) -> Scenario:

@@ -1,10 +1,8 @@
 """The true limits of a simulated provider at each time: a rehearsal is measured against them."""
 
-import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from itertools import pairwise
 
-from fairlane.lab.rehearsal.scenario import mean_latency_ms
 from fairlane.lab.rehearsal.virtual.simulated_provider import Arrival
 from fairlane.lab.simulator.config import SimulatedModel
 
@@ -58,32 +56,6 @@ def open_seconds(model: SimulatedModel, begin_s: float, end_s: float) -> float:
     return end_s - begin_s - closed
 
 
-def rate_at(model: SimulatedModel, at_s: float, tokens_a_call: float) -> float:
-    """Calls a minute that other users leave at that time, over all axes; infinite without a limit."""
-    if any(start <= at_s < end for start, end in closed_spans(model)):
-        return 0.0
-    others = sum(rate for start, lasts, rate in model.foreign if start <= at_s < start + lasts)
-    requests = requests_at(model, at_s)
-    rates = [math.inf if requests is None else max(0.0, requests - others)]
-    if model.tokens_per_minute is not None:
-        left = model.tokens_per_minute - others * model.foreign_tokens
-        rates.append(max(0.0, left) / max(1.0, tokens_a_call))
-    if model.max_concurrency is not None:
-        rates.append(model.max_concurrency * 60_000 / max(1.0, mean_latency_ms(model)))
-    return min(rates)
-
-
 def counted_tokens(model: SimulatedModel, admitted: Iterable[Arrival]) -> float:
     """Tokens that these calls used of the token limit, which may count an output token several times."""
     return sum(call.input_tokens + call.output_tokens * model.output_factor for call in admitted)
-
-
-def turning_points(model: SimulatedModel, sheds: Sequence[tuple[float, int]]) -> list[tuple[float, str]]:
-    """Times after which a controller has to find the limit again, and what happens then."""
-    found = [(at, f"limit {rate:g}") for at, rate in model.limit_changes]
-    found += [(at + lasts, "outage over") for at, lasts in model.outages]
-    found += [(at + lasts, "429s over") for at, lasts in model.burst_429]
-    found += [(at, f"{count} calls shed") for at, count in sheds]
-    for at, lasts, _ in model.foreign:
-        found += [(at, "others come"), (at + lasts, "others leave")]
-    return sorted(found)

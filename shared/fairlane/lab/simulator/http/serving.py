@@ -94,28 +94,18 @@ async def _serve_until_stopped(
     await provider.stop()
 
 
-def run_simulator(
-    config: SimulatorConfig,
-    host: str,
-    port: int,
-    ready_file: Path | None,
-    announce: Callable[[SimulatedProvider], None] | None = None,
-) -> None:
+def run_simulator(config: SimulatorConfig, host: str, port: int, ready_file: Path | None) -> None:
     """Serve until SIGINT or SIGTERM. Only the main thread may call it.
 
     ``port`` 0: any free port. As soon as the server answers, it writes ``ready_file``: JSON with
-    ``base_url`` (for a connection), ``url`` (the root, for ``/stats``) and ``pid``. It then calls
-    ``announce`` once, and removes the file at the end. Raises ``OSError`` if it cannot listen.
+    ``base_url`` (for a connection), ``url`` (the root, for ``/stats``) and ``pid``. It removes the
+    file at the end. Raises ``OSError`` if it cannot listen.
     """
-    asyncio.run(_serve_until_signalled(SimulatedProvider(config), host, port, ready_file, announce))
+    asyncio.run(_serve_until_signalled(SimulatedProvider(config), host, port, ready_file))
 
 
 async def _serve_until_signalled(
-    provider: SimulatedProvider,
-    host: str,
-    port: int,
-    ready_file: Path | None,
-    announce: Callable[[SimulatedProvider], None] | None,
+    provider: SimulatedProvider, host: str, port: int, ready_file: Path | None
 ) -> None:
     signalled = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -124,8 +114,6 @@ async def _serve_until_signalled(
     await provider.start(host, port)
     try:
         with _announced(provider, ready_file):
-            if announce is not None:
-                announce(provider)
             await signalled.wait()
     finally:
         await provider.stop()

@@ -8,8 +8,8 @@ import pytest
 from redis import Redis
 from redis.exceptions import NoScriptError, ResponseError
 
-from fairlane.lab.rehearsal.virtual.backend import DirectRedis
 from fairlane.store.verbs import load_all, script
+from tests.support.direct import DirectRedis
 
 
 @pytest.fixture
