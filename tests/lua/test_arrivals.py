@@ -54,7 +54,8 @@ def _play(d: Deployment, ref: object, seed: int, paused_ms: int, slow_workers: i
             claim = d.claim(attempt, f"w{worker}")
             assert claim is not None
             if claim.sendable:
-                later(d.now_ms + rng.randint(0, 20), f"send {d.now_ms + claim.good_ms}", attempt, worker)
+                free_at_ms = d.now_ms + claim.hold_ms
+                later(free_at_ms + rng.randint(0, 20), f"send {free_at_ms + claim.good_ms}", attempt, worker)
             else:
                 assert d.report(attempt, unsent().feedback, done=False, worker=f"w{worker}") is not None
         elif what.startswith("send"):
@@ -102,9 +103,11 @@ def test_arrivals_keep_rate_and_burst_whatever_delays_permits(
     arrived = _play(d, ref, seed, paused_ms, slow_workers)
 
     good_ms = max(LEAST_GOOD_MS, min(400, burst_seconds * 250))
-    least = 1 + per_second * (min(JITTER_MS, burst_seconds * 250) + good_ms) / 1000
+    jitter_ms = min(JITTER_MS, burst_seconds * 250)
+    held = not tokens and per_second * (1000 * burst_seconds - jitter_ms - good_ms) < 1000
+    least = 1 + per_second * (good_ms if held else jitter_ms + good_ms) / 1000
     burst = max(per_second * burst_seconds, least)
-    if burst_seconds < 4 * LEAST_GOOD_MS / 1000:
+    if burst_seconds < 4 * LEAST_GOOD_MS / 1000 and not held:
         burst += per_second * LEAST_GOOD_MS / 1000
     for first, start_ms in enumerate(arrived):
         for number, at_ms in enumerate(arrived[first:], 1):
@@ -180,7 +183,7 @@ def test_a_claim_sent_again_has_the_same_reply_and_one_charge(real_redis: Redis)
     call = d.attempts.claim(attempt, "w1", 15_000, d.now_ms)
     first, again = call.run(real_redis), call.run(real_redis)
     assert first == again
-    d.advance(10_000)
+    d.advance(10_010)
     (following,) = d.take(ref)
     claim = d.claim(following)
     assert claim is not None

@@ -112,7 +112,7 @@ def test_a_lone_team_that_lends_nothing_gets_the_lent_part_too(real_redis: Redis
 
 
 def test_the_reply_has_the_time_of_the_next_possible_start(real_redis: Redis) -> None:
-    sharing = Sharing(real_redis, {"ads": ReservedShare(0.5, 1)}, requests_per_minute=60)
+    sharing = Sharing(real_redis, {"ads": ReservedShare(0.5, 1)}, requests_per_minute=60, burst_seconds=1.5)
     grants = [sharing.ask("search") for _ in range(3)]
     assert grants[-1].reason == "reserved"
     sharing.d.advance(grants[-1].wait_ms - 1)

@@ -54,7 +54,8 @@ def _body_of(named: Any) -> AttemptBody:
 
 
 def _message_of(body: AttemptBody, first: Message, place: int) -> Message:
-    attempt, channel = body.attempt, first.channel
+    attempt = body.attempt
+    channel: Any = first.channel
     tag = f"{first.delivery_tag}.{place}"
     names = {"id": attempt.id, "root_id": attempt.id, "kwargsrepr": shown(attempt)}
     message = type(first)(

@@ -128,12 +128,13 @@ class Claim:
 
     ``unproven`` counts further calls that failed, and cost an attempt once the lane answers a later one.
     ``sendable``: whether the lane's rate and burst still allow the call, and ``good_ms`` for how long after
-    the claim; 0: no limit. ``paused``: it is not sendable, since its run or its lane is paused. ``handle`` is
-    the id of an asynchronous provider call that an earlier attempt started. ``rejected`` counts the job's
-    429s, 503s and 529s, ``alone`` those of them during which its lane answered others. ``own``: whether the
-    job causes them, not its lane; with "last", one more ends the job. ``unkept`` has the answers that the job
-    received and did not keep. ``control``: the lane rejects calls alike, so the attempt may repeat a request
-    that was answered before, which shows whether the lane rejects all.
+    the claim; 0: no limit. ``hold_ms``: for how long after the claim the call must wait, so that it leaves no
+    sooner than the lane's limit allows. ``paused``: it is not sendable, since its run or its lane is paused.
+    ``handle`` is the id of an asynchronous provider call that an earlier attempt started. ``rejected`` counts
+    the job's 429s, 503s and 529s, ``alone`` those of them during which its lane answered others. ``own``:
+    whether the job causes them, not its lane; with "last", one more ends the job. ``unkept`` has the answers
+    that the job received and did not keep. ``control``: the lane rejects calls alike, so the attempt may
+    repeat a request that was answered before, which shows whether the lane rejects all.
     """
 
     attempts: int
@@ -142,6 +143,7 @@ class Claim:
     handle: str | None = None
     sendable: bool = True
     good_ms: int = 0
+    hold_ms: int = 0
     unproven: int = 0
     paused: bool = False
     rejected: int = 0

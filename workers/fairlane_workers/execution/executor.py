@@ -56,6 +56,7 @@ from fairlane_workers.execution.held import Abort, HeldAttempt, Phase
 from fairlane_workers.execution.inputs import InputReader, JobInputs
 from fairlane_workers.execution.reporter import Completions, FinishedCall, Observer, Reporter
 from fairlane_workers.transport import Departure, Departures, PermitExpiredError
+from fairlane_workers.transport.pause import sleep
 
 STALE, UNREPORTED, LATE, CONTROL = "Stale", "Unreported", "Late", "Control"
 
@@ -207,6 +208,9 @@ class Executor:
         if inputs is None:
             await self._put_back(held, requeue(str(unable), ABORTED_DELAY_MS))
             return
+        if claim.hold_ms:
+            await sleep(claim.hold_ms / 1000)
+            departure.claimed_ms += claim.hold_ms
         started_ms = self._clock.monotonic_ms()
         control = await self._control_of(held, inputs) if claim.control else None
         call = self._calls.make(held, control or inputs, partial(self._free_slot_of_pending, held))

@@ -137,7 +137,13 @@ class SimulatedWorkers:
                 self.unsent += 1
                 self._calls.append((self._defer(worker, attempt, unsent()), lambda _: None))
                 return
-            self.starts.append(Start(now_ms, attempt, worker.name, now_ms - sent_ms))
+            if claim.hold_ms:
+                self._events.after(claim.hold_ms, lambda: leave(claim, now_ms + claim.hold_ms))
+            else:
+                leave(claim, now_ms)
+
+        def leave(claim: Claim, left_ms: int) -> None:
+            self.starts.append(Start(left_ms, attempt, worker.name, left_ms - sent_ms))
             self._call(worker, attempt, claim)
 
         return self._attempts.claim(attempt, worker.name, self._lease_ms, now_ms), begin

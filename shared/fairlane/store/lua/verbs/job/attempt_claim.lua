@@ -4,12 +4,12 @@
 -- MERGES: a worker sends many of a run and lane at once
 -- FUNCTION: a worker calls it for each call
 -- USES: buckets/arrivals circuit/control core/time core/tries job/attempt_counts run/blame
--- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, own, waited_ms, sendable, good_ms, paused, handle,
---          unkept, control} for the holder, nil for a stale claim. attempts … alone: the job's counts
---          (lib/job/attempt_counts.lua); `waited_ms`: since the grant; `sendable`: the call may be sent, for `good_ms`
---          from now; `paused`: a pause of its run or lane forbids it; `handle`: of a call that its provider still runs;
---          `unkept`: {answers, input, output, cached} of answers that were not kept; `control`: the call may repeat one
---          that was answered before (lib/circuit/control.lua).
+-- RETURNS: JSON {attempts, unproven, rate_limits, rejected, alone, own, waited_ms, sendable, good_ms, hold_ms, paused,
+--          handle, unkept, control} for the holder, nil for a stale claim. attempts … alone: the job's counts
+--          (lib/job/attempt_counts.lua); `waited_ms`: since the grant; `sendable`: the call may be sent, `hold_ms` from
+--          now at the earliest, and then for `good_ms`; `paused`: a pause of its run or lane forbids it; `handle`: of a
+--          call that its provider still runs; `unkept`: {answers, input, output, cached} of answers that were not kept;
+--          `control`: the call may repeat one that was answered before (lib/circuit/control.lua).
 -- A message that names another `lane` than the permit is stale, too: that lane never granted the call.
 -- `claim` identifies the request: sent again because its reply was lost, it gets the same reply. A second copy of the
 -- message is another claim, even at the same worker.
@@ -24,7 +24,7 @@ if new then
   if redis.call('HEXISTS', KEY.state, 'paused_ms') == 1 then
     lease.sendable, lease.good_ms, lease.paused = false, 0, true
   else
-    lease.sendable, lease.good_ms, lease.paused = charge_arrival(KEY.lane, lease, now)
+    lease.sendable, lease.good_ms, lease.paused, lease.hold_ms = charge_arrival(KEY.lane, lease, now)
   end
 end
 prove_failures(spent, lease)
@@ -32,7 +32,7 @@ lease.worker, lease.claim = ARG.worker, ARG.claim
 if new then
   local more = {
     worker = lease.worker, claim = lease.claim, claimed_ms = now, flawed = lease.flawed, sendable = lease.sendable,
-    good_ms = lease.good_ms, paused = lease.paused,
+    good_ms = lease.good_ms, paused = lease.paused, hold_ms = lease.hold_ms,
   }
   record = string.sub(record, 1, -2) .. ',' .. string.sub(cjson.encode(more), 2)
 else
@@ -44,7 +44,7 @@ return cjson.encode({
   attempts = spent.attempts, unproven = spent.unproven, rate_limits = spent.limited, rejected = spent.rejected,
   alone = spent.alone, own = lease.own,
   waited_ms = now - lease.granted_ms, sendable = lease.sendable, good_ms = lease.good_ms,
-  paused = lease.paused, handle = spent.handle,
+  paused = lease.paused, hold_ms = lease.hold_ms, handle = spent.handle,
   unkept = spent.unkept[1] > 0 and spent.unkept or nil,
   control = wants_control(lease),
 })
