@@ -40,7 +40,7 @@ class Trial(Scenario):
     bar: Bar | None = None
 
 
-class Recovery(Numbers):
+class Recovery(Numbers, frozen=True):
     """Seconds from a change until the lane uses its limit again; ``None``: not before the next change."""
 
     at_s: float
@@ -48,7 +48,7 @@ class Recovery(Numbers):
     took_s: float | None
 
 
-class LaneFigures(LaneMeasure):
+class LaneFigures(LaneMeasure, frozen=True):
     """One lane after the warm-up. Shares are 0 to 1."""
 
     calls_in_outages: int
@@ -74,7 +74,7 @@ class LaneFigures(LaneMeasure):
         )
 
 
-class Figures(Measure):
+class Figures(Measure, frozen=True):
     """A whole rehearsal; ``meets_bar`` is ``None`` if the scenario sets none."""
 
     lanes: tuple[LaneFigures, ...]

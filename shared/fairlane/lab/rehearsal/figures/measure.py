@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel
 
 from fairlane.lab.rehearsal.figures.true_limits import (
     allowed_requests,
@@ -17,13 +17,11 @@ from fairlane.lab.rehearsal.recording import Lane, Recording
 from fairlane.lab.rehearsal.virtual.simulated_provider import ADMITTED, OUTAGE, TURNED_AWAY, Arrival
 
 
-class Numbers(BaseModel):
+class Numbers(BaseModel, frozen=True):
     """Figures, as JSON has them."""
 
-    model_config = ConfigDict(frozen=True)
 
-
-class LaneMeasure(Numbers):
+class LaneMeasure(Numbers, frozen=True):
     """One lane after the warm-up. Shares are 0 to 1."""
 
     model: str
@@ -34,7 +32,7 @@ class LaneMeasure(Numbers):
     rejected: int
 
 
-class Measure(Numbers):
+class Measure(Numbers, frozen=True):
     """A whole rehearsal."""
 
     scenario: str
