@@ -183,7 +183,7 @@ def test_a_claim_sent_again_has_the_same_reply_and_one_charge(real_redis: Redis)
     call = d.attempts.claim(attempt, "w1", 15_000, d.now_ms)
     first, again = call.run(real_redis), call.run(real_redis)
     assert first == again
-    d.advance(10_010)
+    d.advance(10_030)
     (following,) = d.take(ref)
     claim = d.claim(following)
     assert claim is not None

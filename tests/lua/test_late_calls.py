@@ -13,6 +13,7 @@ from fairlane.model.ending import Completion
 from fairlane.model.job import Attempt, Feedback, JobState, Reported
 from fairlane.model.run import RunRef
 from fairlane.store.write.lanes.lane_view import LateCalls
+from fairlane.store.write.workers import WorkerInfo
 from fairlane.why.explaining import explain_lane
 from fairlane.why.reasons import used_up_in_words
 from tests.support.deployment import Deployment, payload
@@ -64,7 +65,7 @@ def test_the_lane_says_how_many_calls_deadlines_have_ended(redis: Redis) -> None
     assert (finding.grade, words in finding.detail) == (Grade.WARN, True)
 
 
-def test_why_reports_calls_ended_by_deadlines_although_nothing_waits(redis: Redis) -> None:
+def test_why_reports_calls_ended_by_deadlines_although_only_their_retries_wait(redis: Redis) -> None:
     d, _, late = crowd(redis, jobs=10)
     call = d.attempts.defer(
         late[0],
@@ -78,8 +79,10 @@ def test_why_reports_calls_ended_by_deadlines_although_nothing_waits(redis: Redi
         now_ms=d.now_ms,
     )
     call.run(d.redis)
+    worker = WorkerInfo("w1", 100, (LANE,), "1", 1, "box", 0)
+    d.workers.beat("w1", worker, [], 1000, changed=True, now_ms=d.now_ms).run(d.redis)
     assert explain_lane(d.redis, d.keys, LANE, d.now_ms).sentence == (
-        "nothing waits: 8 calls are in flight; 1 call got no answer within 1 s while 9 were in flight"
+        "1 to be tried again, the first in 1 min; 1 call got no answer within 1 s while 9 were in flight"
     )
 
 

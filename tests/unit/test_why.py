@@ -617,7 +617,7 @@ def test_a_lane_whose_name_looks_like_a_job_is_a_lane(asked: Asked) -> None:
 @pytest.mark.parametrize(
     "limits",
     [
-        {"requests_per_minute": 60},
+        {"requests_per_minute": 60, "burst_seconds": 2},
         {"requests_per_minute": 600, "tokens_per_minute": 700},
         {"input_tokens_per_minute": 60, "output_tokens_per_minute": 90},
         {"requests_per_day": 3},

@@ -30,6 +30,7 @@ from fairlane.model.run import CacheChoice, Order, RunRef
 from fairlane.model.tokens import Usage
 from fairlane.pipeline.rendering import Prompt
 from fairlane.testing import ManualClock
+from fairlane_workers.execution import executor
 from fairlane_workers.execution.executor import LANES_KEPT
 from fairlane_workers.execution.held import Phase
 from fairlane_workers.providers.contract import Request
@@ -571,6 +572,33 @@ def test_a_worker_forgets_how_late_calls_left_on_the_lanes_of_long_ago() -> None
         assert len(parts.executor._departures) == LANES_KEPT
 
     on_loop(scene)
+
+
+def test_a_call_that_is_claimed_too_early_is_held_until_its_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    held = list[float]()
+
+    async def scene(parts: WorkerParts) -> None:
+        async def hold(seconds: float) -> None:
+            assert not parts.provider.requests
+            held.append(seconds)
+            parts.clock.advance(seconds)
+
+        monkeypatch.setattr(executor, "sleep", hold)
+        (attempt,) = parts.grant()
+        pace, call, now_s = 60_000, 60_000_000, parts.scheduler.redis.time()
+        bucket = {
+            "requests_pace": pace,
+            "requests_depth": call + 50 * pace,
+            "requests_sent": call - 40_000 * pace // 1000,
+            "requests_sent_ms": now_s[0] * 1000 + now_s[1] // 1000 + 1000,
+        }
+        lane = parts.keys.lane(attempt.lane)
+        parts.scheduler.redis.hset(lane, mapping=bucket | {"claim_early_ms": 50, "good_ms": 250})
+        await parts.start(attempt)
+        assert parts.task(attempt).state is JobState.SUCCEEDED
+
+    on_loop(scene)
+    assert held == [0.04]
 
 
 def test_attempts_are_counted_while_others_begin() -> None:

@@ -48,7 +48,7 @@ def explain_lane(
     reason = here.reason(lane, queued or len(due)) or _not_paused(here.queues[lane]) or all_held(held, queued)
     reason = reason or _in_turn(view, queued)
     if reason is None and due and not queued:
-        reason = _tried_again(due, here.now_ms)
+        reason = _tried_again(due, here.now_ms, _late(view))
     reason = reason or _unheld(view, queued, view.in_flight)
     going = [queue for queue in here.queues[lane] if not queue.paused]
     largest = max(going, key=lambda queue: queue.queued, default=None)
@@ -169,8 +169,14 @@ def _before_the_lane(
     return None
 
 
-def _tried_again(due: Sequence[int], now_ms: int) -> Reason:
-    return Reason("delayed", f"{len(due):,} to be tried again, the first {until(due[0], now_ms)}", due[0])
+def _tried_again(due: Sequence[int], now_ms: int, late: str = "") -> Reason:
+    words = f"{len(due):,} to be tried again, the first {until(due[0], now_ms)}"
+    return Reason("delayed", words + late, due[0])
+
+
+def _late(view: LaneView) -> str:
+    """How many calls a deadline has ended, to be added to a sentence."""
+    return f"; {view.late}" if view.late else ""
 
 
 def _not_paused(queues: Sequence[RunQueue]) -> Reason | None:
@@ -197,8 +203,7 @@ def _unheld(view: LaneView, queued: int, in_flight: int) -> Reason:
     if queued:
         return Reason("nothing", "nothing limits it: the next job starts in a moment")
     if in_flight:
-        late = f"; {view.late}" if view.late else ""
-        return Reason("running", f"nothing waits: {in_flight:,} calls are in flight{late}")
+        return Reason("running", f"nothing waits: {in_flight:,} calls are in flight{_late(view)}")
     return Reason("nothing", "nothing waits")
 
 

@@ -4,7 +4,7 @@
 --   good_ms                        for how long after its claim a call may still be sent
 --   claim_early_ms                 how much sooner than its bucket allows a call may be claimed, on a lane whose
 --                                  configured bucket holds one call: its worker waits for that time; else ''
--- GIVES: permit_burst_ms holds_one_call single_call note_arrival_bounds
+-- GIVES: permit_burst_ms holds_one_call pace_of_single_calls note_arrival_bounds
 -- USES: buckets/arrival_constants buckets/token_bucket lane/state
 
 local function part_of(limits, most_ms)
@@ -21,11 +21,11 @@ function holds_one_call(pace, limits)
   return pace * permit_burst_ms(limits) < UNIT
 end
 
--- The pace of a bucket of one call, and the ms that it holds. Each call starts a little later than the provider allows,
--- as its way may be quicker than that of the call before. Its permit may come sooner: its worker holds the call.
-function single_call(pace)
-  local apart = math.max(1, math.floor(UNIT / (UNIT / pace + CALLS_APART_MS)))
-  return apart, math.ceil(UNIT / apart) + CLAIM_JITTER_MS
+-- The pace of a bucket of one call: each call starts a little later than the provider allows, as its way may be quicker
+-- than that of the call before.
+function pace_of_single_calls(pace)
+  local call_ms = UNIT / pace
+  return math.max(1, math.floor(UNIT / (call_ms + math.min(CALLS_APART_MS, APART_PART * call_ms))))
 end
 
 -- Notes the bounds for claims, from the buckets that grant permits now.
@@ -33,7 +33,7 @@ function note_arrival_bounds(lane, limits, buckets, change)
   local limited, early = {}, ''
   for _, bucket in ipairs(buckets) do
     local axis, jitter_ms = bucket.axis, part_of(limits, CLAIM_JITTER_MS)
-    if bucket.single then early, jitter_ms = CLAIM_JITTER_MS, 0 end
+    if bucket.single then early, jitter_ms = CLAIM_JITTER_MS, CLAIM_JITTER_MS end
     local depth = bucket.full + bucket.pace * jitter_ms
     limited[axis] = true
     if lane[axis .. '_pace'] ~= bucket.pace then change[axis .. '_pace'] = bucket.pace end

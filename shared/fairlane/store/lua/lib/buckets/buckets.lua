@@ -21,9 +21,8 @@ function buckets_of(lane, limits, now)
         deep_ms, first_ms, shown = learned_depth(lane, limits, axis, per_minute)
         burst = math.min(deep_ms, most_ms) -- a reported limit lowers a configured one, and deepens nothing
       end
-      local spare_ms = configured and ((limits.burst_ms or 1000) - burst) / 2 or 0
       local single = configured and axis == 'requests' and holds_one_call(earns, limits)
-      if single then earns, burst = single_call(earns) end
+      if single then earns = pace_of_single_calls(earns) end
       local full = capacity(earns, burst)
       local level, spilt = refill(lane[axis .. '_level'], lane[axis .. '_ms'], earns, burst, now)
       local spilled = axis ~= 'requests' and math.min(full, (lane[axis .. '_spilled'] or 0) + spilt) or 0
@@ -31,7 +30,7 @@ function buckets_of(lane, limits, now)
       found[#found + 1] = {
         axis = axis, pace = earns, full = full, level = level, spilled = level < full and 0 or spilled,
         from_ms = from_ms, burst_ms = burst, first_ms = first_ms, shown = shown, single = single,
-        configured = configured, spare_ms = spare_ms,
+        configured = configured, spare_ms = configured and ((limits.burst_ms or 1000) - burst) / 2 or 0,
       }
     end
   end
