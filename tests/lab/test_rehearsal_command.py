@@ -33,7 +33,7 @@ def rehearse(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rehearse:
         Path("fairlane.toml").write_text(SETTINGS.format(scope), encoding="utf-8")
         return CliRunner().invoke(app, ["rehearse", provider, *words])
 
-    monkeypatch.setattr(command, "rehearse_apart", play)
+    monkeypatch.setattr(command, "_play", play)
     return run
 
 

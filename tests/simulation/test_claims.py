@@ -138,7 +138,8 @@ def test_slots_are_shared_over_all_lanes(real_redis: Redis) -> None:
 
 
 def test_slots_that_a_team_cannot_use_go_to_the_others(real_redis: Redis) -> None:
-    lanes = {"sim:slow": {"requests_per_minute": 60, "burst_seconds": 1.0, "exact": True}}
+    # Slots become free twice a second: a bucket of one call, 1.02 s between calls, would miss every other.
+    lanes = {"sim:slow": {"requests_per_minute": 60, "burst_seconds": 2.0, "exact": True}}
     workers = [FakeWorker("w1", 24)]
     cluster = Cluster(real_redis, provider=lasting, lanes=lanes, workers=workers, bounds=ALL_SLOTS)
     began_ms = cluster.now_ms
