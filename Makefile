@@ -57,12 +57,12 @@ define beside_others
 endef
 
 # Virtual time keeps a core busy while the other tests wait for processes, browsers and containers. Without most of
-# it, more tests can share the cores.
+# it, more tests can share the cores; browsers and containers need more of them.
 define beside_virtual_time
 @$(BIN)/python -m tests.support.passed >$(VENV)/played
 @$(MAKE) --no-print-directory PROCESSES=1 $(if $(EDGE),test-sdks) virtual-time >$(VENV)/virtual-time.log 2>&1 & \
     virtual=$$!; \
-    $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo 4 || echo 3) proof $(1); code=$$?; \
+    $(MAKE) --no-print-directory PROCESSES=$$($(HAVE_PASSED) && echo $(if $(EDGE),4,6) || echo 3) proof $(1); code=$$?; \
     wait $$virtual || code=$$?; cat $(VENV)/virtual-time.log; exit $$code
 endef
 
